@@ -1,0 +1,52 @@
+# One word runs it all. `make` alone lists the words.
+
+PYTHON ?= python3
+VENV   ?= .venv
+
+PY      := $(VENV)/bin/python
+SOURCES := $(wildcard src tests bench examples scripts)
+# The environment is as new as what it was made from: the key changes with the lock and with pyproject.toml.
+STAMP   := $(VENV)/.made-from-$(shell cat requirements.lock pyproject.toml 2>/dev/null | cksum | cut -d' ' -f1)
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test check lint format bench lock system clean
+
+help:  ## Show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+venv: $(STAMP)  ## Create .venv and install what the lock names (another Python: PYTHON=python3.12 VENV=.venv312)
+
+$(STAMP):
+	@PYTHON="$(PYTHON)" VENV="$(VENV)" scripts/make-venv
+	@touch $@
+
+demo: $(STAMP)  ## Run the main job from submission to its end, and show what happened
+	@$(PY) examples/demo.py
+
+test: system $(STAMP)  ## Run every test; says at the end what it had to skip
+	@$(PY) -m pytest
+
+check: lint  ## Format, lint, types and the fast tests: under two minutes
+	@$(PY) -m pytest -q -m "not slow"
+
+lint: $(STAMP)  ## Format, lint and types only
+	@$(PY) -m ruff format --check $(SOURCES)
+	@$(PY) -m ruff check $(SOURCES)
+	@$(PY) -m mypy $(SOURCES)
+
+format: $(STAMP)  ## Put every file into shape
+	@$(PY) -m ruff check --fix-only --quiet $(SOURCES)
+	@$(PY) -m ruff format $(SOURCES)
+
+bench: $(STAMP)  ## Measure: JSON lines and a table
+	@$(PY) -m bench.core
+
+lock: $(STAMP)  ## Resolve the newest versions of everything into requirements.lock
+	@$(PY) scripts/lock.py requirements.lock
+
+system:  ## Install the system packages that the tests use, when we may
+	@PYTHON="$(PYTHON)" scripts/install-system
+
+clean:  ## Remove everything that can be made again
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results
+	find src tests bench examples scripts -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

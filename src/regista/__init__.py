@@ -1,0 +1,88 @@
+"""Regista: a durable job orchestrator. A director follows a script and hands work to performers.
+
+Names are resolved when they are first used, so `import regista` costs next to nothing and a process that
+only works (`regista.worker`) never loads the orchestrator.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0.dev0"
+
+#: Every public name and the module where it lives.
+_HOMES = {
+    # Directing
+    "OrchestratorEngine": "regista.orchestrator",
+    "Config": "regista.config",
+    # Writing the script
+    "StateMachineBlueprint": "regista.blueprint",
+    "JobContext": "regista.blueprint",
+    "ActionFactory": "regista.blueprint",
+    "AsyncDictStore": "regista.blueprint",
+    "RetryPolicy": "regista.model",
+    "load_blueprints": "regista.blueprint",
+    # Performing
+    "Worker": "regista.worker",
+    "TransientError": "regista.errors",
+    "PermanentError": "regista.errors",
+    "InvalidInputError": "regista.errors",
+    # What comes back
+    "Job": "regista.model",
+    "JobStatus": "regista.model",
+    "Task": "regista.model",
+    "TaskResult": "regista.model",
+    "Event": "regista.model",
+    "EventType": "regista.model",
+    "ClientConfig": "regista.model",
+    "RegistaError": "regista.errors",
+    "JobNotFound": "regista.errors",
+    "JobAlreadyTerminal": "regista.errors",
+    # Keeping it
+    "StorageBackend": "regista.storage.base",
+    "MemoryStorage": "regista.storage.memory",
+    "SqliteStorage": "regista.storage.sqlite",
+    "HistoryStorage": "regista.history.base",
+}
+
+__all__ = ["__version__", *_HOMES]
+
+# The same for type checkers, which do not run `__getattr__`. `X as X` is how they are told "exported".
+if TYPE_CHECKING:
+    from .blueprint import ActionFactory as ActionFactory
+    from .blueprint import AsyncDictStore as AsyncDictStore
+    from .blueprint import JobContext as JobContext
+    from .blueprint import StateMachineBlueprint as StateMachineBlueprint
+    from .blueprint import load_blueprints as load_blueprints
+    from .config import Config as Config
+    from .errors import InvalidInputError as InvalidInputError
+    from .errors import JobAlreadyTerminal as JobAlreadyTerminal
+    from .errors import JobNotFound as JobNotFound
+    from .errors import PermanentError as PermanentError
+    from .errors import RegistaError as RegistaError
+    from .errors import TransientError as TransientError
+    from .history.base import HistoryStorage as HistoryStorage
+    from .model import ClientConfig as ClientConfig
+    from .model import Event as Event
+    from .model import EventType as EventType
+    from .model import Job as Job
+    from .model import JobStatus as JobStatus
+    from .model import RetryPolicy as RetryPolicy
+    from .model import Task as Task
+    from .model import TaskResult as TaskResult
+    from .orchestrator import OrchestratorEngine as OrchestratorEngine
+    from .storage.base import StorageBackend as StorageBackend
+    from .storage.memory import MemoryStorage as MemoryStorage
+    from .storage.sqlite import SqliteStorage as SqliteStorage
+    from .worker import Worker as Worker
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'regista' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value  # the next use finds it without coming here
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,272 @@
+"""ActionFactory: the `actions` of a handler. It collects one wish and turns it into a Decision."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import UNSET
+
+from ..errors import ActionError
+from ..model import RetryPolicy
+from . import arguments
+from .branches import Branches
+from .decisions import (
+    Action,
+    AskHuman,
+    Decision,
+    Fail,
+    FanOut,
+    Finish,
+    RunChild,
+    Sleep,
+    Transition,
+)
+from .graph import Graph
+from .names import did_you_mean
+
+
+class ActionFactory:
+    """What a handler may wish for. One factory serves one run of one handler.
+
+    A handler calls one kind of action, once; only `dispatch_task` may be called again, for branches that
+    share their aggregator. `set_result` and `set_search_attributes` combine with anything. A wish against
+    the rules or against the graph raises ActionError at the call, so the traceback shows the line; a wish
+    that was refused leaves no trace. Nothing happens until the decision is committed.
+    """
+
+    __slots__ = (
+        "_action",
+        "_attributes",
+        "_branches",
+        "_first",
+        "_graph",
+        "_result",
+        "_state",
+        "_token",
+    )
+
+    def __init__(self, graph: Graph, state: str, approval_token: str | Callable[[], str] = "") -> None:
+        self._graph = graph
+        self._state = state
+        # May be a function: the token is an HMAC, and most handlers ask nobody.
+        self._token = approval_token
+        self._first: str | None = None
+        self._action: Action | None = None
+        self._branches: Branches | None = None
+        self._result: Any = UNSET
+        self._attributes: dict[str, Any] | None = None
+
+    def transition_to(self, state: str) -> None:
+        """Go on in `state`, at once."""
+        call = self._begin("transition_to")
+        self._wish("transition_to", Transition(self._target(call, state)))
+
+    def dispatch_task(
+        self,
+        task_type: str,
+        params: dict[str, Any] | None = None,
+        transitions: dict[str, str] | None = None,
+        priority: float | None = None,
+        queue: str | None = None,
+        dispatch_timeout: float | None = None,
+        result_timeout: float | None = None,
+        heartbeat_timeout: float | None = None,
+        attempt_timeout: float | None = None,
+        retry: RetryPolicy | None = None,
+        requirements: dict[str, Any] | None = None,
+        dispatch_strategy: str | None = None,
+        max_cost: float | None = None,
+        *,
+        resource_requirements: dict[str, Any] | None = None,
+        timeout_seconds: float | None = None,
+        dispatch_timeout_seconds: float | None = None,
+        result_timeout_seconds: float | None = None,
+    ) -> None:
+        """Hand a task to a worker; the status of its result is the key into `transitions`.
+
+        Called several times, or with an aggregator as the target, it fans out: all transitions of all
+        calls must then lead to that one aggregator. Timeouts are seconds; the four arguments after the
+        star are the names of before (`timeout_seconds` is `attempt_timeout`).
+        """
+        call = self._begin("dispatch_task")
+        either = arguments.either
+        order = arguments.order(
+            call,
+            type=task_type,
+            params=params,
+            transitions=transitions,
+            priority=priority,
+            queue=queue,
+            dispatch_timeout=either(call, "dispatch_timeout", dispatch_timeout, dispatch_timeout_seconds),
+            result_timeout=either(call, "result_timeout", result_timeout, result_timeout_seconds),
+            heartbeat_timeout=heartbeat_timeout,
+            attempt_timeout=either(call, "attempt_timeout", attempt_timeout, timeout_seconds),
+            retry=retry,
+            requirements=either(call, "requirements", requirements, resource_requirements),
+            dispatch_strategy=dispatch_strategy,
+            max_cost=max_cost,
+        )
+        for target in order.transitions.values():
+            self._target(call, target)
+        if self._branches is None:
+            branches = Branches(self._graph)
+            branches.add(call, order)
+            self._branches = branches
+        else:
+            self._branches.add(call, order)
+        self._first = "dispatch_task"
+
+    def dispatch_parallel(self, tasks: Sequence[dict[str, Any]], aggregate_into: str) -> None:
+        """Hand several tasks to workers at once; when all are over, the aggregator `aggregate_into` runs.
+
+        Each task is a dict with `type`, `params` and, if wished, any option of `dispatch_task`.
+        """
+        call = self._begin("dispatch_parallel")
+        if not isinstance(tasks, list | tuple) or not tasks:
+            raise arguments.wrong(call, "tasks", "a non-empty list of dicts", tasks)
+        self._target(call, aggregate_into)
+        if not self._graph.states[aggregate_into].is_aggregator:
+            raise ActionError(
+                f"{call}: {aggregate_into!r} is not an aggregator; declare it with aggregator_for"
+            )
+        orders = []
+        for index, task in enumerate(tasks):
+            place = f"{call}: tasks[{index}]"
+            if not isinstance(task, dict):
+                raise arguments.wrong(call, f"tasks[{index}]", "a dict", task)
+            order = arguments.order_of(place, {"transitions": {"success": aggregate_into}} | task)
+            for target in order.transitions.values():
+                if target != aggregate_into:
+                    raise ActionError(
+                        f"{place}: leads to {target!r}, but its siblings meet in {aggregate_into!r}"
+                    )
+            orders.append(order)
+        self._wish("dispatch_parallel", FanOut(tuple(orders), aggregate_into))
+
+    def await_human_approval(
+        self, message: str, transitions: dict[str, str], integration: str | None = None
+    ) -> str:
+        """Wait for a person; the decision is the key into `transitions`.
+
+        Returns the token that the decision must carry. It is the same when the handler is run again, so it
+        may be mailed from here; the job waits only once this run's decision is committed.
+        """
+        call = self._begin("await_human_approval")
+        if not isinstance(message, str):
+            raise arguments.wrong(call, "message", "a str", message)
+        if integration is not None:
+            arguments.text(call, "integration", integration)
+        leads = self._transitions(call, transitions)
+        self._wish("await_human_approval", AskHuman(message, leads, integration))
+        token = self._token
+        return token if isinstance(token, str) else token()
+
+    def run_blueprint(
+        self,
+        blueprint_name: str,
+        initial_data: dict[str, Any] | None = None,
+        transitions: dict[str, str] | None = None,
+    ) -> None:
+        """Run another blueprint as a child; how it ends is the key into `transitions`.
+
+        That is its end state, else `success`, `failure` or `cancelled`.
+        """
+        call = self._begin("run_blueprint")
+        name = arguments.text(call, "blueprint_name", blueprint_name)
+        data = arguments.mapping(call, "initial_data", initial_data)
+        self._wish("run_blueprint", RunChild(name, data, self._transitions(call, transitions)))
+
+    def sleep(self, seconds: float, then: str | None = None) -> None:
+        """Wait, then go on in `then`; without it, this state's handler runs again (an edge to itself)."""
+        call = self._begin("sleep")
+        pause = arguments.seconds(call, "seconds", seconds, zero=True)
+        self._wish("sleep", Sleep(pause, self._target(call, self._state if then is None else then)))
+
+    def fail(self, reason: str, code: str = "failed_by_handler") -> None:
+        """End the job as failed, through the state `failed` when the blueprint has one."""
+        call = self._begin("fail")
+        if not isinstance(reason, str):
+            raise arguments.wrong(call, "reason", "a str", reason)
+        self._wish("fail", Fail(reason, arguments.text(call, "code", code)))
+
+    def set_result(self, value: Any) -> None:
+        """What the job answers when it ends. The last call wins."""
+        self._result = value
+
+    def set_search_attributes(self, attributes: dict[str, Any]) -> None:
+        """Make the job findable by these; several calls add up.
+
+        Values are str, int, float, bool, datetime (with a zone) or list[str].
+        """
+        call = f"state {self._state!r}: set_search_attributes"
+        if not isinstance(attributes, dict):
+            raise arguments.wrong(call, "attributes", "a dict", attributes)
+        checked = {key: arguments.search_attribute(call, key, value) for key, value in attributes.items()}
+        self._attributes = checked if self._attributes is None else self._attributes | checked
+
+    def decision(self, data: dict[str, Any], duration_ms: float = 0.0) -> Decision:
+        """What the handler wished for, once it has returned. `data` is its `state_history`.
+
+        No action is an error that names the state, except in an end state, where it is the rule.
+        """
+        if not isinstance(data, dict):
+            raise arguments.wrong(f"state {self._state!r}", "context.state_history", "a dict", data)
+        action = self._action
+        if action is None:
+            action = self._branches.action() if self._branches is not None else self._finish()
+        return Decision(
+            action=action,
+            data=data,
+            result=self._result,
+            search_attributes={} if self._attributes is None else self._attributes,
+            duration_ms=duration_ms,
+        )
+
+    def _begin(self, name: str) -> str:
+        """Refuse a second action and an action that leads on from an end; else the words for messages."""
+        first = self._first
+        if first is not None and not (first == name == "dispatch_task"):
+            raise ActionError(
+                f"state {self._state!r}: {name} was called after {first}; a handler takes one kind of action, "
+                "and only dispatch_task may be called more than once"
+            )
+        info = self._graph.states.get(self._state)
+        if info is not None and info.is_end and name != "fail":
+            raise ActionError(
+                f"state {self._state!r}: {name} was called, but an end state cannot lead on; "
+                "it may set_result, set_search_attributes or fail"
+            )
+        return f"state {self._state!r}: {name}"
+
+    def _wish(self, name: str, action: Action) -> None:
+        # Only a valid wish counts: a handler that catches the error may wish again.
+        self._first = name
+        self._action = action
+
+    def _target(self, call: str, target: object) -> str:
+        if not isinstance(target, str):
+            raise arguments.wrong(call, "a target state", "a str", target)
+        if self._graph.allows(self._state, target):
+            # A member of a str enum becomes the plain text that is stored.
+            return target if type(target) is str else str.__str__(target)
+        states = self._graph.states
+        if target not in states:
+            raise ActionError(f"{call}: there is no state {target!r}{did_you_mean(target, states)}")
+        info = states.get(self._state)
+        known = sorted(info.targets or ()) if info is not None else []
+        raise ActionError(
+            f"{call}: {self._state!r} does not lead to {target!r} (it leads to: {', '.join(known) or 'nowhere'}); "
+            "add it to the handler's targets=[...]"
+        )
+
+    def _transitions(self, call: str, value: object) -> dict[str, str]:
+        leads = arguments.leads(call, value)
+        return {key: self._target(call, target) for key, target in leads.items()}
+
+    def _finish(self) -> Action:
+        info = self._graph.states.get(self._state)
+        if info is not None and info.is_end:
+            return Finish()
+        raise ActionError(
+            f"state {self._state!r}: its handler took no action; call one of `actions`, "
+            "or mark the state with is_end=True"
+        )

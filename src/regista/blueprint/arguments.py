@@ -1,0 +1,205 @@
+"""The checks behind `actions`: an argument is right, or the error says what was expected and what came.
+
+Every function takes `call` (such as "state 'start': dispatch_task") for the message alone.
+"""
+
+from datetime import datetime
+from math import isfinite
+from typing import Any, TypeVar
+
+from ..errors import ActionError
+from ..model import RetryPolicy
+from .decisions import Order
+from .names import did_you_mean
+
+T = TypeVar("T")
+
+#: A hundred years. Longer is a mistake, and the calendar ends somewhere.
+MAX_SECONDS = 100 * 366 * 86_400.0
+
+#: The names of before, and what they are called here.
+_LEGACY = {
+    "task_type": "type",
+    "resource_requirements": "requirements",
+    "timeout_seconds": "attempt_timeout",
+    "dispatch_timeout_seconds": "dispatch_timeout",
+    "result_timeout_seconds": "result_timeout",
+}
+_TASK_KEYS = frozenset(
+    {
+        "type",
+        "params",
+        "transitions",
+        "priority",
+        "queue",
+        "dispatch_timeout",
+        "result_timeout",
+        "heartbeat_timeout",
+        "attempt_timeout",
+        "retry",
+        "requirements",
+        "dispatch_strategy",
+        "max_cost",
+    }
+)
+
+
+def wrong(call: str, name: str, expected: str, got: object) -> ActionError:
+    """The error for one wrong argument."""
+    return ActionError(f"{call}: {name}: expected {expected}, got {_short(got)}")
+
+
+def text(call: str, name: str, value: object) -> str:
+    """A non-empty str."""
+    if isinstance(value, str) and value:
+        return str.__str__(value)  # a member of a str enum becomes the plain text that is stored
+    raise wrong(call, name, "a non-empty str", value)
+
+
+def mapping(call: str, name: str, value: object) -> dict[str, Any]:
+    """A copy of a dict with str keys, so that reusing it for the next call is harmless; None is an empty one."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise wrong(call, name, "a dict", value)
+    for key in value:
+        if not isinstance(key, str):
+            raise wrong(call, name, "a dict with str keys", value)
+    return dict(value)
+
+
+def number(call: str, name: str, value: object) -> float:
+    """A finite number."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and _finite(value):
+        return value
+    raise wrong(call, name, "a finite number", value)
+
+
+def seconds(call: str, name: str, value: object, *, zero: bool = False) -> float:
+    """A number of seconds above zero (`zero=True`: or zero), at most a hundred years."""
+    if (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and (
+            # NaN compares false, and infinity is above the limit.
+            0 < value <= MAX_SECONDS or (zero and value == 0)
+        )
+    ):
+        return value
+    raise wrong(call, name, f"seconds {'>=' if zero else '>'} 0 (and at most 100 years)", value)
+
+
+def leads(call: str, value: object) -> dict[str, str]:
+    """A copy of `transitions`: a non-empty dict of status → state."""
+    if not isinstance(value, dict) or not value:
+        raise wrong(call, "transitions", "a non-empty dict of status → state", value)
+    plain = True
+    for key, target in value.items():
+        if type(key) is not str or type(target) is not str:
+            plain = False
+            if not isinstance(key, str) or not isinstance(target, str):
+                raise wrong(call, "transitions", "a dict of str → str", value)
+    if plain:
+        return value.copy()
+    # Members of a str enum become the plain text that is stored.
+    return {str.__str__(key): str.__str__(target) for key, target in value.items()}
+
+
+def order(
+    call: str,
+    *,
+    type: object = None,
+    params: object = None,
+    transitions: object = None,
+    priority: object = None,
+    queue: object = None,
+    dispatch_timeout: object = None,
+    result_timeout: object = None,
+    heartbeat_timeout: object = None,
+    attempt_timeout: object = None,
+    retry: object = None,
+    requirements: object = None,
+    dispatch_strategy: object = None,
+    max_cost: object = None,
+) -> Order:
+    """One task, from the arguments of `dispatch_task` or an entry of `dispatch_parallel`.
+
+    None means "not given" for all but `type` and `transitions`.
+    """
+    if retry is not None and not isinstance(retry, RetryPolicy):
+        raise wrong(call, "retry", "a RetryPolicy or None", retry)
+    return Order(
+        task_type=text(call, "task_type", type),
+        params=mapping(call, "params", params),
+        transitions=leads(call, transitions),
+        priority=None if priority is None else number(call, "priority", priority),
+        queue=None if queue is None else text(call, "queue", queue),
+        dispatch_timeout_s=_limit(call, "dispatch_timeout", dispatch_timeout),
+        result_timeout_s=_limit(call, "result_timeout", result_timeout),
+        attempt_timeout_s=_limit(call, "attempt_timeout", attempt_timeout),
+        heartbeat_timeout_s=_limit(call, "heartbeat_timeout", heartbeat_timeout),
+        retry=retry,
+        requirements=mapping(call, "requirements", requirements),
+        strategy=None if dispatch_strategy is None else text(call, "dispatch_strategy", dispatch_strategy),
+        max_cost=None if max_cost is None else _price(call, "max_cost", max_cost),
+    )
+
+
+def order_of(call: str, task: dict[str, Any]) -> Order:
+    """One task, from an entry of `dispatch_parallel`; the keys may be today's or those of before."""
+    options: dict[str, Any] = {}
+    for key, value in task.items():
+        name = _LEGACY.get(key, key)
+        if name not in _TASK_KEYS:
+            known = ", ".join(sorted(_TASK_KEYS))
+            hint = did_you_mean(str(key), _TASK_KEYS)
+            raise ActionError(f"{call}: unknown key {key!r}{hint} (known: {known})")
+        options[name] = either(call, name, options.get(name), value)
+    return order(call, **options)
+
+
+def either(call: str, name: str, now: T | None, before: T | None) -> T | None:
+    """The value of an argument that also has a name of before; both at once is a mistake."""
+    if now is not None and before is not None:
+        raise ActionError(f"{call}: {name!r} was given twice, once under its old name")
+    return before if now is None else now
+
+
+def search_attribute(call: str, name: object, value: object) -> Any:
+    """A value that search can index: str, int, float, bool, aware datetime or list[str]."""
+    if not isinstance(name, str) or not name:
+        raise wrong(call, "a name", "a non-empty str", name)
+    if isinstance(value, bool | str):
+        return value
+    if isinstance(value, int) and -(2**63) <= value < 2**63:
+        return value
+    if isinstance(value, float) and isfinite(value):
+        return value
+    if isinstance(value, datetime) and value.utcoffset() is not None:
+        return value
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return list(value)
+    raise wrong(call, name, "a str, 64-bit int, finite float, bool, datetime with a zone or list[str]", value)
+
+
+def _limit(call: str, name: str, value: object) -> float | None:
+    return None if value is None else seconds(call, name, value)
+
+
+def _price(call: str, name: str, value: object) -> float:
+    price = number(call, name, value)
+    if price < 0:
+        raise wrong(call, name, "a number >= 0", value)
+    return price
+
+
+def _finite(value: float) -> bool:
+    try:
+        return isfinite(value)
+    except OverflowError:  # an int too large for a float
+        return False
+
+
+def _short(got: object) -> str:
+    shown = repr(got)
+    return f"{type(got).__name__} {shown if len(shown) <= 80 else shown[:77] + '...'}"

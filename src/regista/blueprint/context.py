@@ -1,0 +1,102 @@
+"""JobContext: what a handler sees of its job."""
+
+from typing import Any
+
+from ..errors import ActionError
+from ..model import ClientConfig, Job
+from .actions import ActionFactory
+from .datastore import DataStores
+
+
+class JobContext:
+    """One job, as one run of a handler sees it.
+
+    `state_history` may be changed: what is in it when the handler returns is stored with the decision; if
+    the handler raises, it is dropped. Everything else is for reading. The dicts belong to this run alone.
+    """
+
+    __slots__ = (
+        "_actions",
+        "_aggregation_results",
+        "_job",
+        "client",
+        "current_state",
+        "data_stores",
+        "initial_data",
+        "job_id",
+        "state_history",
+    )
+
+    def __init__(
+        self,
+        job: Job,
+        client: ClientConfig,
+        data_stores: DataStores,
+        aggregation_results: dict[str, dict[str, Any]] | None = None,
+        actions: ActionFactory | None = None,
+    ) -> None:
+        """`job` is a fresh decode: its dicts are handed out without a copy."""
+        self._job = job
+        self.job_id = job.id
+        self.current_state = job.state
+        self.initial_data = job.input
+        self.state_history = job.data
+        self.client = client
+        self.data_stores = data_stores
+        self._aggregation_results = aggregation_results
+        self._actions = actions
+
+    @property
+    def actions(self) -> ActionFactory:
+        """The same object as the handler's second argument."""
+        if self._actions is None:
+            raise ActionError(f"state {self.current_state!r}: this context has no actions")
+        return self._actions
+
+    @property
+    def aggregation_results(self) -> dict[str, dict[str, Any]]:
+        """Task id → the whole result of that branch, in the order of dispatch. Only in an aggregator."""
+        if self._aggregation_results is None:
+            raise ActionError(
+                f"state {self.current_state!r}: aggregation_results exist only in an aggregator's handler "
+                "that runs after its parallel tasks"
+            )
+        return self._aggregation_results
+
+    @property
+    def blueprint(self) -> str:
+        """The name of the blueprint that this job follows."""
+        return self._job.blueprint
+
+    @property
+    def visit(self) -> int:
+        """Counts the entries into states; (job_id, visit) names this one, also when the handler is run again."""
+        return self._job.visit
+
+    @property
+    def attempt(self) -> int:
+        """The number of this run of the handler in this visit, from 1."""
+        return self._job.handler_failures + 1
+
+    @property
+    def parent_id(self) -> str | None:
+        """The job that runs this one as its child."""
+        return self._job.parent_id
+
+    @property
+    def webhook_url(self) -> str | None:
+        """Where the client wants to be told."""
+        return self._job.webhook_url
+
+    @property
+    def search_attributes(self) -> dict[str, Any]:
+        """What the job can be found by; changed with `actions.set_search_attributes`."""
+        return self._job.search_attributes
+
+    @property
+    def tracing_context(self) -> dict[str, str]:
+        """The W3C trace headers that came with the job."""
+        return self._job.tracing_context
+
+    def __repr__(self) -> str:
+        return f"JobContext(job_id={self.job_id!r}, current_state={self.current_state!r})"

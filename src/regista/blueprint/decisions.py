@@ -1,0 +1,102 @@
+"""What a handler may wish for, as values. Nothing here happens until the machine says what it means."""
+
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType, field
+
+from ..model import RetryPolicy
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """One `dispatch_task` call."""
+
+    task_type: str
+    params: dict[str, Any]
+    transitions: dict[str, str]
+    priority: float | None = None
+    queue: str | None = None
+    dispatch_timeout_s: float | None = None
+    result_timeout_s: float | None = None
+    attempt_timeout_s: float | None = None
+    heartbeat_timeout_s: float | None = None
+    retry: RetryPolicy | None = None
+    requirements: dict[str, Any] = field(default_factory=dict)
+    strategy: str | None = None
+    max_cost: float | None = None
+
+
+class Transition(Struct, frozen=True, tag=True):
+    """Go on in another state, at once."""
+
+    to: str
+
+
+class Dispatch(Struct, frozen=True, tag=True):
+    """Hand one task to a worker; its status says where to go on."""
+
+    order: Order
+
+
+class FanOut(Struct, frozen=True, tag=True):
+    """Hand several tasks to workers at once; when all are over, the aggregator runs."""
+
+    orders: tuple[Order, ...]
+    aggregator: str
+
+
+class AskHuman(Struct, frozen=True, tag=True):
+    """Wait for a person; the decision says where to go on."""
+
+    message: str
+    transitions: dict[str, str]
+    integration: str | None = None
+
+
+class RunChild(Struct, frozen=True, tag=True):
+    """Run another blueprint; how it ends says where to go on."""
+
+    blueprint: str
+    input: dict[str, Any]
+    transitions: dict[str, str]
+
+
+class Sleep(Struct, frozen=True, tag=True):
+    """Wait for the clock, then go on in `then`."""
+
+    seconds: float
+    then: str
+
+
+class Fail(Struct, frozen=True, tag=True):
+    """End the job as failed (through the state `failed` when the blueprint has one)."""
+
+    reason: str
+    code: str = "failed_by_handler"
+
+
+class Finish(Struct, frozen=True, tag=True):
+    """The handler of an end state is through."""
+
+
+Action = Transition | Dispatch | FanOut | AskHuman | RunChild | Sleep | Fail | Finish
+
+
+class Decision(Struct, frozen=True, kw_only=True):
+    """A handler's wish: one action, and what it leaves behind."""
+
+    action: Action
+    #: `context.state_history` as the handler left it.
+    data: dict[str, Any]
+    result: Any | UnsetType = UNSET
+    search_attributes: dict[str, Any] = field(default_factory=dict)
+    duration_ms: float = 0.0
+
+
+class HandlerFailed(Struct, frozen=True, kw_only=True):
+    """The handler raised, or wished for something impossible. What it wrote is dropped."""
+
+    message: str
+    code: str = "handler_error"
+    #: Running it again cannot help (no handler matches, a wish against the graph).
+    final: bool = False
+    duration_ms: float = 0.0

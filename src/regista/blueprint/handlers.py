@@ -1,0 +1,109 @@
+"""Handler: one function of one state, and what must be known to run it."""
+
+import dis
+import functools
+import inspect
+from collections.abc import Callable
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+from msgspec import Struct
+
+from .conditions import Condition
+
+HandlerFunction = Callable[..., Any]
+
+#: `await`, `async for` and `async with`, in the bytecode of every Python that we support.
+_WAITS = frozenset({"SEND", "GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH"})
+
+
+class Handler(Struct, frozen=True, kw_only=True):
+    """A function that decides for one state. It is called as `func(context, actions)`."""
+
+    state: str
+    func: HandlerFunction
+    #: None always matches; a state has at most one such handler.
+    condition: Condition | None = None
+    #: Runs in a thread, because it would hold the loop.
+    blocking: bool = False
+    is_async: bool = False
+    #: False: a coroutine of it runs to its end with one `send(None)`, without an event loop.
+    suspends: bool = False
+    #: Where it says that it leads, when it says so.
+    declared: frozenset[str] | None = None
+    name: str = ""
+    #: "file:line" of its definition.
+    location: str = ""
+
+
+def describe(
+    state: str,
+    func: HandlerFunction,
+    *,
+    condition: Condition | None = None,
+    blocking: bool = False,
+    declared: frozenset[str] | None = None,
+) -> Handler:
+    """The record of a function."""
+    code = own_code(func)
+    is_async = is_async_callable(func)
+    return Handler(
+        state=state,
+        func=func,
+        condition=condition,
+        blocking=blocking,
+        is_async=is_async,
+        # A wrapper's inside is not ours to guess: it counts as suspending.
+        suspends=is_async and (code is None or _waits(code)),
+        declared=declared,
+        name=getattr(func, "__qualname__", None) or type(func).__name__,
+        location=_location(func),
+    )
+
+
+def own_code(func: HandlerFunction) -> CodeType | None:
+    """The code of a function or method itself; None for anything that wraps one."""
+    if isinstance(func, MethodType):
+        func = func.__func__
+    return func.__code__ if isinstance(func, FunctionType) else None
+
+
+def call_method(thing: object) -> Any:
+    """The function behind `thing(...)`, for an object that is not a function itself."""
+    return getattr(type(thing), "__call__", None)  # noqa: B004 - the method is wanted, not a yes or no
+
+
+def is_async_callable(func: HandlerFunction) -> bool:
+    """Calling it gives a coroutine."""
+    while isinstance(func, functools.partial):
+        func = func.func
+    return inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(call_method(func))
+
+
+def signature_problem(handler: Handler) -> str | None:
+    """Why it cannot be called with `(context, actions)` and awaited if async; None if it can."""
+    func = handler.func
+    if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
+        return "is a generator; a handler returns, it does not yield"
+    if handler.blocking and handler.is_async:
+        return "is async and blocking=True; only a plain function can move to a thread"
+    try:
+        signature = inspect.signature(func)
+    except (TypeError, ValueError):  # a builtin that does not tell
+        return None
+    try:
+        signature.bind(None, None)
+    except TypeError as error:
+        return f"expected to be callable with (context, actions), got {signature}: {error}"
+    return None
+
+
+def _waits(code: CodeType) -> bool:
+    return any(step.opname in _WAITS for step in dis.get_instructions(code))
+
+
+def _location(func: HandlerFunction) -> str:
+    while isinstance(func, functools.partial):
+        func = func.func
+    code = own_code(inspect.unwrap(func)) or own_code(call_method(func))
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(func)

@@ -1,0 +1,368 @@
+"""The machine: job + decision → step. Pure: no clock, no chance, no I/O; the same input, the same step.
+
+Every function takes the job as it is and a `Scene`, and returns the job as it shall be with all that
+must be written beside it. The two rules it never breaks: a terminal job is never touched, and a job
+moves only along edges of its graph.
+"""
+
+from typing import Any
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from ..clock import derived_id, later
+from ..model import (
+    WAVES_KEPT,
+    AttemptState,
+    AwaitBranches,
+    AwaitChild,
+    AwaitHuman,
+    AwaitRetry,
+    AwaitTask,
+    AwaitTimer,
+    Birth,
+    Event,
+    EventType,
+    Fault,
+    Job,
+    JobStatus,
+    Message,
+    MessageKind,
+    Task,
+    TaskWrite,
+    Wait,
+    Wave,
+)
+from .decisions import (
+    AskHuman,
+    Decision,
+    Dispatch,
+    Fail,
+    FanOut,
+    Finish,
+    HandlerFailed,
+    Order,
+    RunChild,
+    Sleep,
+    Transition,
+)
+from .graph import FAILED_STATE
+from .step import Scene, Step, retry_at
+
+
+def create(job: Job, scene: Scene) -> Step:
+    """A new job stands at the start of its graph."""
+    born = replace(job, status=JobStatus.PENDING, visit=1, entered_at=scene.now)
+    created = Event(
+        type=EventType.JOB_CREATED,
+        at=scene.now,
+        state=born.state,
+        status=JobStatus.PENDING.value,
+        detail={"blueprint": born.blueprint, "version": born.version, "client": born.client},
+    )
+    return Step(job=born, events=(created, _started(born, scene)))
+
+
+def decide(job: Job, decision: Decision, scene: Scene, tasks: tuple[Task, ...] = ()) -> Step:
+    """What the handler of the job's state wished for. `tasks` are the branches an aggregator has seen."""
+    data = decision.data
+    job = replace(
+        job,
+        status=JobStatus.RUNNING,
+        data=data,
+        wait=None,
+        handler_failures=0,
+        updated_at=scene.now,
+        result=job.result if decision.result is UNSET else decision.result,
+        search_attributes={**job.search_attributes, **decision.search_attributes},
+        waves=remember(job, tasks),
+    )
+    step = _act(job, decision, scene)
+    return replace(step, drop_tasks=True) if tasks else step
+
+
+def _act(job: Job, decision: Decision, scene: Scene) -> Step:
+    match decision.action:
+        case Transition(to):
+            return move(job, to, scene)
+        case Dispatch(order):
+            return _dispatch(job, order, scene)
+        case FanOut(orders, aggregator):
+            return _fan_out(job, orders, aggregator, scene)
+        case AskHuman() as ask:
+            asked = Event(type=EventType.APPROVAL_REQUESTED, at=scene.now, state=job.state, message=ask.message)
+            wait = AwaitHuman(ask.message, ask.transitions, ask.integration)
+            return Step(job=park(job, JobStatus.WAITING_FOR_HUMAN, wait, scene), events=(asked,))
+        case RunChild() as run:
+            return _run_child(job, run, scene)
+        case Sleep(seconds, then):
+            until = later(scene.now, seconds)
+            slept = Event(
+                type=EventType.TIMER_STARTED, at=scene.now, state=job.state, detail={"seconds": seconds}
+            )
+            timer = AwaitTimer(until, then)
+            return Step(job=park(job, JobStatus.WAITING_FOR_TIMER, timer, scene), events=(slept,))
+        case Fail(reason, code):
+            return fail(job, Fault(code, reason), scene)
+        case Finish():
+            return _finish(job, scene)
+
+
+def handler_failed(job: Job, failure: HandlerFailed, scene: Scene) -> Step:
+    """The handler raised: run it again after a pause, or quarantine when that was often enough."""
+    failures = job.handler_failures + 1
+    failed = Event(
+        type=EventType.STATE_FAILED,
+        at=scene.now,
+        state=job.state,
+        attempt=failures,
+        duration_ms=failure.duration_ms,
+        code=failure.code,
+        message=failure.message,
+    )
+    job = replace(job, handler_failures=failures, updated_at=scene.now)
+    policy = scene.rules.handler_retry
+    if failure.final or failures >= policy.max_attempts:
+        step = quarantine(job, Fault(failure.code, f"state {job.state!r}: {failure.message}"), scene)
+    else:
+        until = retry_at(scene.now, policy, failures, scene.chance)
+        step = Step(job=park(job, JobStatus.RUNNING, AwaitRetry(until, failures), scene))
+    return replace(step, events=(failed, *step.events))
+
+
+# -- moving ------------------------------------------------------------------------------------------
+
+
+def move(job: Job, to: str, scene: Scene, *, drop_tasks: bool = False) -> Step:
+    """Leave the state and enter another; its handler can run at once."""
+    entered = replace(
+        job,
+        status=JobStatus.RUNNING,
+        state=to,
+        visit=job.visit + 1,
+        entered_at=scene.now,
+        wait=None,
+        waiting_since=None,
+        handler_failures=0,
+        updated_at=scene.now,
+    )
+    started = _started(entered, scene, previous=job.state)
+    return Step(job=entered, drop_tasks=drop_tasks, events=(_left(job, scene, to), started))
+
+
+def park(job: Job, status: JobStatus, wait: Wait, scene: Scene) -> Job:
+    """The job waits for `wait`."""
+    return replace(job, status=status, wait=wait, waiting_since=scene.now, updated_at=scene.now)
+
+
+def fail(job: Job, fault: Fault, scene: Scene, failed_state: str | None = None) -> Step:
+    """Through the state `failed` where the blueprint has one (its handler runs), else straight to the end."""
+    if failed_state is None and scene.graph is not None:
+        failed_state = scene.graph.failed_state
+    job = replace(job, error=fault)
+    if failed_state is not None and job.state != failed_state:
+        return move(job, failed_state, scene, drop_tasks=True)
+    return end(job, JobStatus.FAILED, scene)
+
+
+def quarantine(job: Job, fault: Fault, scene: Scene) -> Step:
+    """Settled, not terminal: everything stays as it is until a person decides."""
+    settled = replace(
+        job,
+        status=JobStatus.QUARANTINED,
+        error=fault,
+        wait=None,
+        waiting_since=scene.now,
+        updated_at=scene.now,
+    )
+    event = Event(
+        type=EventType.JOB_QUARANTINED,
+        at=scene.now,
+        state=job.state,
+        status=JobStatus.QUARANTINED.value,
+        code=fault.code,
+        message=fault.message,
+    )
+    return Step(job=settled, events=(event,))
+
+
+def end(job: Job, status: JobStatus, scene: Scene, *, unconfirmed: bool = False) -> Step:
+    """The end of a job, and the word of it to its parent."""
+    ended = replace(
+        job,
+        status=status,
+        wait=None,
+        waiting_since=None,
+        finished_at=scene.now,
+        updated_at=scene.now,
+        unconfirmed=unconfirmed,
+    )
+    finished = Event(
+        type=EventType.JOB_FINISHED,
+        at=scene.now,
+        state=job.state,
+        status=status.value,
+        duration_ms=_milliseconds(job.created_at, scene),
+        code=job.error.code if job.error else None,
+        message=job.error.message if job.error else None,
+        detail={"unconfirmed": True} if unconfirmed else {},
+    )
+    return Step(job=ended, drop_tasks=True, messages=_tell_parent(ended), events=(_left(job, scene, None), finished))
+
+
+def remember(job: Job, tasks: tuple[Task, ...]) -> tuple[Wave, ...]:
+    """The job's waves with one more: these tasks are over, and their results may be sent again."""
+    if not tasks:
+        return job.waves
+    odd = {task.index: _accepted(task) for task in tasks if _accepted(task) != 1}
+    visit = int(tasks[0].id.rsplit("_", 2)[1])
+    return (*job.waves, Wave(visit, len(tasks), odd))[-WAVES_KEPT:]
+
+
+def _accepted(task: Task) -> int:
+    # A result without a worker was written by us: a timeout, a cancel. No attempt's own was accepted.
+    return task.attempt if task.result is not None and task.result.worker_id else 0
+
+
+# -- the single actions ------------------------------------------------------------------------------
+
+
+def _dispatch(job: Job, order: Order, scene: Scene) -> Step:
+    task = _task(job, order, 0, scene)
+    unhandled = scene.graph.failed_state if scene.graph is not None else None
+    parked = park(job, JobStatus.WAITING_FOR_WORKER, AwaitTask(task.id, unhandled), scene)
+    return Step(job=parked, tasks=(TaskWrite(task),), events=(_dispatched(job, task, scene),))
+
+
+def _fan_out(job: Job, orders: tuple[Order, ...], aggregator: str, scene: Scene) -> Step:
+    tasks = [_task(job, order, index, scene, branch=True) for index, order in enumerate(orders)]
+    parked = park(job, JobStatus.WAITING_FOR_PARALLEL, AwaitBranches(aggregator, len(tasks)), scene)
+    return Step(
+        job=parked,
+        tasks=tuple(TaskWrite(task) for task in tasks),
+        opens_branches=len(tasks),
+        events=tuple(_dispatched(job, task, scene) for task in tasks),
+    )
+
+
+def _task(job: Job, order: Order, index: int, scene: Scene, branch: bool = False) -> Task:
+    rules, now = scene.rules, scene.now
+    dispatch_s = order.dispatch_timeout_s or job.dispatch_timeout_s
+    result_s = order.result_timeout_s or job.result_timeout_s
+    return Task(
+        id=f"{job.id}_{job.visit}_{index}",
+        job_id=job.id,
+        type=order.task_type,
+        index=index,
+        branch=branch,
+        params=order.params,
+        transitions=order.transitions,
+        queue=order.queue or "",
+        client=job.client,
+        priority=job.priority if order.priority is None else order.priority,
+        strategy=order.strategy,
+        requirements=order.requirements,
+        max_cost=order.max_cost,
+        retry=order.retry or rules.task_retry,
+        tracing_context=job.tracing_context,
+        dispatch_by=later(now, dispatch_s) if dispatch_s else None,
+        result_by=later(now, result_s) if result_s else None,
+        attempt_timeout_s=order.attempt_timeout_s or rules.attempt_timeout_s,
+        heartbeat_timeout_s=order.heartbeat_timeout_s,
+        state=AttemptState.QUEUED,
+        queued_at=now,
+    )
+
+
+def _run_child(job: Job, run: RunChild, scene: Scene) -> Step:
+    graph = scene.find(run.blueprint)
+    if graph is None:
+        return quarantine(job, Fault("blueprint_not_found", f"no blueprint named {run.blueprint!r}"), scene)
+    if job.depth >= scene.rules.max_depth:
+        message = f"expected at most {scene.rules.max_depth} nested jobs, {run.blueprint!r} would be one more"
+        return quarantine(job, Fault("too_deep", message), scene)
+    child_id = derived_id("child", job.id, str(job.visit))
+    born = Job(
+        id=child_id,
+        blueprint=graph.blueprint,
+        version=graph.version,
+        state=graph.start,
+        created_at=scene.now,
+        updated_at=scene.now,
+        client=job.client,
+        revision=1,
+        input=run.input,
+        priority=job.priority,
+        parent_id=job.id,
+        depth=job.depth + 1,
+        tracing_context=job.tracing_context,
+    )
+    first = create(born, scene)
+    child = Birth(first.job, first.events)
+    unhandled = scene.graph.failed_state if scene.graph is not None else None
+    wait = AwaitChild(child_id, run.blueprint, run.transitions, unhandled)
+    event = Event(
+        type=EventType.CHILD_STARTED,
+        at=scene.now,
+        state=job.state,
+        detail={"child_id": child_id, "blueprint": run.blueprint},
+    )
+    return Step(job=park(job, JobStatus.WAITING_FOR_CHILD, wait, scene), children=(child,), events=(event,))
+
+
+def _finish(job: Job, scene: Scene) -> Step:
+    info = scene.graph.states.get(job.state) if scene.graph is not None else None
+    failed = info is not None and info.outcome == FAILED_STATE
+    if failed and job.error is None:
+        job = replace(job, error=Fault("ended_as_failed", f"the job ended in state {job.state!r}"))
+    return end(job, JobStatus.FAILED if failed else JobStatus.FINISHED, scene)
+
+
+# -- events ------------------------------------------------------------------------------------------
+
+
+def _started(job: Job, scene: Scene, previous: str | None = None) -> Event:
+    return Event(
+        type=EventType.STATE_STARTED,
+        at=scene.now,
+        state=job.state,
+        previous_state=previous,
+        snapshot=job.data,
+    )
+
+
+def _left(job: Job, scene: Scene, to: str | None) -> Event:
+    return Event(
+        type=EventType.STATE_FINISHED,
+        at=scene.now,
+        state=job.state,
+        next_state=to,
+        duration_ms=_milliseconds(job.entered_at or job.created_at, scene),
+    )
+
+
+def _dispatched(job: Job, task: Task, scene: Scene) -> Event:
+    return Event(
+        type=EventType.TASK_DISPATCHED,
+        at=scene.now,
+        state=job.state,
+        task_id=task.id,
+        attempt=task.attempt,
+        detail={"type": task.type, "queue": task.queue or task.type},
+    )
+
+
+def _milliseconds(since: Any, scene: Scene) -> float:
+    return float(round((scene.now - since).total_seconds() * 1000, 3))
+
+
+def _tell_parent(job: Job) -> tuple[Message, ...]:
+    if job.parent_id is None:
+        return ()
+    body = {
+        "status": job.status.value,
+        "state": job.state,
+        "result": job.result,
+        "error": {"code": job.error.code, "message": job.error.message} if job.error else None,
+    }
+    return (Message(f"ended:{job.id}", MessageKind.CHILD_ENDED, job.parent_id, job.id, body),)

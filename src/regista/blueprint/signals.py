@@ -1,0 +1,237 @@
+"""What comes from outside, as steps: a timer, a person, a child, a cancel. Pure, like the machine."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..clock import later
+from ..errors import ApprovalConflict, JobAlreadyTerminal, NotQuarantined
+from ..model import (
+    HELD_STATES,
+    OPEN_STATES,
+    Approval,
+    AttemptState,
+    AwaitBranches,
+    AwaitChild,
+    AwaitHuman,
+    AwaitRetry,
+    AwaitTimer,
+    AwaitVersion,
+    Cancellation,
+    Event,
+    EventType,
+    Fault,
+    Job,
+    JobStatus,
+    Message,
+    MessageKind,
+    Task,
+    TaskResult,
+    TaskWrite,
+)
+from .graph import Graph
+from .machine import end, fail, move, remember
+from .step import Scene, Step
+
+#: What a child's end is called in `transitions` when its end state is not named there.
+_CHILD_KEYS = {
+    JobStatus.FINISHED.value: "success",
+    JobStatus.FAILED.value: "failure",
+    JobStatus.CANCELLED.value: "cancelled",
+}
+
+
+def due(job: Job, tasks: list[Task], scene: Scene) -> Step | None:
+    """The job's own deadline has passed. None when there is nothing to do (any more)."""
+    if job.deadline is None or job.deadline > scene.now:
+        return None
+    if job.status is JobStatus.CANCELLING:
+        return cancelled(job, tasks, scene)
+    match job.wait:
+        case AwaitTimer(_, then):
+            fired = Event(type=EventType.TIMER_FIRED, at=scene.now, state=job.state)
+            step = move(job, then, scene)
+            return replace(step, events=(fired, *step.events))
+        case AwaitRetry():
+            return Step(job=replace(job, wait=None, waiting_since=None, updated_at=scene.now))
+        case _:
+            return None
+
+
+def aggregate(job: Job, scene: Scene) -> Step:
+    """All branches are over: enter the aggregator's state. The branches stay until it has decided."""
+    assert isinstance(job.wait, AwaitBranches)
+    return move(job, job.wait.aggregator, scene)
+
+
+def approve(
+    job: Job, decision: str, scene: Scene, comment: str = "", data: dict[str, Any] | None = None
+) -> Step | None:
+    """A person decided. None when exactly that was decided before."""
+    if job.approval is not None and job.approval.decision == decision and not _asks_again(job):
+        return None
+    if job.status is not JobStatus.WAITING_FOR_HUMAN or not isinstance(job.wait, AwaitHuman):
+        raise ApprovalConflict(job.id, job.status, f"{decision!r} came too late or was not asked for")
+    to = job.wait.transitions.get(decision)
+    if to is None:
+        known = ", ".join(sorted(job.wait.transitions))
+        raise ApprovalConflict(job.id, job.status, f"expected one of {known}; got {decision!r}")
+    given = Event(
+        type=EventType.APPROVAL_GIVEN,
+        at=scene.now,
+        state=job.state,
+        code=decision,
+        message=comment or None,
+        detail=data or {},
+    )
+    job = replace(job, approval=Approval(job.visit, decision), data={**job.data, **(data or {})})
+    step = move(job, to, scene)
+    return replace(step, events=(given, *step.events))
+
+
+def _asks_again(job: Job) -> bool:
+    waits = job.status is JobStatus.WAITING_FOR_HUMAN
+    return waits and job.approval is not None and job.approval.visit != job.visit
+
+
+def child_ended(job: Job, message: Message, scene: Scene) -> Step | None:
+    """The end of a child comes up. None when the parent no longer waits for this one."""
+    if not isinstance(job.wait, AwaitChild) or job.wait.child_id != message.from_job:
+        return None
+    body = message.body
+    finished = Event(
+        type=EventType.CHILD_FINISHED,
+        at=scene.now,
+        state=job.state,
+        status=body["status"],
+        detail={"child_id": message.from_job, "child_state": body["state"]},
+    )
+    if job.status is JobStatus.CANCELLING:
+        step = end(job, JobStatus.CANCELLED, scene)
+        return replace(step, events=(finished, *step.events))
+    outcome = {
+        "child_id": message.from_job,
+        "outcome": _CHILD_KEYS[body["status"]],
+        "final_state": body["state"],
+        "result": body["result"],
+        "error": body["error"],
+    }
+    wait = job.wait
+    job = replace(job, data={**job.data, f"child_{wait.blueprint}": outcome})
+    to = wait.transitions.get(body["state"]) or wait.transitions.get(_CHILD_KEYS[body["status"]])
+    if to is not None:
+        step = move(job, to, scene)
+    else:
+        fault = Fault("child_" + body["status"], f"child job {message.from_job} ended as {body['status']}")
+        step = fail(job, fault, scene, failed_state=wait.unhandled)
+    return replace(step, events=(finished, *step.events))
+
+
+# -- cancel ------------------------------------------------------------------------------------------
+
+
+def request_cancel(job: Job, tasks: list[Task], scene: Scene, reason: str = "") -> Step | None:
+    """Once requested, cancel wins. None when it was requested before."""
+    if job.status.terminal:
+        raise JobAlreadyTerminal(job.id, job.status)
+    if job.status is JobStatus.CANCELLING:
+        return None
+    requested = Event(type=EventType.CANCEL_REQUESTED, at=scene.now, state=job.state, message=reason or None)
+    cancellation = Cancellation(scene.now, later(scene.now, scene.rules.cancel_grace_s), reason)
+    job = replace(job, cancel=cancellation, error=Fault("cancelled", reason) if reason else job.error)
+    step = _stop_work(job, tasks, scene)
+    return replace(step, events=(requested, *step.events))
+
+
+def _stop_work(job: Job, tasks: list[Task], scene: Scene) -> Step:
+    held = [task for task in tasks if task.state in HELD_STATES]
+    queued = [task for task in tasks if task.state is AttemptState.QUEUED]
+    # What no worker has is over at once; what a worker may have is asked back, and waited for.
+    closed = tuple(TaskWrite(_cancelled_task(task), task.attempt, (AttemptState.QUEUED,)) for task in queued)
+    asked = tuple(TaskWrite(replace(task, cancel_requested=True), task.attempt, HELD_STATES) for task in held)
+    child = job.wait.child_id if isinstance(job.wait, AwaitChild) else None
+    if not held and child is None:
+        # The fences stay in the change: a task that was offered meanwhile makes it stale.
+        step = end(job, JobStatus.CANCELLED, scene)
+        return replace(step, tasks=closed)
+    parked = replace(job, status=JobStatus.CANCELLING, waiting_since=scene.now, updated_at=scene.now)
+    messages: tuple[Message, ...] = ()
+    if child is not None:
+        messages = (Message(f"cancel:{child}", MessageKind.CANCEL, child, job.id),)
+    branches = sum(task.branch for task in queued)
+    return Step(job=parked, tasks=closed + asked, closes_branches=branches, messages=messages)
+
+
+def _cancelled_task(task: Task) -> Task:
+    result = TaskResult(task_id=task.attempt_id, job_id=task.job_id, status="cancelled")
+    return replace(task, state=AttemptState.CLOSED, result=result)
+
+
+def cancelled(job: Job, tasks: list[Task], scene: Scene) -> Step:
+    """Nobody works for it any more, or the grace is over: the job is cancelled."""
+    open_tasks = [task for task in tasks if task.state in OPEN_STATES]
+    unconfirmed = bool(open_tasks) or isinstance(job.wait, AwaitChild)
+    job = replace(job, waves=remember(job, tuple(tasks)))
+    return end(job, JobStatus.CANCELLED, scene, unconfirmed=unconfirmed)
+
+
+# -- by hand -----------------------------------------------------------------------------------------
+
+
+def release(job: Job, scene: Scene, data: dict[str, Any] | None = None) -> Step:
+    """Run the state's handler again, with `data` merged in where a person mended it."""
+    if job.status is not JobStatus.QUARANTINED:
+        raise NotQuarantined(job.id, job.status)
+    running = replace(
+        job,
+        status=JobStatus.RUNNING,
+        data={**job.data, **(data or {})},
+        error=None,
+        wait=None,
+        waiting_since=None,
+        handler_failures=0,
+        visit=job.visit + 1,
+        entered_at=scene.now,
+        updated_at=scene.now,
+    )
+    released = Event(
+        type=EventType.JOB_RELEASED,
+        at=scene.now,
+        state=job.state,
+        status=JobStatus.RUNNING.value,
+        detail=data or {},
+        snapshot=running.data,
+    )
+    return Step(job=running, events=(released,))
+
+
+def fail_by_hand(job: Job, scene: Scene, reason: str = "") -> Step:
+    """A person gave the quarantined job up."""
+    if job.status is not JobStatus.QUARANTINED:
+        raise NotQuarantined(job.id, job.status)
+    fault = Fault("failed_by_hand", reason) if reason or job.error is None else job.error
+    return end(replace(job, error=fault), JobStatus.FAILED, scene)
+
+
+# -- versions ----------------------------------------------------------------------------------------
+
+
+def migrate(job: Job, newest: Graph | None, scene: Scene) -> Step | None:
+    """Nobody has the job's version any more: go on with the newest, or say what is missing. FENCES 20."""
+    needed = {job.state}
+    if isinstance(job.wait, AwaitBranches):
+        needed.add(job.wait.aggregator)
+    if newest is not None and newest.version != job.version and needed <= newest.states.keys():
+        wait = None if isinstance(job.wait, AwaitVersion) else job.wait
+        moved = Event(
+            type=EventType.JOB_MIGRATED,
+            at=scene.now,
+            state=job.state,
+            detail={"from": job.version, "to": newest.version},
+        )
+        migrated = replace(job, version=newest.version, wait=wait, updated_at=scene.now)
+        return Step(job=migrated, events=(moved,))
+    if job.wait is not None or job.status.settled:
+        return None  # already named, or it waits for its aggregator and keeps that wait
+    named = replace(job, wait=AwaitVersion(job.version), waiting_since=scene.now, updated_at=scene.now)
+    return Step(job=named)

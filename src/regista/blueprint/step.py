@@ -1,0 +1,98 @@
+"""Step: what one decision does to a job. Steps add up; the sum becomes one `Change`."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..clock import later
+from ..model import Birth, Change, Event, Job, Message, RetryPolicy, TaskWrite
+from .graph import Graph
+
+
+class Rules(Struct, frozen=True, kw_only=True):
+    """The settings that the machine obeys."""
+
+    #: How a handler that raised is run again: `JOB_MAX_RETRIES` retries after the first run.
+    handler_retry: RetryPolicy = RetryPolicy()
+    #: How a task is run again when its dispatch names no policy.
+    task_retry: RetryPolicy = RetryPolicy()
+    #: `WORKER_TIMEOUT_SECONDS`: bounds one attempt.
+    attempt_timeout_s: float = 300.0
+    #: How long a worker may take to confirm a cancel.
+    cancel_grace_s: float = 30.0
+    #: How deep `run_blueprint` may nest; a blueprint that runs itself for ever stops here.
+    max_depth: int = 16
+
+
+class Scene(Struct, frozen=True, kw_only=True):
+    """What the machine may know besides the job: the time, the graphs, the rules and one throw of chance."""
+
+    now: datetime
+    #: The graph of the job's own version; None where this instance has not loaded it.
+    graph: Graph | None
+    #: The newest graph of a blueprint by its name.
+    find: Callable[[str], Graph | None]
+    rules: Rules = Rules()
+    #: Between 0 and 1; spreads retries.
+    chance: float = 0.5
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """A job as it shall be, and everything that must be written with it."""
+
+    job: Job
+    tasks: tuple[TaskWrite, ...] = ()
+    drop_tasks: bool = False
+    opens_branches: int | None = None
+    closes_branches: int = 0
+    children: tuple[Birth, ...] = ()
+    messages: tuple[Message, ...] = ()
+    events: tuple[Event, ...] = ()
+
+    def then(self, later: "Step") -> "Step":
+        """Both, as one: `later` was decided on the job that this step left."""
+        return Step(
+            job=later.job,
+            tasks=self.tasks + later.tasks,
+            drop_tasks=self.drop_tasks or later.drop_tasks,
+            opens_branches=self.opens_branches if later.opens_branches is None else later.opens_branches,
+            closes_branches=self.closes_branches + later.closes_branches,
+            children=self.children + later.children,
+            messages=self.messages + later.messages,
+            events=self.events + later.events,
+        )
+
+    def change(
+        self, base: Job | None, token: str, *, consumes: str | None = None, hold_s: float | None = None
+    ) -> Change:
+        """The write that takes the stored job from `base` (None: from nothing) to this one."""
+        revision = 1 if base is None else base.revision + 1
+        return Change(
+            job_id=self.job.id,
+            token=token,
+            job=replace(self.job, revision=revision, token=token),
+            expected=None if base is None else base.revision,
+            tasks=self.tasks,
+            drop_tasks=self.drop_tasks,
+            opens_branches=self.opens_branches,
+            closes_branches=self.closes_branches,
+            children=self.children,
+            messages=self.messages,
+            consumes=consumes,
+            events=self.events,
+            hold_s=hold_s,
+        )
+
+
+def pause_s(policy: RetryPolicy, failures: int, chance: float) -> float:
+    """Seconds to wait after the nth failure: first, first x factor, … up to the cap, spread by chance."""
+    exponent = min(max(failures - 1, 0), 64)
+    pause = min(policy.first_s * policy.factor**exponent, policy.cap_s)
+    return pause * (1 + policy.jitter * (2 * chance - 1))
+
+
+def retry_at(now: datetime, policy: RetryPolicy, failures: int, chance: float) -> datetime:
+    """The instant of the next try."""
+    return later(now, pause_s(policy, failures, chance))

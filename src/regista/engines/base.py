@@ -1,0 +1,69 @@
+"""The engine contract: what the API, the worker protocol and the chores need from whoever runs jobs."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, Protocol
+
+from msgspec import Struct, field
+
+from ..model import Job, TaskResult
+
+
+class Submission(Struct, frozen=True, kw_only=True):
+    """A wish for a job."""
+
+    blueprint: str
+    input: dict[str, Any] = field(default_factory=dict)
+    client: str = ""
+    idempotency_key: str | None = None
+    priority: float = 0.0
+    dispatch_timeout_s: float | None = None
+    result_timeout_s: float | None = None
+    webhook_url: str | None = None
+    search_attributes: dict[str, Any] = field(default_factory=dict)
+    tracing_context: dict[str, str] = field(default_factory=dict)
+
+
+class Verdict(StrEnum):
+    """What became of a result; the values are the wire's."""
+
+    ACCEPTED = "accepted"
+    JOB_NOT_FOUND = "job_not_found"
+    STALE_TASK = "stale_task"
+    JOB_CANCELLED = "job_cancelled"
+    JOB_ALREADY_TERMINATED = "job_already_terminated"
+
+    @property
+    def accepted(self) -> bool:
+        """The result counts (now, or since it was sent the first time)."""
+        return self is Verdict.ACCEPTED
+
+
+class Engine(Protocol):
+    """Runs jobs."""
+
+    async def submit(self, submission: Submission) -> Job:
+        """Accept a job. Returns after it is durable; the same idempotency key returns the same job."""
+        ...
+
+    async def deliver(self, result: TaskResult) -> Verdict:
+        """Take a worker's result. Returns after the commit that it caused."""
+        ...
+
+    async def approve(
+        self, job_id: str, decision: str, comment: str = "", data: dict[str, Any] | None = None
+    ) -> Job:
+        """Pass on a person's decision. Twice the same is fine; another one is ApprovalConflict."""
+        ...
+
+    async def cancel(self, job_id: str, reason: str = "") -> Job:
+        """Ask for a stop. JobAlreadyTerminal when it is too late."""
+        ...
+
+    async def get(self, job_id: str) -> Job:
+        """The job, or JobNotFound."""
+        ...
+
+    async def submit_many(self, submissions: Sequence[Submission]) -> list[Job]:
+        """Accept several jobs with one flush. All are checked before any is written."""
+        ...

@@ -1,0 +1,74 @@
+"""Act: one job's way through a turn of the executor."""
+
+import asyncio
+
+from ...blueprint.step import Step
+from ...model import Job, Task, TaskResult
+from ..base import Verdict
+from .results import TaskStep
+
+
+class Act:
+    """Collects what a turn does to one job until it is committed.
+
+    `base` is the record as it is stored (None: it is not yet), `job` the one that the steps so far
+    lead to. `step` is their sum; the commit goes from `base` to `job` in one write.
+    """
+
+    __slots__ = (
+        "base",
+        "born",
+        "job",
+        "offers",
+        "result",
+        "settled",
+        "step",
+        "sticky",
+        "task_step",
+        "tasks",
+        "told",
+    )
+
+    def __init__(self) -> None:
+        self.base: Job | None = None
+        self.job: Job | None = None
+        self.step: Step | None = None
+        self.task_step: TaskStep | None = None
+        #: The branches that an aggregator sees; None outside of one.
+        self.tasks: list[Task] | None = None
+        self.result: TaskResult | None = None
+        #: Answered after the commit: the submitter's job, or the worker's verdict.
+        self.born: asyncio.Future[Job] | None = None
+        self.told: asyncio.Future[Verdict] | None = None
+        #: Tasks that were matched with a worker before the commit.
+        self.offers: list[Task] = []
+        #: Go on to the handler in the same turn.
+        self.sticky = True
+        self.settled = False
+
+    def add(self, step: Step) -> None:
+        """One more decision."""
+        self.step = step if self.step is None else self.step.then(step)
+        self.job = step.job
+
+    def committed(self, job: Job) -> None:
+        """The steps so far are in the store: the next commit starts from there."""
+        self.base = self.job = job
+        self.step = None
+        self.offers = []
+
+    def fail(self, error: BaseException) -> None:
+        """Whoever waits for this act gets the error."""
+        for future in (self.born, self.told):
+            if future is not None and not future.done():
+                future.set_exception(error)
+
+    def answer(self, verdict: Verdict) -> None:
+        """Tell the worker."""
+        if self.told is not None and not self.told.done():
+            self.told.set_result(verdict)
+
+    def welcome(self, job: Job) -> None:
+        """Tell the submitter."""
+        if self.born is not None and not self.born.done():
+            self.born.set_result(job)

@@ -1,0 +1,80 @@
+"""Effects: what must happen outside the store after a commit, and what makes up for a lost one.
+
+Every effect follows from stored state, so a crash between the commit and the effect loses nothing:
+
+| effect                        | follows from                        | recovered by                               |
+|-------------------------------|-------------------------------------|--------------------------------------------|
+| run the next handler          | a runnable job (`Job.runnable`)     | ready queue; lapsed lease; start-up        |
+| hand a task to a worker       | an attempt that is `offered`        | heartbeat (undelivered), lapsed lease      |
+| offer a waiting task          | an attempt that is `queued`         | lanes; every free slot asks; start-up      |
+| act on a timer or a timeout   | `Job.deadline`, `Task.deadline`     | `due` never pops; the Watcher asks again   |
+| start a child                 | its row, born in the parent's write | ready queue                                |
+| tell the parent, cancel down  | a stored message                    | `messages`; gone with the acting commit    |
+| tell a worker to stop         | `Task.cancel_requested`             | said again at every heartbeat; deadline    |
+| free a worker's slot          | attempts that it holds              | counted from them, never stored apart      |
+| record history                | outbox entries                      | the cursor in the history database         |
+| answer a submitter or worker  | the job; its accepted attempts      | they ask again and get the same answer     |
+| wake whoever waits for a job  | the job's status                    | every waiter looks again every 2 s         |
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from ...dispatch.dispatcher import Dispatcher
+from ...storage.base import Hint, HintKind, lane_of
+from .executor import JobExecutor
+
+
+class Effects:
+    """Hears what the store has flushed and nudges whoever is concerned. A nudge may be lost."""
+
+    def __init__(self, executor: JobExecutor, dispatcher: Dispatcher) -> None:
+        self._executor = executor
+        self._dispatcher = dispatcher
+        self._waiters: dict[str, list[asyncio.Future[None]]] = {}
+        #: Called when a message for a job, a cancel for a worker, or an outbox entry was flushed.
+        self.on_message: Callable[[], None] = _nothing
+        self.on_cancel: Callable[[str], None] = _nothing
+        self.on_entries: Callable[[], None] = _nothing
+        #: Called with the id of every job that settled.
+        self.on_settled: Callable[[str], None] = _nothing
+
+    def hear(self, hint: Hint) -> None:
+        """Called by the store after each flush."""
+        match hint.kind:
+            case HintKind.CHANGED:
+                self.wake_waiters(hint.id)
+                self.on_settled(hint.id)
+            case HintKind.READY:
+                self._executor.wake()
+            case HintKind.TASK:
+                self._dispatcher.tasks_wait(lane_of(hint.id))
+            case HintKind.MESSAGE:
+                self.on_message()
+            case HintKind.CANCEL:
+                self.on_cancel(hint.id)
+            case HintKind.OUTBOX:
+                self.on_entries()
+
+    async def changed(self, job_id: str, timeout_s: float) -> None:
+        """Return when the job has settled, or the time is up: look again either way."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.setdefault(job_id, []).append(waiter)
+        try:
+            await asyncio.wait([waiter], timeout=timeout_s)
+        finally:
+            waiters = self._waiters.get(job_id, [])
+            if waiter in waiters:
+                waiters.remove(waiter)
+            if not waiters:
+                self._waiters.pop(job_id, None)
+
+    def wake_waiters(self, job_id: str) -> None:
+        """Let everybody who waits for this job look again."""
+        for waiter in self._waiters.pop(job_id, ()):
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+def _nothing(*_: object) -> None:
+    return None

@@ -1,0 +1,430 @@
+"""JobExecutor: takes jobs on in turns. A turn decides for many jobs and writes once."""
+
+import asyncio
+import logging
+import random
+from collections import deque
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...blueprint import machine, signals
+from ...blueprint.decisions import Decision, HandlerFailed
+from ...blueprint.step import Rules, Scene
+from ...clock import Clock, Ids
+from ...dispatch.dispatcher import Dispatcher
+from ...errors import StorageFailed
+from ...model import (
+    AwaitBranches,
+    Change,
+    Job,
+    JobStatus,
+    Outcome,
+    OutcomeKind,
+    Task,
+    TaskResult,
+    task_of,
+)
+from ...storage.base import StorageBackend
+from ..base import Verdict
+from .act import Act
+from .library import Library
+from .results import TaskStep, judge
+from .runner import Runner
+
+log = logging.getLogger("regista.engine")
+
+#: Acts of one turn at most, and the time after which a turn is cut: nobody waits for a crowd.
+_TURN_ACTS = 256
+_TURN_S = 0.01
+#: Turns that may wait for their flush at once: while one is on its way to the disk, the next decides.
+_TURNS = 4
+#: Decisions that are folded into one write at most; a blueprint that never waits still commits.
+_FOLD = 64
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """What the executor is told."""
+
+    instance: str
+    lease_s: float = 30.0
+    #: How long a result waits for the handler behind it before it is committed alone (FENCES 5).
+    patience_s: float = 0.02
+    #: Handlers that may be suspended at once.
+    max_slow: int = 1000
+    rules: Rules = Rules()
+
+
+class JobExecutor:
+    """The heart. Submissions, results and claimed jobs come in as acts; a turn takes a handful of them,
+    runs the handlers that are due, and commits everything in one call. Only a handler that really
+    suspends gets a task of its own.
+    """
+
+    def __init__(
+        self,
+        storage: StorageBackend,
+        library: Library,
+        runner: Runner,
+        dispatcher: Dispatcher,
+        clock: Clock,
+        ids: Ids,
+        settings: Settings,
+    ) -> None:
+        self._storage = storage
+        self._library = library
+        self._runner = runner
+        self._dispatcher = dispatcher
+        self._clock = clock
+        self._ids = ids
+        self._settings = settings
+        self._chance: random.Random = ids.chance
+        self._inbox: deque[Act] = deque()
+        #: Jobs may wait in the ready queue. Starts true: a restart finds what an earlier run left.
+        self._ready = True
+        self._turns = 0
+        self._scheduled = False
+        self._slow: set[asyncio.Task[None]] = set()
+        self._stopping = False
+
+    # -- coming in -------------------------------------------------------------------------------
+
+    def submit(self, job: Job, sticky: bool) -> asyncio.Future[Job]:
+        """A new job. `sticky` runs its first handler in the same write, if nobody waits before it."""
+        act = Act()
+        act.job = job
+        act.sticky = sticky and not self._ready
+        act.born = asyncio.get_running_loop().create_future()
+        self._enqueue(act)
+        return act.born
+
+    def deliver(self, result: TaskResult) -> asyncio.Future[Verdict]:
+        """A worker's word; answered after the commit that it causes."""
+        act = Act()
+        act.result = result
+        act.told = asyncio.get_running_loop().create_future()
+        self._enqueue(act)
+        return act.told
+
+    def wake(self) -> None:
+        """Jobs may wait in the ready queue."""
+        self._ready = True
+        self._schedule()
+
+    async def stop(self) -> None:
+        """Let what is decided be written, and leave the rest to the leases."""
+        self._stopping = True
+        for task in self._slow:
+            task.cancel()
+        while self._slow or self._turns:
+            await asyncio.sleep(0.001)
+        for act in self._inbox:
+            act.fail(StorageFailed("the orchestrator stops; ask again"))
+        self._inbox.clear()
+
+    def _enqueue(self, act: Act) -> None:
+        if self._stopping:
+            act.fail(StorageFailed("the orchestrator stops; ask again"))
+            return
+        self._inbox.append(act)
+        self._schedule()
+
+    # -- turns -----------------------------------------------------------------------------------
+
+    def _schedule(self) -> None:
+        """One call for everything that arrives in this turn of the loop."""
+        if not self._scheduled and not self._stopping:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._spin)
+
+    def _spin(self) -> None:
+        self._scheduled = False
+        if self._stopping or self._turns >= _TURNS:
+            return
+        claims = self._ready and len(self._slow) < self._settings.max_slow
+        if not self._inbox and not claims:
+            return
+        acts = [self._inbox.popleft() for _ in range(min(len(self._inbox), _TURN_ACTS))]
+        self._turns += 1
+        turn = asyncio.get_running_loop().create_task(self._turn(acts, claims), name="executor-turn")
+        turn.add_done_callback(self._turned)
+
+    def _turned(self, turn: asyncio.Task[None]) -> None:
+        self._turns -= 1
+        if turn.cancelled():
+            return
+        error = turn.exception()
+        if error is not None and not isinstance(error, StorageFailed):
+            log.error("a turn failed", exc_info=error, extra={"action": "turn_failed"})
+        if self._inbox or self._ready:
+            self._schedule()
+
+    async def _turn(self, acts: list[Act], claims: bool) -> None:
+        try:
+            if claims:
+                acts += await self._claim(_TURN_ACTS - len(acts))
+            if len(self._inbox) and self._turns < _TURNS:
+                self._schedule()
+            await self._prepare(acts)
+            acts = self._play_all(acts)
+            await self._commit(acts)
+        except BaseException as error:
+            for act in acts:
+                act.fail(error)
+            raise
+
+    async def _claim(self, limit: int) -> list[Act]:
+        settings = self._settings
+        jobs = await self._storage.claim_ready(
+            settings.instance, self._library.versions(), max(limit, 1), settings.lease_s
+        )
+        self._ready = len(jobs) == limit
+        acts = []
+        for job in jobs:
+            act = Act()
+            act.base = act.job = job
+            acts.append(act)
+        return acts
+
+    async def _prepare(self, acts: list[Act]) -> None:
+        """Load what the acts need, in one go."""
+        told = [act for act in acts if act.result is not None and act.base is None]
+        if told:
+            results = [act.result for act in told if act.result is not None]
+            jobs, tasks = await self._storage.load(
+                [result.job_id for result in results], [task_of(result.task_id)[0] for result in results]
+            )
+            for act, job, task, result in zip(told, jobs, tasks, results, strict=True):
+                self._judge(act, job, task, result)
+        for act in acts:
+            if act.result is None and act.base is not None:
+                await self._see_branches(act, act.base)
+
+    def _judge(self, act: Act, job: Job | None, task: Task | None, result: TaskResult) -> None:
+        self._dispatcher.release(result.worker_id, result.task_id)
+        found = judge(job, task, result, self._scene(job))
+        if isinstance(found, Verdict):
+            act.answer(found)
+            act.settled = True
+        elif isinstance(found, TaskStep):
+            act.task_step = found
+        else:
+            act.base = job
+            act.add(found)
+
+    async def _see_branches(self, act: Act, job: Job) -> None:
+        """An aggregator sees its branches, and so does the end of a cancelled fan-out."""
+        blueprint = self._library.find(job.blueprint, job.version)
+        info = blueprint.graph.states.get(job.state) if blueprint is not None else None
+        if isinstance(job.wait, AwaitBranches) or (info is not None and info.is_aggregator):
+            act.tasks = await self._storage.tasks_of(job.id)
+
+    # -- playing ---------------------------------------------------------------------------------
+
+    def _play_all(self, acts: list[Act]) -> list[Act]:
+        """Play until the turn has lasted long enough; the rest goes back to the head of the line."""
+        began = self._clock.elapsed()
+        for index, act in enumerate(acts):
+            if act.settled or act.task_step is not None:
+                continue
+            self._play(act)
+            if self._clock.elapsed() - began > _TURN_S:
+                rest = acts[index + 1 :]
+                # What was judged or settled stays in this turn: it only has to be written.
+                late = [a for a in rest if not a.settled and a.task_step is None]
+                self._inbox.extendleft(reversed(late))
+                kept = [a for a in rest if a.settled or a.task_step is not None]
+                return acts[: index + 1] + kept
+        return acts
+
+    def _play(self, act: Act) -> None:
+        """Run handlers and fold their decisions until the job waits, ends, or a handler suspends."""
+        began = self._clock.elapsed()
+        self._open(act)
+        for _ in range(_FOLD):
+            job = act.job
+            assert job is not None
+            if not act.sticky or not self._can_run(job):
+                return
+            blueprint = self._library.find(job.blueprint, job.version)
+            if blueprint is None:
+                return  # committed without the handler and queued for whoever has the version
+            verdict = self._runner.run(blueprint, job, act.tasks)
+            if isinstance(verdict, asyncio.Future):
+                self._go_slow(act, verdict)
+                return
+            self._take(act, verdict)
+            if self._clock.elapsed() - began > self._settings.patience_s:
+                return
+
+    def _open(self, act: Act) -> None:
+        """The first step of an act that does not begin with a result."""
+        job = act.job
+        assert job is not None
+        if act.base is None and act.step is None:
+            act.add(machine.create(job, self._scene(job)))
+        elif job.status is JobStatus.CANCELLING and isinstance(job.wait, AwaitBranches):
+            act.add(signals.cancelled(job, act.tasks or [], self._scene(job)))
+        elif isinstance(job.wait, AwaitBranches) and act.step is None:
+            act.add(signals.aggregate(job, self._scene(job)))
+
+    @staticmethod
+    def _can_run(job: Job) -> bool:
+        return job.runnable(1) and not job.status.terminal
+
+    def _take(self, act: Act, verdict: Decision | HandlerFailed) -> None:
+        job = act.job
+        assert job is not None
+        scene = self._scene(job)
+        if isinstance(verdict, HandlerFailed):
+            act.add(machine.handler_failed(job, verdict, scene))
+        else:
+            act.add(machine.decide(job, verdict, scene, tuple(act.tasks or ())))
+            act.tasks = None
+
+    def _scene(self, job: Job | None) -> Scene:
+        blueprint = self._library.find(job.blueprint, job.version) if job is not None else None
+        return Scene(
+            now=self._clock.now(),
+            graph=blueprint.graph if blueprint is not None else None,
+            find=self._library.newest_graph,
+            rules=self._settings.rules,
+            chance=self._chance.random(),
+        )
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    async def _commit(self, acts: list[Act]) -> None:
+        pairs = [*self._job_changes(acts), *self._task_changes(acts)]
+        if not pairs:
+            return
+        outcomes = await self._storage.commit([change for change, _ in pairs], self._settings.instance)
+        for (change, group), outcome in zip(pairs, outcomes, strict=True):
+            for act in group:
+                self._after(act, change, outcome)
+
+    def _job_changes(self, acts: list[Act]) -> list[tuple[Change, list[Act]]]:
+        changes = []
+        for act in acts:
+            if not act.settled and act.step is not None:
+                self._match(act)
+                changes.append((act.step.change(act.base, self._ids.token()), [act]))
+        return changes
+
+    def _task_changes(self, acts: list[Act]) -> list[tuple[Change, list[Act]]]:
+        """Branches of one job that end in one turn are one change."""
+        groups: dict[str, tuple[TaskStep, list[Act]]] = {}
+        singles: list[tuple[TaskStep, list[Act]]] = []
+        seen: set[str] = set()
+        for act in acts:
+            step = act.task_step
+            if act.settled or step is None:
+                continue
+            task_id = step.tasks[0].task.id
+            if task_id in seen:  # the same word twice in one turn: its own change, which will lose
+                singles.append((step, [act]))
+                continue
+            seen.add(task_id)
+            if step.job_id in groups:
+                sofar, group = groups[step.job_id]
+                group.append(act)
+                groups[step.job_id] = (sofar.then(step), group)
+            else:
+                groups[step.job_id] = (step, [act])
+        return [(step.change(self._ids.token()), group) for step, group in (*groups.values(), *singles)]
+
+    def _match(self, act: Act) -> None:
+        """Offer new tasks to free workers in the very write that creates them."""
+        assert act.step is not None
+        writes = list(act.step.tasks)
+        changed = False
+        for index, write in enumerate(writes):
+            if write.attempt == 0 and write.task.waiting:
+                offered = self._dispatcher.reserve(write.task, self._clock.now())
+                if offered is not None:
+                    writes[index] = replace(write, task=offered)
+                    act.offers.append(offered)
+                    changed = True
+        if changed:
+            act.step = replace(act.step, tasks=tuple(writes))
+
+    def _after(self, act: Act, change: Change, outcome: Outcome) -> None:
+        """The effects of a commit: all of them follow from what is stored (see effects.py)."""
+        if outcome.ok:
+            if act.offers:
+                self._dispatcher.deliver(act.offers)
+            act.answer(Verdict.ACCEPTED)
+            if change.job is not None:
+                act.welcome(change.job)
+            return
+        for task in act.offers:
+            self._dispatcher.release(task.worker_id, task.attempt_id)
+        if act.result is not None and outcome.kind is not OutcomeKind.MISSING:
+            self._again(act)
+        elif act.result is not None:
+            act.answer(Verdict.JOB_NOT_FOUND)
+        elif act.born is not None and change.job is not None:
+            act.welcome(change.job)  # it exists: the submitter compares what is there
+
+    def _again(self, act: Act) -> None:
+        """Somebody else was first: look at the job anew and judge again."""
+        fresh = Act()
+        fresh.result, fresh.told = act.result, act.told
+        self._enqueue(fresh)
+
+    # -- slow handlers ---------------------------------------------------------------------------
+
+    def _go_slow(self, act: Act, verdict: "asyncio.Future[Decision | HandlerFailed]") -> None:
+        task = asyncio.get_running_loop().create_task(self._finish_slowly(act, verdict), name="slow-handler")
+        act.settled = True  # this turn is through with it
+        self._slow.add(task)
+        task.add_done_callback(self._slow_done)
+
+    def _slow_done(self, task: asyncio.Task[None]) -> None:
+        self._slow.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            if not isinstance(error, StorageFailed):
+                log.error("a slow handler's turn failed", exc_info=error, extra={"action": "slow_turn_failed"})
+        self._schedule()
+
+    async def _finish_slowly(self, act: Act, running: "asyncio.Future[Decision | HandlerFailed]") -> None:
+        """See one suspended handler through: patience first, then a lease of its own (FENCES 5)."""
+        try:
+            if not await _done_within(running, self._settings.patience_s) and not await self._hold(act):
+                return
+            while not await _done_within(running, self._settings.lease_s / 3):
+                if not await self._still_held(act):
+                    return
+            act.settled = False
+            self._take(act, running.result())
+            self._play(act)
+            if not act.settled:
+                await self._commit([act])
+        except BaseException as error:
+            act.fail(error if isinstance(error, StorageFailed) else StorageFailed("the orchestrator stops"))
+            raise
+        finally:
+            if not running.done():
+                running.cancel()
+
+    async def _hold(self, act: Act) -> bool:
+        """Commit what came before the handler, so that whoever waits is answered; keep the job."""
+        if act.step is None:
+            return await self._still_held(act)
+        change = act.step.change(act.base, self._ids.token(), hold_s=self._settings.lease_s)
+        (outcome,) = await self._storage.commit([change], self._settings.instance)
+        self._after(act, change, outcome)
+        if outcome.ok and change.job is not None:
+            act.committed(change.job)
+            act.result = act.born = act.told = None
+        return outcome.ok
+
+    async def _still_held(self, act: Act) -> bool:
+        assert act.base is not None
+        settings = self._settings
+        return bool(await self._storage.extend(settings.instance, [act.base.id], settings.lease_s))
+
+
+async def _done_within(future: "asyncio.Future[Decision | HandlerFailed]", seconds: float) -> bool:
+    await asyncio.wait([future], timeout=seconds)
+    return future.done()

@@ -1,0 +1,236 @@
+"""Results: fence a worker's word by its attempt, then say what follows. Pure."""
+
+from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...blueprint import machine, signals
+from ...blueprint.step import Scene, Step
+from ...model import (
+    OPEN_STATES,
+    AttemptState,
+    Change,
+    Event,
+    EventType,
+    FailureKind,
+    Job,
+    JobStatus,
+    Task,
+    TaskFailure,
+    TaskResult,
+    TaskWrite,
+    accepted_attempt,
+    task_of,
+)
+from ..base import Verdict
+from . import retries
+from .retries import Cancel, Fail, Fate, Follow, Quarantine, Retry
+
+
+class TaskStep(Struct, frozen=True, kw_only=True):
+    """A change of tasks alone: a retry, or the end of a branch. The job's record is not touched."""
+
+    job_id: str
+    tasks: tuple[TaskWrite, ...]
+    closes_branches: int = 0
+    events: tuple[Event, ...] = ()
+
+    def then(self, other: "TaskStep") -> "TaskStep":
+        """Both, as one write: branches of one job that end together."""
+        return TaskStep(
+            job_id=self.job_id,
+            tasks=self.tasks + other.tasks,
+            closes_branches=self.closes_branches + other.closes_branches,
+            events=self.events + other.events,
+        )
+
+    def change(self, token: str) -> Change:
+        """The write."""
+        return Change(
+            job_id=self.job_id,
+            token=token,
+            tasks=self.tasks,
+            closes_branches=self.closes_branches,
+            events=self.events,
+        )
+
+
+def judge(job: Job | None, task: Task | None, result: TaskResult, scene: Scene) -> Verdict | Step | TaskStep:
+    """What a result does: a change, or a word to the worker why there is none."""
+    if job is None:
+        return Verdict.JOB_NOT_FOUND
+    task_id, number = task_of(result.task_id)
+    if task is None or task.attempt != number or task.state is AttemptState.CLOSED:
+        return _late(job, task, task_id, number)
+    if result.worker_id and task.worker_id and result.worker_id != task.worker_id:
+        return Verdict.STALE_TASK
+    fate = retries.fate_of_result(task, result, scene.now, scene.chance)
+    events = (*_started(job, task, result), _reported(job, task, result, scene.now))
+    return settle(job, task, result, fate, events, scene)
+
+
+def _late(job: Job, task: Task | None, task_id: str, number: int) -> Verdict:
+    """A result of an attempt that is over: the accepted one sent again is fine, any other is stale."""
+    closed = task is not None and task.state is AttemptState.CLOSED
+    if closed and task is not None and task.result is not None and task.result.worker_id:
+        accepted: int | None = task.attempt
+    else:
+        accepted = accepted_attempt(job, task_id)
+    if accepted is not None and accepted == number:
+        return Verdict.ACCEPTED
+    if job.status is JobStatus.CANCELLED:
+        return Verdict.JOB_CANCELLED
+    return Verdict.JOB_ALREADY_TERMINATED if job.status.terminal else Verdict.STALE_TASK
+
+
+def lost(job: Job, task: Task, kind: EventType, scene: Scene) -> Step | TaskStep:
+    """The worker died with the attempt, or never got it. `kind` says which (FENCES 10, 14)."""
+    event = _task_event(kind, job, task, scene.now)
+    fate = retries.fate_of_lost(task, scene.now)
+    return settle(job, task, _own_result(task, "failure", "LOST", "attempt lost"), fate, (event,), scene)
+
+
+def due(job: Job, task: Task, scene: Scene) -> Step | TaskStep | None:
+    """The task's deadline has passed. None when it has not, after all."""
+    now = scene.now
+    if task.deadline is None or task.deadline > now:
+        return None
+    if task.result_by is not None and task.result_by <= now:
+        return _timed_out(job, task, "result_timeout", "no result in time", scene)
+    if task.state is AttemptState.QUEUED:
+        if task.dispatch_by is not None and task.dispatch_by <= now:
+            return _timed_out(job, task, "dispatch_timeout", "no worker took the task in time", scene)
+        awake = replace(task, not_before=None, queued_at=now)
+        return TaskStep(
+            job_id=job.id, tasks=(TaskWrite(awake, task.attempt, (AttemptState.QUEUED,)),)
+        )
+    if task.attempt_timeout_s is None or (
+        task.offered_at and (now - task.offered_at).total_seconds() < task.attempt_timeout_s
+    ):
+        return lost(job, task, EventType.TASK_LOST, scene)  # it went silent
+    late = _own_result(task, "failure", "TIMEOUT_ERROR", f"no result within {task.attempt_timeout_s:g} s")
+    event = _task_event(EventType.TASK_TIMED_OUT, job, task, now, code="attempt_timeout")
+    fate = retries.fate_of_result(task, late, now, scene.chance)
+    return settle(job, task, late, fate, (event,), scene)
+
+
+def _timed_out(job: Job, task: Task, code: str, message: str, scene: Scene) -> Step | TaskStep:
+    event = _task_event(EventType.TASK_TIMED_OUT, job, task, scene.now, code=code, message=message)
+    result = _own_result(task, "timeout", code, message)
+    fate = retries.fate_of_timeout(task, code, f"task {task.type!r}: {message}")
+    return settle(job, task, result, fate, (event,), scene)
+
+
+def settle(
+    job: Job, task: Task, result: TaskResult, fate: Fate, events: tuple[Event, ...], scene: Scene
+) -> Step | TaskStep:
+    """The fate of an attempt, as a change."""
+    if job.status is JobStatus.CANCELLING:
+        return _settle_cancelling(job, task, result, events, scene)
+    if isinstance(fate, Retry):
+        retried = _task_event(EventType.TASK_RETRIED, job, fate.task, scene.now)
+        return TaskStep(job_id=job.id, tasks=(_write(fate.task, task),), events=(*events, retried))
+    closed = replace(task, state=AttemptState.CLOSED, result=result)
+    if task.branch and not _fails_job(fate, result):
+        # A branch's final failure is data for the aggregator (FENCES 8).
+        return TaskStep(job_id=job.id, tasks=(_write(closed, task),), closes_branches=1, events=events)
+    job = replace(job, waves=machine.remember(job, (closed,)))
+    step = _follow(job, task, result, fate, scene)
+    return replace(
+        step, tasks=(_write(closed, task), *step.tasks), drop_tasks=True, events=(*events, *step.events)
+    )
+
+
+def _settle_cancelling(
+    job: Job, task: Task, result: TaskResult, events: tuple[Event, ...], scene: Scene
+) -> Step | TaskStep:
+    """Cancel wins: whatever the worker says is recorded, not followed (FENCES 15)."""
+    closed = replace(task, state=AttemptState.CLOSED, result=result)
+    if task.branch:
+        return TaskStep(job_id=job.id, tasks=(_write(closed, task),), closes_branches=1, events=events)
+    step = signals.cancelled(job, [closed], scene)
+    return replace(step, tasks=(_write(closed, task),), events=(*events, *step.events))
+
+
+def _fails_job(fate: Fate, result: TaskResult) -> bool:
+    code = result.error.code if result.error is not None else None
+    return isinstance(fate, Fail) and FailureKind.of(code) is FailureKind.INVALID_INPUT
+
+
+def _follow(job: Job, task: Task, result: TaskResult, fate: Fate, scene: Scene) -> Step:
+    unhandled = getattr(job.wait, "unhandled", None)
+    match fate:
+        case Follow(to, fault):
+            data = {**job.data, **result.data} if isinstance(result.data, dict) else job.data
+            return machine.move(replace(job, data=data, error=fault), to, scene)
+        case Fail(fault):
+            return machine.fail(job, fault, scene, failed_state=unhandled)
+        case Quarantine(fault):
+            return machine.quarantine(job, fault, scene)
+        case Cancel():
+            return machine.end(job, JobStatus.CANCELLED, scene)
+        case Retry():  # settled before: a retry does not touch the job
+            raise AssertionError(fate)
+
+
+def _write(new: Task, old: Task) -> TaskWrite:
+    return TaskWrite(new, old.attempt, OPEN_STATES)
+
+
+def _own_result(task: Task, status: str, code: str, message: str) -> TaskResult:
+    """A result that we write ourselves: it has no worker, so that nobody takes it for an accepted one."""
+    return TaskResult(
+        task_id=task.attempt_id, job_id=task.job_id, status=status, error=TaskFailure(code, message)
+    )
+
+
+def _started(job: Job, task: Task, result: TaskResult) -> tuple[Event, ...]:
+    """`task_started` rides with the result when nothing carried it before."""
+    if task.state is AttemptState.STARTED:
+        return ()
+    at = result.started_at or task.offered_at or task.queued_at
+    return () if at is None else (_task_event(EventType.TASK_STARTED, job, task, at),)
+
+
+def _reported(job: Job, task: Task, result: TaskResult, now: datetime) -> Event:
+    began = result.started_at or task.started_at or task.offered_at or now
+    error = result.error
+    failed = error is not None or result.outcome == "failure"
+    return Event(
+        type=EventType.TASK_FAILED if failed else EventType.TASK_FINISHED,
+        at=now,
+        state=job.state,
+        status=result.outcome,
+        task_id=task.id,
+        attempt=task.attempt,
+        worker_id=result.worker_id or task.worker_id,
+        duration_ms=round((now - began).total_seconds() * 1000, 3),
+        code=error.code if error is not None else None,
+        message=error.message if error is not None else None,
+    )
+
+
+def _task_event(
+    kind: EventType, job: Job, task: Task, at: datetime, code: str | None = None, message: str | None = None
+) -> Event:
+    return Event(
+        type=kind,
+        at=at,
+        state=job.state,
+        task_id=task.id,
+        attempt=task.attempt,
+        worker_id=task.worker_id,
+        code=code,
+        message=message,
+    )
+
+
+def mark_started(job: Job, task: Task, at: datetime) -> TaskStep | None:
+    """There is evidence that the worker has begun: an ack, progress, or its own list."""
+    if task.state is not AttemptState.OFFERED:
+        return None
+    began = replace(task, state=AttemptState.STARTED, started_at=at, seen_at=at)
+    event = _task_event(EventType.TASK_STARTED, job, task, at)
+    write = TaskWrite(began, task.attempt, (AttemptState.OFFERED,))
+    return TaskStep(job_id=job.id, tasks=(write,), events=(event,))

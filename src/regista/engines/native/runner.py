@@ -1,0 +1,151 @@
+"""Runner: runs one handler of one job and turns whatever happens into a value."""
+
+import asyncio
+import functools
+import hmac
+import logging
+import sys
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+import msgspec
+
+from ...blueprint import ActionFactory, JobContext, StateMachineBlueprint
+from ...blueprint.decisions import Decision, HandlerFailed
+from ...blueprint.handlers import Handler
+from ...clock import Clock
+from ...errors import ActionError
+from ...model import ClientConfig, Job, Task
+
+log = logging.getLogger("regista.engine")
+
+#: A handler that holds the loop longer than this is named in the log.
+_HOLDS_LOOP_S = 0.05
+
+Verdict = Decision | HandlerFailed
+_encode = msgspec.msgpack.Encoder().encode
+_decode_any = msgspec.msgpack.Decoder().decode
+_decode_decision = msgspec.msgpack.Decoder(Decision).decode
+
+
+class Runner:
+    """Runs handlers. Their errors become values; nothing that a user writes can raise out of here."""
+
+    def __init__(self, clock: Clock, clients: Mapping[str, ClientConfig], secret: bytes = b"") -> None:
+        self._clock = clock
+        self._clients = clients
+        self.secret = secret
+
+    def run(
+        self, blueprint: StateMachineBlueprint, job: Job, tasks: list[Task] | None
+    ) -> Verdict | asyncio.Future[Verdict]:
+        """Run the handler of the job's state: a verdict at once, or a future if the handler suspends."""
+        began = self._clock.elapsed()
+        actions = ActionFactory(blueprint.graph, job.state, functools.partial(approval_token, self.secret, job))
+        client = self._clients.get(job.client) or ClientConfig(name=job.client)
+        results = None if tasks is None else {task.id: _result_of(task) for task in tasks}
+        context = JobContext(_private(job), client, blueprint.data_stores, results, actions)
+        try:
+            handler = blueprint.select(job.state, context)
+            if handler is None:
+                message = "no condition matches, and there is no handler without one"
+                return HandlerFailed(code="no_handler", message=message, final=True)
+            return self._call(handler, context, actions, began)
+        except Exception as error:
+            return self._failed(error, began, job)
+
+    def _call(
+        self, handler: Handler, context: JobContext, actions: ActionFactory, began: float
+    ) -> Verdict | asyncio.Future[Verdict]:
+        if handler.blocking:
+            loop = asyncio.get_running_loop()
+            call = loop.run_in_executor(None, handler.func, context, actions)
+            return loop.create_task(self._later(call, context, actions, began))
+        if not handler.is_async:
+            handler.func(context, actions)
+        elif handler.suspends:
+            return _start(self._later(handler.func(context, actions), context, actions, began))
+        else:
+            # It awaits nothing, so one push runs it through, without a task and a turn of the loop.
+            try:
+                handler.func(context, actions).send(None)
+            except StopIteration:
+                pass
+        held = self._clock.elapsed() - began
+        if held > _HOLDS_LOOP_S:
+            log.warning(
+                "handler %s of state %r held the loop for %.0f ms; declare it blocking=True",
+                handler.name,
+                handler.state,
+                held * 1000,
+                extra={"action": "handler_held_loop", "job_id": context.job_id},
+            )
+        return self._verdict(context, actions, began)
+
+    async def _later(self, call: Any, context: JobContext, actions: ActionFactory, began: float) -> Verdict:
+        try:
+            await call
+            return self._verdict(context, actions, began)
+        except Exception as error:
+            return self._failed(error, began, context._job)
+
+    def _verdict(self, context: JobContext, actions: ActionFactory, began: float) -> Decision:
+        """The decision as the store will see it: no object of the handler's is in it any more."""
+        duration_ms = round((self._clock.elapsed() - began) * 1000, 3)
+        decision = actions.decision(context.state_history, duration_ms)
+        try:
+            return _decode_decision(_encode(decision))
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise _Unstorable(
+                f"expected plain data (dict, list, str, int, float, bool, None, datetime) in state_history, "
+                f"params and results; {error}"
+            ) from error
+
+    def _failed(self, error: Exception, began: float, job: Job) -> HandlerFailed:
+        log.warning(
+            "handler of state %r failed: %r",
+            job.state,
+            error,
+            exc_info=not isinstance(error, ActionError),
+            extra={"action": "handler_failed", "job_id": job.id},
+        )
+        return HandlerFailed(
+            code=getattr(error, "code", "handler_error") if isinstance(error, ActionError) else "handler_error",
+            message=f"{type(error).__name__}: {error}",
+            final=isinstance(error, _Unstorable),
+            duration_ms=round((self._clock.elapsed() - began) * 1000, 3),
+        )
+
+
+class _Unstorable(ActionError):
+    """The handler left something behind that no store can keep. Running it again would do the same."""
+
+    code = "unstorable"
+
+
+def _start(coroutine: Coroutine[Any, Any, Verdict]) -> asyncio.Task[Verdict]:
+    """A task for a coroutine that may suspend; where Python can, it runs up to there at once."""
+    loop = asyncio.get_running_loop()
+    if sys.version_info >= (3, 12):
+        return asyncio.Task(coroutine, loop=loop, eager_start=True)
+    return loop.create_task(coroutine)
+
+
+def _private(job: Job) -> Job:
+    """The job with dictionaries of its own: what a handler writes must not reach the record by itself."""
+    if not job.input and not job.data:
+        return msgspec.structs.replace(job, input={}, data={})
+    own_input, own_data = _decode_any(_encode((job.input, job.data)))
+    return msgspec.structs.replace(job, input=own_input, data=own_data)
+
+
+def _result_of(task: Task) -> dict[str, Any]:
+    return task.result.as_dict() if task.result is not None else {}
+
+
+def approval_token(secret: bytes, job: Job) -> str:
+    """Names one visit of one state of one job; the same when the handler is run again. FENCES 18."""
+    message = f"{job.id}\n{job.state}\n{job.visit}".encode()
+    return hmac.digest(secret, message, "sha256").hex()
+
+

@@ -1,0 +1,234 @@
+"""WorkerService: workers come and go, and what they held is never in doubt. FENCES 9 to 14."""
+
+import logging
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...clock import Clock
+from ...dispatch.dispatcher import Dispatcher
+from ...errors import JobNotFound
+from ...fleet.seats import Cancel, Send
+from ...model import (
+    HELD_STATES,
+    AttemptState,
+    EventType,
+    Job,
+    Task,
+    TaskResult,
+    TaskWrite,
+    Worker,
+    task_of,
+)
+from ...storage.base import StorageBackend
+from ..base import Verdict
+from .engine import NativeEngine
+from .results import TaskStep, lost, mark_started
+
+log = logging.getLogger("regista.workers")
+
+#: Heartbeats in a row that may lack an offered attempt before it counts as undelivered.
+_MISSES = 2
+
+
+class Beat(Struct, frozen=True):
+    """The answer to a heartbeat."""
+
+    #: False: the session is over, register again.
+    known: bool
+    #: Attempts to stop: cancelled ones, and ones that are no longer the worker's.
+    cancel: tuple[str, ...] = ()
+
+
+class _Sign(Struct, frozen=True):
+    """A sign of life of an attempt that rides with a later commit."""
+
+    at: datetime
+    progress: float | None = None
+    message: str = ""
+    checkpoint: Any = None
+
+
+class WorkerService:
+    """Registers workers, hears them, and takes back what they cannot finish."""
+
+    def __init__(
+        self,
+        storage: StorageBackend,
+        engine: NativeEngine,
+        dispatcher: Dispatcher,
+        clock: Clock,
+        instance: str,
+        lease_s: float,
+    ) -> None:
+        self._storage = storage
+        self._engine = engine
+        self._dispatcher = dispatcher
+        self._clock = clock
+        self._instance = instance
+        self.lease_s = lease_s
+        self._signs: dict[str, _Sign] = {}
+        self._missed: dict[str, int] = {}
+
+    async def register(
+        self, worker: Worker, running: Collection[str], send: Send, cancel: Cancel
+    ) -> tuple[Worker, tuple[str, ...]]:
+        """Give the worker a session and a seat. Returns the attempts that it should stop (FENCES 11).
+
+        What the store says it holds and it does not report is offered again if it never started, and
+        lost otherwise.
+        """
+        known = await self._storage.register(replace(worker, instance=self._instance), self.lease_s)
+        held = {task.attempt_id: task for task in await self._storage.held_by(worker.id)}
+        kept = [attempt for attempt in running if attempt in held]
+        self._dispatcher.unseat(worker.id, known.session - 1)
+        again: list[Task] = []
+        for attempt, task in held.items():
+            if attempt in kept:
+                continue
+            if task.state is AttemptState.OFFERED and attempt not in self._signs:
+                again.append(task)
+            else:
+                await self.lose(task, EventType.TASK_LOST)
+        readopted = await self._readopt(again, known)
+        self._dispatcher.seat(known, send, cancel, [*kept, *(task.attempt_id for task in readopted)])
+        self._dispatcher.deliver(readopted)
+        return known, tuple(attempt for attempt in running if attempt not in held)
+
+    async def _readopt(self, tasks: list[Task], worker: Worker) -> list[Task]:
+        """The same offers, under the new session."""
+        kept = []
+        for task in tasks:
+            new = replace(task, session=worker.session)
+            step = TaskStep(
+                job_id=task.job_id, tasks=(TaskWrite(new, task.attempt, (AttemptState.OFFERED,)),)
+            )
+            if await self._engine.write(step):
+                kept.append(new)
+        return kept
+
+    async def heartbeat(self, worker_id: str, session: int, running: Collection[str]) -> Beat:
+        """Renew the lease, learn what has started, and say what to stop."""
+        if not await self._storage.heartbeat(worker_id, session, self.lease_s):
+            return Beat(known=False)
+        held = {task.attempt_id: task for task in await self._storage.held_by(worker_id)}
+        now = self._clock.now()
+        for attempt, task in held.items():
+            if attempt in running:
+                self._missed.pop(attempt, None)
+                if task.state is AttemptState.OFFERED:
+                    self._signs.setdefault(attempt, _Sign(now))
+            elif task.state is AttemptState.OFFERED and attempt not in self._signs:
+                await self._miss(task)
+        self._forget_strays(worker_id, held, running)
+        stop = [attempt for attempt, task in held.items() if task.cancel_requested and attempt in running]
+        stop += [attempt for attempt in running if attempt not in held]
+        return Beat(known=True, cancel=tuple(stop))
+
+    async def _miss(self, task: Task) -> None:
+        """Delivered is not started: twice missing after the offer means that it never arrived."""
+        misses = self._missed[task.attempt_id] = self._missed.get(task.attempt_id, 0) + 1
+        if misses >= _MISSES:
+            del self._missed[task.attempt_id]
+            await self.lose(task, EventType.TASK_UNDELIVERED)
+            self._dispatcher.release(task.worker_id, task.attempt_id)
+
+    def _forget_strays(self, worker_id: str, held: Collection[str], running: Collection[str]) -> None:
+        """Slots are counted from attempts; those that neither side knows any more are free."""
+        seat = self._dispatcher.find(worker_id)
+        if seat is not None:
+            for attempt in [a for a in seat.holding if a not in held and a not in running]:
+                self._dispatcher.release(worker_id, attempt)
+
+    async def leave(self, worker_id: str, session: int) -> None:
+        """The worker says goodbye: what it still held is handed back at once."""
+        self._dispatcher.unseat(worker_id, session)
+        await self.bury(worker_id, session)
+
+    async def bury(self, worker_id: str, session: int | None) -> int:
+        """The worker is gone: its attempts are lost, then its record. Returns how many attempts."""
+        tasks = await self._storage.held_by(worker_id)
+        for task in tasks:
+            await self.lose(task, EventType.TASK_LOST)
+        if session is not None:
+            self._dispatcher.unseat(worker_id, session)
+            await self._storage.forget(worker_id, session)
+        return len(tasks)
+
+    async def lose(self, task: Task, kind: EventType) -> None:
+        """Close the attempt as lost or undelivered, unless it has moved on."""
+        attempt_id = task.attempt_id
+        self._signs.pop(attempt_id, None)
+
+        def decide(job: Job, tasks: list[Task], scene: Any) -> Any:
+            current = next((t for t in tasks if t.id == task.id), None)
+            if current is None or current.attempt_id != attempt_id or current.state not in HELD_STATES:
+                return None
+            return lost(job, current, kind, scene)
+
+        try:
+            await self._engine.signal(task.job_id, decide)
+        except JobNotFound:
+            return  # its job ended and left; so did the attempt
+
+    async def deliver(self, result: TaskResult) -> Verdict:
+        """A result. The last sign of life is no longer worth writing down."""
+        self._signs.pop(result.task_id, None)
+        return await self._engine.deliver(result)
+
+    # -- signs of life ---------------------------------------------------------------------------
+
+    def started(self, attempt_id: str) -> None:
+        """The worker has begun. Written down with a later commit; short tasks end before that."""
+        self._signs.setdefault(attempt_id, _Sign(self._clock.now()))
+
+    def progress(
+        self, attempt_id: str, value: float | None = None, message: str = "", checkpoint: Any = None
+    ) -> None:
+        """How far it is. The newest word wins; the checkpoint is handed to the next attempt."""
+        old = self._signs.get(attempt_id)
+        if checkpoint is None and old is not None:
+            checkpoint = old.checkpoint
+        self._signs[attempt_id] = _Sign(self._clock.now(), value, message, checkpoint)
+
+    async def write_signs(self) -> int:
+        """Store the signs of life that no result has overtaken; returns how many."""
+        signs, self._signs = self._signs, {}
+        for attempt_id, sign in signs.items():
+            await self._write_sign(attempt_id, sign)
+        return len(signs)
+
+    async def _write_sign(self, attempt_id: str, sign: _Sign) -> None:
+        task_id, number = task_of(attempt_id)
+
+        def decide(job: Job, tasks: list[Task], scene: Any) -> TaskStep | None:
+            task = next((t for t in tasks if t.id == task_id), None)
+            if task is None or task.attempt != number or task.state not in HELD_STATES:
+                return None
+            return _signed(job, task, sign)
+
+        job_id = task_id.rsplit("_", 2)[0]
+        try:
+            await self._engine.signal(job_id, decide)
+        except JobNotFound:
+            return
+
+
+def _signed(job: Job, task: Task, sign: _Sign) -> TaskStep | None:
+    """The task with a sign of life; None when it tells nothing new."""
+    step = mark_started(job, task, sign.at)
+    if step is None and sign.progress is None and sign.checkpoint is None:
+        return None
+    write = step.tasks[0] if step is not None else TaskWrite(task, task.attempt, HELD_STATES)
+    marked = replace(
+        write.task,
+        seen_at=sign.at,
+        progress=write.task.progress if sign.progress is None else sign.progress,
+        progress_message=sign.message or write.task.progress_message,
+        checkpoint=write.task.checkpoint if sign.checkpoint is None else sign.checkpoint,
+    )
+    events = step.events if step is not None else ()
+    return TaskStep(job_id=job.id, tasks=(replace(write, task=marked),), events=events)

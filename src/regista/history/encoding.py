@@ -1,0 +1,85 @@
+"""Events to bytes and back. Nothing that a job carries can keep its history from being written."""
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import asdict
+
+from ..errors import StorageError
+from ..model import Event
+
+#: How deep a value is followed when it has to be made legible.
+MAX_DEPTH = 64
+
+# What msgspec does not know (a set of the user's own objects, say) is written as its text.
+_msgpack = msgspec.msgpack.Encoder(enc_hook=str)
+_json = msgspec.json.Encoder(enc_hook=str)
+#: How an encoder says no.
+_REFUSALS = (TypeError, ValueError, OverflowError, RecursionError)
+_events = msgspec.msgpack.Decoder(tuple[Event, ...])
+
+
+def encode_events(events: tuple[Event, ...], into: bytearray) -> None:
+    """Append the msgpack form of `events` to `into`."""
+    start = len(into)
+    try:
+        _msgpack.encode_into(events, into, -1)
+    except _REFUSALS:
+        del into[start:]
+        into += _msgpack.encode([legible(asdict(event)) for event in events])
+
+
+def decode_events(body: bytes) -> tuple[Event, ...]:
+    """The events that `encode_events` wrote."""
+    try:
+        return _events.decode(body)
+    except msgspec.DecodeError as error:
+        raise StorageError(f"an entry of history cannot be read: {error}") from error
+
+
+def encode_json(value: Any) -> bytes:
+    """`value` as JSON."""
+    try:
+        return _json.encode(value)
+    except _REFUSALS:
+        return _json.encode(legible(value))
+
+
+def encoded_json(value: Any) -> Any:
+    """`value` as it comes back from a JSON column: a datetime as its text, a tuple as a list."""
+    return msgspec.json.decode(encode_json(value))
+
+
+def legible(value: Any, depth: int = MAX_DEPTH) -> Any:
+    """`value` with what no encoder takes put into words.
+
+    A number beyond 64 bits, half a surrogate pair (file names have them) or a value that contains
+    itself would otherwise be refused on every retry, and keep all later entries out of history.
+    """
+    match value:
+        case str():
+            return value.encode(errors="backslashreplace").decode()
+        case bool() | None:
+            return value
+        case int():
+            return value if -(1 << 63) <= value < 1 << 63 else str(value)
+        case dict() | list() | tuple() | set() | frozenset() if depth == 0:
+            return "…"
+        case dict():
+            return {_key(key): legible(part, depth - 1) for key, part in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [legible(part, depth - 1) for part in value]
+        case _:
+            return _encodable(value)
+
+
+def _encodable(value: Any) -> Any:
+    try:
+        _msgpack.encode(value)
+    except _REFUSALS:
+        return repr(value)
+    return value
+
+
+def _key(key: Any) -> Any:
+    return legible(key if isinstance(key, str | int) else str(key))

@@ -1,0 +1,66 @@
+"""The nouns: frozen records that every room shares. Nothing here does I/O."""
+
+from .change import Birth, Change, Message, MessageKind, Outcome, OutcomeKind, TaskWrite
+from .client import ClientConfig
+from .event import Entry, Event, EventType, Summary
+from .job import (
+    WAVES_KEPT,
+    Approval,
+    AwaitBranches,
+    AwaitChild,
+    AwaitHuman,
+    AwaitRetry,
+    AwaitTask,
+    AwaitTimer,
+    AwaitVersion,
+    Cancellation,
+    Fault,
+    Job,
+    Wait,
+    Wave,
+    accepted_attempt,
+)
+from .status import HELD_STATES, OPEN_STATES, AttemptState, FailureKind, JobStatus
+from .task import RetryPolicy, Task, TaskFailure, TaskResult, task_of
+from .worker import Worker
+
+__all__ = [
+    "HELD_STATES",
+    "OPEN_STATES",
+    "WAVES_KEPT",
+    "Approval",
+    "AttemptState",
+    "AwaitBranches",
+    "AwaitChild",
+    "AwaitHuman",
+    "AwaitRetry",
+    "AwaitTask",
+    "AwaitTimer",
+    "AwaitVersion",
+    "Birth",
+    "Cancellation",
+    "Change",
+    "ClientConfig",
+    "Entry",
+    "Event",
+    "EventType",
+    "FailureKind",
+    "Fault",
+    "Job",
+    "JobStatus",
+    "Message",
+    "MessageKind",
+    "Outcome",
+    "OutcomeKind",
+    "RetryPolicy",
+    "Summary",
+    "Task",
+    "TaskFailure",
+    "TaskResult",
+    "TaskWrite",
+    "Wait",
+    "Wave",
+    "Worker",
+    "accepted_attempt",
+    "task_of",
+]

@@ -1,0 +1,15 @@
+"""Client: who submits jobs."""
+
+from typing import Any
+
+from msgspec import Struct, field
+
+
+class ClientConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What `clients.toml` says about a client. Its token is not part of it: a handler needs no secret."""
+
+    name: str = ""
+    plan: str = ""
+    #: Accepted jobs per calendar month; None is unlimited.
+    monthly_attempts: int | None = None
+    params: dict[str, Any] = field(default_factory=dict)

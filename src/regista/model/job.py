@@ -1,0 +1,177 @@
+"""Job: one run of a blueprint, and what it may wait for."""
+
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct, field
+
+from .status import JobStatus
+
+
+class Fault(Struct, frozen=True, omit_defaults=True):
+    """Why a job failed or was quarantined."""
+
+    code: str
+    message: str = ""
+
+
+class AwaitTask(Struct, frozen=True, tag="task", omit_defaults=True):
+    """One task; its status is the key into the task's `transitions`."""
+
+    task_id: str
+    #: Where an unknown status leads; None ends the job as failed.
+    unhandled: str | None = None
+
+
+class AwaitBranches(Struct, frozen=True, tag="branches", omit_defaults=True):
+    """All tasks of a fan-out; then the aggregator of that state runs once."""
+
+    aggregator: str
+    total: int
+
+
+class AwaitHuman(Struct, frozen=True, tag="human", omit_defaults=True):
+    """A person's decision; it is the key into `transitions`."""
+
+    message: str
+    transitions: dict[str, str]
+    integration: str | None = None
+
+
+class AwaitChild(Struct, frozen=True, tag="child", omit_defaults=True):
+    """The end of a child job; its end state, else its outcome, is the key into `transitions`."""
+
+    child_id: str
+    blueprint: str
+    transitions: dict[str, str]
+    unhandled: str | None = None
+
+
+class AwaitTimer(Struct, frozen=True, tag="timer", omit_defaults=True):
+    """The clock."""
+
+    until: datetime
+    then: str
+
+
+class AwaitRetry(Struct, frozen=True, tag="retry", omit_defaults=True):
+    """The pause before a handler that raised is run again."""
+
+    until: datetime
+    failures: int
+
+
+class AwaitVersion(Struct, frozen=True, tag="version", omit_defaults=True):
+    """Somebody to load a blueprint version that this job could go on with."""
+
+    version: str
+    reason: str = "blueprint_version_missing"
+
+
+Wait = AwaitTask | AwaitBranches | AwaitHuman | AwaitChild | AwaitTimer | AwaitRetry | AwaitVersion
+
+
+class Cancellation(Struct, frozen=True, omit_defaults=True):
+    """A request to stop. Once made, it wins."""
+
+    at: datetime
+    #: Without a worker's word by then, the job ends all the same, as unconfirmed.
+    deadline: datetime
+    reason: str = ""
+
+
+class Approval(Struct, frozen=True, omit_defaults=True):
+    """The last decision of a person, remembered so that saying it twice is fine."""
+
+    visit: int
+    decision: str
+
+
+class Wave(Struct, frozen=True, omit_defaults=True):
+    """The tasks of one visit that are over: enough to recognise a result that is sent again."""
+
+    visit: int
+    size: int
+    #: index → attempt whose result was accepted, where that was not the first; 0 = none was.
+    odd: dict[int, int] = field(default_factory=dict)
+
+
+#: How many waves a job remembers. A worker sends again within seconds, not waves later.
+WAVES_KEPT = 16
+
+
+class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One run of a blueprint. Immutable: a change is a new record with the next revision."""
+
+    id: str
+    blueprint: str
+    #: The version (a hash of the graph) that this job is pinned to.
+    version: str
+    status: JobStatus = JobStatus.PENDING
+    state: str
+    created_at: datetime
+    updated_at: datetime
+    finished_at: datetime | None = None
+    client: str = ""
+
+    #: Counts the commits of this record; the fence against two deciders.
+    revision: int = 0
+    #: The commit token of the last writer: a lost answer is told from a lost race by it.
+    token: str = ""
+    #: Counts the entries into states, so that what belongs to one entry can be told apart.
+    visit: int = 0
+    entered_at: datetime | None = None
+
+    input: dict[str, Any] = field(default_factory=dict)
+    #: What handlers and workers keep; `context.state_history`.
+    data: dict[str, Any] = field(default_factory=dict)
+    result: Any = None
+    error: Fault | None = None
+    search_attributes: dict[str, Any] = field(default_factory=dict)
+    tracing_context: dict[str, str] = field(default_factory=dict)
+
+    wait: Wait | None = None
+    waiting_since: datetime | None = None
+    handler_failures: int = 0
+    cancel: Cancellation | None = None
+    #: A cancelled job whose worker never confirmed.
+    unconfirmed: bool = False
+    approval: Approval | None = None
+    waves: tuple[Wave, ...] = ()
+
+    priority: float = 0.0
+    dispatch_timeout_s: float | None = None
+    result_timeout_s: float | None = None
+    webhook_url: str | None = None
+    parent_id: str | None = None
+    depth: int = 0
+    #: Set where an idempotency key was: the hash of the body that came with it.
+    body_hash: str = ""
+
+    @property
+    def deadline(self) -> datetime | None:
+        """The next instant at which somebody must look at this job, if there is one."""
+        if self.status is JobStatus.CANCELLING:
+            return self.cancel.deadline if self.cancel else None
+        if isinstance(self.wait, AwaitTimer | AwaitRetry):
+            return self.wait.until
+        return None
+
+    def runnable(self, open_branches: int) -> bool:
+        """A handler can be run for it now: it belongs in the ready queue."""
+        if self.status is JobStatus.PENDING or self.status is JobStatus.RUNNING:
+            return self.wait is None or isinstance(self.wait, AwaitVersion)
+        # A fan-out that is being cancelled needs one more turn as well, once its last branch is over.
+        return open_branches == 0 and isinstance(self.wait, AwaitBranches) and not self.status.settled
+
+
+def accepted_attempt(job: Job, task_id: str) -> int | None:
+    """The attempt of a closed task whose result was accepted; 0 if none was, None if not remembered."""
+    prefix, _, index = task_id.rpartition("_")
+    _, _, visit = prefix.rpartition("_")
+    if not (index.isdigit() and visit.isdigit()):
+        return None
+    for wave in job.waves:
+        if wave.visit == int(visit) and int(index) < wave.size:
+            return wave.odd.get(int(index), 1)
+    return None

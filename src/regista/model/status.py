@@ -1,0 +1,73 @@
+"""The words for where a thing stands. Each question about a status has one answer, here."""
+
+from enum import StrEnum
+
+
+class JobStatus(StrEnum):
+    """Where a job stands."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    WAITING_FOR_WORKER = "waiting_for_worker"
+    WAITING_FOR_PARALLEL = "waiting_for_parallel"
+    WAITING_FOR_HUMAN = "waiting_for_human"
+    WAITING_FOR_CHILD = "waiting_for_child"
+    WAITING_FOR_TIMER = "waiting_for_timer"
+    CANCELLING = "cancelling"
+    QUARANTINED = "quarantined"
+    FINISHED = "finished"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def terminal(self) -> bool:
+        """Final: nothing changes such a job any more."""
+        return self in _TERMINAL
+
+    @property
+    def settled(self) -> bool:
+        """Nothing happens by itself any more: terminal, or quarantined and waiting for a person."""
+        return self in _TERMINAL or self is JobStatus.QUARANTINED
+
+
+_TERMINAL = frozenset({JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELLED})
+
+
+class AttemptState(StrEnum):
+    """Where the current attempt of a task stands: queued → offered → started → closed."""
+
+    QUEUED = "queued"
+    OFFERED = "offered"
+    STARTED = "started"
+    CLOSED = "closed"
+
+
+#: The states of an attempt whose result is still welcome.
+OPEN_STATES = (AttemptState.QUEUED, AttemptState.OFFERED, AttemptState.STARTED)
+#: The states in which a worker may have the attempt in its hands.
+HELD_STATES = (AttemptState.OFFERED, AttemptState.STARTED)
+
+
+class FailureKind(StrEnum):
+    """What kind of failure a worker reported; the value is the wire's error code."""
+
+    TRANSIENT = "TRANSIENT_ERROR"
+    PERMANENT = "PERMANENT_ERROR"
+    INVALID_INPUT = "INVALID_INPUT_ERROR"
+
+    @classmethod
+    def of(cls, code: str | None) -> "FailureKind":
+        """The kind that a code means. What nobody knows is worth a retry, as the documents say."""
+        return _KINDS.get(code or "", cls.TRANSIENT)
+
+
+_KINDS = {
+    "TRANSIENT_ERROR": FailureKind.TRANSIENT,
+    "PERMANENT_ERROR": FailureKind.PERMANENT,
+    "SECURITY_ERROR": FailureKind.PERMANENT,
+    "DEPENDENCY_ERROR": FailureKind.PERMANENT,
+    "DEPENDENCY_MISSING_ERROR": FailureKind.PERMANENT,
+    "CONTRACT_VIOLATION_ERROR": FailureKind.PERMANENT,
+    "INVALID_INPUT_ERROR": FailureKind.INVALID_INPUT,
+    "INTEGRITY_MISMATCH_ERROR": FailureKind.INVALID_INPUT,
+}

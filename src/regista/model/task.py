@@ -1,0 +1,163 @@
+"""Task: one piece of work for a worker. Attempt: one try of it."""
+
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct, field
+
+from ..clock import later
+from .status import AttemptState
+
+
+class RetryPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How often a task that really failed is run, and how long to wait in between."""
+
+    #: Runs in all, the first one included. `JOB_MAX_RETRIES=3` is `max_attempts=4`.
+    max_attempts: int = 4
+    #: Seconds before the second run; each further pause is `factor` times longer, up to `cap_s`.
+    first_s: float = 1.0
+    factor: float = 2.0
+    cap_s: float = 60.0
+    #: Share of a pause that is left to chance, so that a crowd does not come back at once.
+    jitter: float = 0.1
+    #: Attempts that may be lost (dead worker, never delivered) before the task counts as failed.
+    lost_budget: int = 10
+
+    def __post_init__(self) -> None:
+        if self.max_attempts < 1:
+            raise ValueError(f"max_attempts: expected at least 1, got {self.max_attempts}")
+        if self.first_s < 0 or self.cap_s < 0 or self.factor < 1 or not 0 <= self.jitter <= 1:
+            raise ValueError(f"expected first_s, cap_s >= 0, factor >= 1, jitter in 0..1; got {self}")
+
+
+class TaskFailure(Struct, frozen=True, omit_defaults=True):
+    """A worker's error, as data."""
+
+    code: str
+    message: str = ""
+    details: Any = None
+
+
+class TaskResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a worker says about one attempt. `task_id` names the attempt, as on the wire."""
+
+    task_id: str
+    job_id: str
+    worker_id: str = ""
+    status: str | None = None
+    data: Any = None
+    error: TaskFailure | None = None
+    #: When the worker began, where it says so.
+    started_at: datetime | None = None
+
+    @property
+    def outcome(self) -> str:
+        """The key into `transitions`: no status means `success`, unless there is an error."""
+        return self.status or ("failure" if self.error else "success")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The whole result, as an aggregator sees it."""
+        error = None
+        if self.error is not None:
+            error = {"code": self.error.code, "message": self.error.message}
+            if self.error.details is not None:
+                error["details"] = self.error.details
+        return {
+            "task_id": self.task_id,
+            "job_id": self.job_id,
+            "worker_id": self.worker_id,
+            "status": self.outcome,
+            "data": self.data,
+            "error": error,
+        }
+
+
+class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One piece of work, with the attempt that is under way. Earlier attempts are history."""
+
+    #: Stable over retries: `job id`_`visit`_`index`.
+    id: str
+    job_id: str
+    type: str
+    index: int = 0
+    #: A branch of a fan-out: its end is counted, and its result is kept for the aggregator.
+    branch: bool = False
+    params: dict[str, Any] = field(default_factory=dict)
+    #: The status of the result → the state where the job goes on.
+    transitions: dict[str, str] = field(default_factory=dict)
+    queue: str = ""
+    client: str = ""
+    priority: float = 0.0
+    strategy: str | None = None
+    requirements: dict[str, Any] = field(default_factory=dict)
+    max_cost: float | None = None
+    retry: RetryPolicy = RetryPolicy()
+    tracing_context: dict[str, str] = field(default_factory=dict)
+
+    #: Both count from the commit that dispatched the task; `result_by` spans retries.
+    dispatch_by: datetime | None = None
+    result_by: datetime | None = None
+    #: Bounds one attempt, from the moment it was offered.
+    attempt_timeout_s: float | None = None
+    #: Bounds the silence of a started attempt between two reports of progress.
+    heartbeat_timeout_s: float | None = None
+
+    attempt: int = 1
+    state: AttemptState = AttemptState.QUEUED
+    worker_id: str | None = None
+    session: int = 0
+    queued_at: datetime | None = None
+    #: A retry waits until then.
+    not_before: datetime | None = None
+    offered_at: datetime | None = None
+    started_at: datetime | None = None
+    #: The last sign of life of this attempt; only kept where `heartbeat_timeout_s` asks for it.
+    seen_at: datetime | None = None
+    failed_runs: int = 0
+    lost_runs: int = 0
+    cancel_requested: bool = False
+    progress: float | None = None
+    progress_message: str = ""
+    #: The last checkpoint of any attempt, handed to the next one.
+    checkpoint: Any = None
+    #: How a closed branch ended.
+    result: TaskResult | None = None
+
+    @property
+    def attempt_id(self) -> str:
+        """The id of the current attempt: what a worker sees as `task_id`."""
+        return f"{self.id}-{self.attempt}"
+
+    @property
+    def lane(self) -> tuple[str, str]:
+        """Tasks of one lane wait in one line."""
+        return (self.queue or self.type, self.type)
+
+    @property
+    def waiting(self) -> bool:
+        """It may be handed to a worker now."""
+        return self.state is AttemptState.QUEUED and self.not_before is None
+
+    @property
+    def deadline(self) -> datetime | None:
+        """The next instant at which somebody must look at this task, if there is one."""
+        if self.state is AttemptState.CLOSED:
+            return None
+        if self.state is AttemptState.QUEUED:
+            return _earliest(self.not_before, self.dispatch_by, self.result_by)
+        bound = silence = None
+        if self.attempt_timeout_s is not None and self.offered_at is not None:
+            bound = later(self.offered_at, self.attempt_timeout_s)
+        if self.heartbeat_timeout_s is not None and self.seen_at is not None:
+            silence = later(self.seen_at, self.heartbeat_timeout_s)
+        return _earliest(bound, silence, self.result_by)
+
+
+def _earliest(*moments: datetime | None) -> datetime | None:
+    return min((moment for moment in moments if moment is not None), default=None)
+
+
+def task_of(attempt_id: str) -> tuple[str, int]:
+    """The stable task id and the attempt number that an attempt id names."""
+    task_id, _, number = attempt_id.rpartition("-")
+    return (task_id, int(number)) if task_id and number.isdigit() else (attempt_id, 0)

@@ -1,0 +1,269 @@
+"""OrchestratorEngine: the composition root. The only place that builds concrete parts."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from .blueprint import StateMachineBlueprint, load_blueprints
+from .blueprint.step import Rules
+from .clock import Clock, Ids, SystemClock
+from .config import Config
+from .dispatch.dispatcher import Dispatcher
+from .engines.base import Submission
+from .engines.native.engine import NativeEngine
+from .engines.native.executor import Settings
+from .engines.native.library import Library
+from .engines.native.runner import Runner
+from .engines.native.workers import WorkerService
+from .errors import ConfigError, StorageFailed
+from .history.base import HistoryStorage
+from .history.memory import MemoryHistory
+from .history.recorder import HistoryRecorder, read_events
+from .model import ClientConfig, Event, Job, RetryPolicy
+from .storage.base import StorageBackend
+from .storage.memory import MemoryStorage
+from .upkeep.health_checker import HealthChecker, SignWriter
+from .upkeep.loop import Chore, Grace, UpkeepLoop
+from .upkeep.rescuer import Rescuer
+from .upkeep.watcher import Watcher
+from .worker.local import LocalWorker
+from .worker.tasks import Worker
+
+log = logging.getLogger("regista")
+
+
+class OrchestratorEngine:
+    """Runs blueprints, in this process.
+
+    ```python
+    async with OrchestratorEngine("sqlite:.regista/jobs.db") as director:
+        director.register_blueprint(blueprint)
+        director.add_worker(worker)
+        job = await director.run_job("greet", {"name": "Ada"})
+    ```
+    """
+
+    def __init__(
+        self,
+        storage: StorageBackend | str | None = None,
+        config: Config | None = None,
+        *,
+        history: HistoryStorage | None = None,
+        clients: Mapping[str, ClientConfig] | None = None,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+    ) -> None:
+        self.config = config or Config()
+        self.clock = clock or SystemClock()
+        self._ids = ids or Ids(self.clock)
+        name = storage if isinstance(storage, str) else self.config.storage
+        self.storage = build_storage(name, self.clock) if storage is None or isinstance(storage, str) else storage
+        self.history = history or build_history(self.config.history_database_uri, self.storage)
+        self.library = Library()
+        self._workers: list[LocalWorker] = []
+        self._started = False
+        self._failure: StorageFailed | None = None
+        self._stopped = asyncio.Event()
+        self._build(clients or {})
+
+    def _build(self, clients: Mapping[str, ClientConfig]) -> None:
+        config, clock, ids = self.config, self.clock, self._ids
+        settings = settings_of(config)
+        self.dispatcher = Dispatcher(self.storage, clock)
+        runner = Runner(clock, clients, config.approval_secret.encode())
+        self.engine = NativeEngine(self.storage, self.library, runner, self.dispatcher, clock, ids, settings)
+        self.workers = WorkerService(
+            self.storage, self.engine, self.dispatcher, clock, config.instance_id, config.lease_s
+        )
+        self.recorder = HistoryRecorder(self.storage, self.history)
+        self.engine.effects.on_entries = self.recorder.wake
+        self.grace = Grace(clock, config.lease_s)
+        chores: list[Chore] = [
+            Watcher(self.storage, self.engine, self.grace, min(0.5, config.watcher_interval_s), config.watcher_limit),
+            HealthChecker(self.storage, self.workers, self.grace, min(1.0, config.lease_s / 3)),
+            SignWriter(self.workers),
+            Rescuer(self.storage, self.engine),
+        ]
+        self.upkeep = UpkeepLoop(
+            chores, clock, self.storage, self.grace, config.instance_id, ids.chance, config.lease_s / 2
+        )
+
+    # -- what is played --------------------------------------------------------------------------
+
+    def register_blueprint(self, blueprint: StateMachineBlueprint) -> None:
+        """Validate a blueprint and make it known; a later one of the same name becomes the newest."""
+        self.library.add(blueprint)
+
+    def add_worker(self, worker: Worker) -> LocalWorker:
+        """Perform this worker's tasks in this process, from `start` on."""
+        local = LocalWorker(worker, self.workers, self.clock)
+        if any(known.id == local.id for known in self._workers):
+            raise ValueError(f"a worker named {worker.name!r} is already there; give this one another name")
+        self._workers.append(local)
+        return local
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def setup(self) -> None:
+        """Load BLUEPRINTS_DIR. A file that fails stops the start and says which line."""
+        if self.config.blueprints_dir:
+            for blueprint in load_blueprints(self.config.blueprints_dir):
+                self.register_blueprint(blueprint)
+
+    async def start(self) -> None:
+        """Recover what is stored and go on with it. Each part needs the ones before it."""
+        if self._started:
+            return
+        await self.setup()
+        if isinstance(self.storage, MemoryStorage):
+            self.storage.on_failure = self._storage_failed
+        await self.storage.start()
+        await self.history.start()
+        await self.recorder.start()
+        self.grace.restart()
+        await self.engine.start()
+        for worker in self._workers:
+            await worker.start()
+        await self.upkeep.start()
+        self._started = True
+
+    async def stop(self, grace_s: float = 5.0) -> None:
+        """Drain and close, in the opposite order: nothing is closed before whoever writes to it."""
+        if not self._started:
+            return
+        self._started = False
+        await self.upkeep.stop()
+        for worker in self._workers:
+            await worker.stop(grace_s)
+        await self.engine.stop()
+        await self.recorder.stop()
+        await self.history.stop()
+        try:
+            await self.storage.stop()
+        except StorageFailed as failure:
+            log.error("the store had failed: %s", failure, extra={"action": "storage_failed"})
+        self._stopped.set()
+
+    async def __aenter__(self) -> "OrchestratorEngine":
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def _storage_failed(self, failure: StorageFailed) -> None:
+        """A failed flush is final: say so, and stop by ourselves (FENCES 2)."""
+        self._failure = failure
+        log.critical("storage failed, stopping: %s", failure, extra={"action": "storage_failed"})
+        self._stopping = asyncio.get_running_loop().create_task(self.stop(0.0), name="stop-after-failure")
+
+    async def wait_stopped(self) -> None:
+        """Return when the orchestrator has stopped; raise what stopped it, if something did."""
+        await self._stopped.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    # -- clients ---------------------------------------------------------------------------------
+
+    async def submit(self, blueprint: str, input: dict[str, Any] | None = None, **options: Any) -> Job:
+        """Accept a job; durable when this returns. Options are those of `Submission`."""
+        return await self.engine.submit(Submission(blueprint=blueprint, input=input or {}, **options))
+
+    async def submit_many(self, submissions: Sequence[Submission]) -> list[Job]:
+        """Accept several jobs with one flush."""
+        return await self.engine.submit_many(submissions)
+
+    async def create_background_job(
+        self, blueprint_name: str, initial_data: dict[str, Any] | None = None, source: str = "internal"
+    ) -> str:
+        """Start a job from inside, as the source documents name it; returns its id."""
+        job = await self.submit(blueprint_name, initial_data, client=source)
+        return job.id
+
+    async def run_job(
+        self, blueprint: str, input: dict[str, Any] | None = None, timeout_s: float | None = None, **options: Any
+    ) -> Job:
+        """Submit and wait until the job has settled."""
+        job = await self.submit(blueprint, input, **options)
+        return await self.engine.wait(job.id, timeout_s)
+
+    async def wait(self, job_id: str, timeout_s: float | None = None) -> Job:
+        """The job once it has settled, or as it is when the time is up."""
+        return await self.engine.wait(job_id, timeout_s)
+
+    async def get(self, job_id: str) -> Job:
+        """The job, or JobNotFound."""
+        return await self.engine.get(job_id)
+
+    async def events(self, job_id: str, after_seq: int = 0, limit: int = 1000) -> list[Event]:
+        """What happened to a job: history, and what is still on its way there."""
+        return await read_events(self.storage, self.history, job_id, after_seq, limit)
+
+    async def cancel(self, job_id: str, reason: str = "") -> Job:
+        """Ask for a stop."""
+        return await self.engine.cancel(job_id, reason)
+
+    async def approve(
+        self, job_id: str, decision: str, comment: str = "", data: dict[str, Any] | None = None
+    ) -> Job:
+        """Pass on a person's decision."""
+        return await self.engine.approve(job_id, decision, comment, data)
+
+    async def release(self, job_id: str, data: dict[str, Any] | None = None) -> Job:
+        """Let a quarantined job try again."""
+        return await self.engine.release(job_id, data)
+
+    async def fail(self, job_id: str, reason: str = "") -> Job:
+        """Give a quarantined job up."""
+        return await self.engine.fail(job_id, reason)
+
+
+def settings_of(config: Config) -> Settings:
+    """The part of the settings that the executor and the machine obey."""
+    return Settings(
+        instance=config.instance_id,
+        lease_s=config.lease_s,
+        patience_s=config.patience_s,
+        max_slow=config.executor_max_concurrent_jobs,
+        rules=Rules(
+            handler_retry=RetryPolicy(
+                max_attempts=config.job_max_retries + 1, first_s=config.handler_retry_first_s
+            ),
+            task_retry=RetryPolicy(max_attempts=config.job_max_retries + 1, lost_budget=config.lost_budget),
+            attempt_timeout_s=config.worker_timeout_s,
+            cancel_grace_s=config.cancel_grace_s,
+        ),
+    )
+
+
+def build_storage(name: str, clock: Clock) -> StorageBackend:
+    """The store that a setting names: `memory`, or `sqlite:PATH`."""
+    kind, _, path = name.partition(":")
+    if kind == "memory" and not path:
+        return MemoryStorage(clock)
+    if kind == "sqlite" and path:
+        from .storage.sqlite import SqliteStorage
+
+        return SqliteStorage(path, clock)
+    raise ConfigError("REGISTA_STORAGE", "memory or sqlite:PATH", name)
+
+
+def build_history(uri: str, storage: StorageBackend) -> HistoryStorage:
+    """The history that a setting names; unset, it lies beside the store."""
+    kind, _, path = uri.partition(":")
+    if kind == "sqlite" and path:
+        from .history.sqlite import SqliteHistory
+
+        return SqliteHistory(path)
+    if uri:
+        raise ConfigError("HISTORY_DATABASE_URI", "sqlite:PATH", uri)
+    beside = getattr(storage, "path", None)
+    if beside is not None:
+        from .history.sqlite import SqliteHistory
+
+        return SqliteHistory(beside.with_name(beside.stem + ".history" + beside.suffix))
+    return MemoryHistory()

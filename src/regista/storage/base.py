@@ -1,0 +1,241 @@
+"""The storage contract: small protocols that name intentions. DESIGN section 6, FENCES.
+
+Rules that hold for every method:
+
+- *Visibility.* A method that returns something a stranger may see (`get`, `claim_tasks`, `commit`,
+  `outbox`) returns only after it was flushed. `load` and `claim_ready` serve deciders: they show the
+  newest applied state, since a decision on it is flushed with it or after it.
+- *Durations, never instants.* Leases are stamped and compared by the store's own clock.
+- *Twice is fine.* Every method can be sent again after a lost answer.
+- After a failed flush every method raises `StorageFailed`, for good.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from ..model import Change, Entry, Event, Job, Message, Outcome, Task, Worker
+
+#: (blueprint name, version hash)
+Version = tuple[str, str]
+
+
+class DueKind(StrEnum):
+    """What a deadline belongs to."""
+
+    JOB = "job"
+    TASK = "task"
+
+
+class Due(NamedTuple):
+    """A deadline that has passed."""
+
+    at: datetime
+    kind: DueKind
+    #: A job id or a task id.
+    id: str
+    job_id: str
+
+
+class HintKind(StrEnum):
+    """What may have become worth a look."""
+
+    READY = "ready"
+    TASK = "task"
+    CHANGED = "changed"
+    MESSAGE = "message"
+    CANCEL = "cancel"
+    OUTBOX = "outbox"
+
+
+class Hint(NamedTuple):
+    """A nudge. It may be lost or doubled; whoever waits looks again every two seconds anyway."""
+
+    kind: HintKind
+    #: A job id (CHANGED, MESSAGE), a worker id (CANCEL), a lane's name (TASK), else empty.
+    id: str = ""
+
+
+def lane_name(lane: tuple[str, str]) -> str:
+    """A lane (queue, task type) as one string."""
+    return "\n".join(lane)
+
+
+def lane_of(name: str) -> tuple[str, str]:
+    """The lane that a name means."""
+    queue, _, task_type = name.partition("\n")
+    return (queue, task_type)
+
+
+class JobStore(Protocol):
+    """Jobs, their tasks, and the one way to change them."""
+
+    async def commit(self, changes: Sequence[Change], instance: str) -> list[Outcome]:
+        """Apply each change whole or not at all, in order, and answer when all are flushed.
+
+        Refused changes write nothing: STALE when the revision, a task's fence or the consumed message
+        has passed on; MISSING when there is no such job; EXISTS when a created job is there already.
+        A change whose token the job already carries is REPEATED: it had been applied.
+        Events get the job's next sequence numbers; every task, deadline, ready entry, child, message
+        and outbox entry is part of the same write.
+        """
+        ...
+
+    async def load(
+        self, jobs: Sequence[str], tasks: Sequence[str] = ()
+    ) -> tuple[list[Job | None], list[Task | None]]:
+        """The newest applied records, in the order asked; None where there is none. For deciders."""
+        ...
+
+    async def tasks_of(self, job_id: str) -> list[Task]:
+        """The tasks of a job that are kept, in dispatch order. For deciders."""
+        ...
+
+    async def get(self, job_id: str) -> Job | None:
+        """The job as a stranger may see it: flushed. Ended jobs are found too."""
+        ...
+
+
+class ReadyQueue(Protocol):
+    """Jobs whose next handler can run, per blueprint version."""
+
+    async def claim_ready(
+        self, instance: str, versions: Collection[Version], limit: int, lease_s: float
+    ) -> list[Job]:
+        """Take up to `limit` runnable jobs of these versions, oldest first, each for `lease_s` seconds.
+
+        Two claimers never get the same job. An entry was written for one revision and is dropped when
+        that has passed. A job whose lease lapsed can be claimed again.
+        """
+        ...
+
+    async def extend(self, instance: str, job_ids: Sequence[str], lease_s: float) -> list[str]:
+        """Keep these leases for `lease_s` from now; returns the ids that this instance still holds."""
+        ...
+
+    async def attend(self, instance: str, versions: Collection[Version], lease_s: float) -> None:
+        """Say which versions this instance can run; forgotten after `lease_s` without another word."""
+        ...
+
+    async def stranded(self, limit: int) -> list[Job]:
+        """Runnable jobs of versions that no instance attends, oldest first."""
+        ...
+
+
+class TaskQueue(Protocol):
+    """Tasks that wait for a worker."""
+
+    async def claim_tasks(self, worker: Worker, limit: int, now: datetime) -> list[Task]:
+        """Offer up to `limit` waiting tasks that this worker serves, best first, to it.
+
+        Best is the lowest `enqueued_at - priority x AGEING_STEP_S`, then the order of arrival. Each is
+        offered (worker, session, `offered_at=now`) in the write that takes it from its lane.
+        """
+        ...
+
+    async def held_by(self, worker_id: str) -> list[Task]:
+        """The tasks that are offered to or started by this worker."""
+        ...
+
+    async def holders(self) -> list[str]:
+        """The ids of all workers that have a task in their hands, known or not."""
+        ...
+
+
+class Deadlines(Protocol):
+    """Instants at which somebody must look. They follow from the records; nobody sets them apart."""
+
+    async def due(self, now: datetime, limit: int) -> list[Due]:
+        """The passed deadlines, earliest first. Never pops: the commit that acts moves the deadline."""
+        ...
+
+    async def next_due(self) -> datetime | None:
+        """The earliest deadline, passed or not."""
+        ...
+
+
+class Messages(Protocol):
+    """Durable words between jobs."""
+
+    async def messages(self, limit: int) -> list[Message]:
+        """Those that nobody has acted on yet, oldest first."""
+        ...
+
+
+class WorkerStore(Protocol):
+    """Who is there. A lease of three beats says so; a closed socket says nothing."""
+
+    async def register(self, worker: Worker, lease_s: float) -> Worker:
+        """Note the worker under a new session, which the returned record carries."""
+        ...
+
+    async def heartbeat(self, worker_id: str, session: int, lease_s: float) -> bool:
+        """Renew the lease. False when the session is not the worker's last one, or it is unknown."""
+        ...
+
+    async def workers(self) -> list[Worker]:
+        """Everybody known, in the order of their ids."""
+        ...
+
+    async def lapsed(self) -> list[Worker]:
+        """Those whose lease is over. Never pops: `forget` does."""
+        ...
+
+    async def forget(self, worker_id: str, session: int) -> bool:
+        """Strike the worker off, unless it has a newer session."""
+        ...
+
+
+class Outbox(Protocol):
+    """Events on their way to history."""
+
+    async def outbox(self, after: int, limit: int) -> list[Entry]:
+        """The flushed entries numbered above `after`, in order."""
+        ...
+
+    async def prune(self, upto: int) -> None:
+        """Forget the entries up to this number; history has them for good. Rides with a later flush."""
+        ...
+
+    async def tail(self, job_id: str, after_seq: int) -> list[Event]:
+        """The flushed events of a job above `after_seq` that are still in the outbox."""
+        ...
+
+
+class Leadership(Protocol):
+    """Saves work; correctness never rests on it."""
+
+    async def lead(self, name: str, instance: str, ttl_s: float) -> bool:
+        """Become or stay the leader of a chore for `ttl_s`. False when somebody else is."""
+        ...
+
+
+class Secrets(Protocol):
+    """What all who share a store must know alike, and nobody else."""
+
+    async def secret(self, name: str) -> bytes:
+        """32 random bytes, made at the first call for `name` and the same ever after."""
+        ...
+
+
+class StorageBackend(
+    JobStore, ReadyQueue, TaskQueue, Deadlines, Messages, WorkerStore, Outbox, Leadership, Secrets, Protocol
+):
+    """All of it, with a life."""
+
+    async def start(self) -> None:
+        """Open, recover, and be ready. What was acknowledged before is there again."""
+        ...
+
+    async def stop(self) -> None:
+        """Flush and close. Twice is fine, and so is before `start`."""
+        ...
+
+    def listen(self, hear: Callable[[Hint], None]) -> Callable[[], None]:
+        """Call `hear` with hints until the returned function is called."""
+        ...
+
+
+#: Seconds of waiting that one point of priority is worth. Fixed at enqueue, so nothing starves.
+AGEING_STEP_S = 60.0

@@ -1,0 +1,446 @@
+"""Image: the hot state of a store, in memory, and the one place where a change is fenced and applied.
+
+Synchronous and free of I/O: memory, sqlite and the simulated store all share it and differ only in
+where its batches are written. Records are kept as their encoded bytes: a third of the size of live
+objects, nothing for the garbage collector to walk, and whoever loads one owns a fresh copy.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Collection
+from datetime import datetime
+from heapq import heappop, heappush
+from itertools import islice
+
+from msgspec.structs import replace
+
+from ..model import (
+    HELD_STATES,
+    AttemptState,
+    Birth,
+    Change,
+    Entry,
+    Event,
+    Job,
+    Message,
+    Outcome,
+    OutcomeKind,
+    Summary,
+    Task,
+    TaskWrite,
+    Worker,
+)
+from .base import Due, DueKind, Hint, HintKind, Version, lane_name
+from .codec import decode_entry, decode_job, decode_message, decode_task, encode
+from .deadlines import DeadlineIndex
+from .journal import Batch, JobRow, Snapshot
+from .lanes import Lanes
+
+_APPLIED = Outcome(OutcomeKind.APPLIED)
+_APPLIED_READY = Outcome(OutcomeKind.APPLIED, ready=True)
+_REPEATED = Outcome(OutcomeKind.REPEATED)
+_STALE = Outcome(OutcomeKind.STALE)
+_MISSING = Outcome(OutcomeKind.MISSING)
+_EXISTS = Outcome(OutcomeKind.EXISTS)
+
+
+class _JobCell:
+    """A live job: its bytes, and what the store itself keeps about it."""
+
+    __slots__ = ("body", "lease", "number", "open", "revision", "seq", "tasks", "token", "version")
+
+    def __init__(self, version: Version) -> None:
+        self.version = version
+        self.body = b""
+        self.revision = 0
+        self.token = ""
+        self.seq = 0
+        self.open = 0
+        #: The batch that carries the newest write: readers wait for it.
+        self.number = 0
+        self.lease: tuple[str, float] | None = None
+        self.tasks: tuple[str, ...] | list[str] = ()
+
+
+class _TaskCell:
+    """A live task."""
+
+    __slots__ = ("attempt", "body", "job_id", "lane", "state", "worker_id")
+
+    def __init__(self, task: Task, body: bytes) -> None:
+        self.job_id = task.job_id
+        self.body = body
+        self.attempt = task.attempt
+        self.state = task.state
+        self.worker_id = task.worker_id if task.state in HELD_STATES else None
+        self.lane = task.lane if task.waiting else None
+
+
+class Image:
+    """The volatile image. `apply` writes to memory and to the open batch in one go."""
+
+    def __init__(self, keep_ended: int) -> None:
+        self._keep_ended = keep_ended
+        self._jobs: dict[str, _JobCell] = {}
+        self._ended: OrderedDict[str, tuple[bytes, int]] = OrderedDict()
+        self._tasks: dict[str, _TaskCell] = {}
+        self._held: dict[str, dict[str, None]] = {}
+        self._ready: dict[Version, dict[str, int]] = {}
+        self._leases: list[tuple[float, str]] = []
+        self._versions: dict[Version, Version] = {}
+        self._messages: dict[str, bytes] = {}
+        self._outbox: deque[tuple[int, Entry]] = deque()
+        self._entries = 0
+        self.lanes = Lanes()
+        self.deadlines = DeadlineIndex()
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def find_job(self, job_id: str) -> tuple[bytes, int] | None:
+        """The bytes of a live or lately ended job, and the batch that carries them."""
+        cell = self._jobs.get(job_id)
+        return (cell.body, cell.number) if cell is not None else self._ended.get(job_id)
+
+    def find_task(self, task_id: str) -> Task | None:
+        cell = self._tasks.get(task_id)
+        return decode_task(cell.body) if cell is not None else None
+
+    def tasks_of(self, job_id: str) -> list[Task]:
+        cell = self._jobs.get(job_id)
+        return [decode_task(self._tasks[task_id].body) for task_id in cell.tasks] if cell else []
+
+    def held_by(self, worker_id: str) -> list[Task]:
+        return [decode_task(self._tasks[task_id].body) for task_id in self._held.get(worker_id, ())]
+
+    def holders(self) -> list[str]:
+        return list(self._held)
+
+    def messages(self, limit: int) -> list[Message]:
+        return [decode_message(body) for body in islice(self._messages.values(), limit)]
+
+    def outbox(self, after: int, limit: int, flushed: int) -> list[Entry]:
+        if not self._outbox:
+            return []
+        skip = max(0, after + 1 - self._outbox[0][1].number)
+        window = islice(self._outbox, skip, skip + limit)
+        return [entry for batch, entry in window if batch <= flushed]
+
+    def tail(self, job_id: str, after_seq: int, flushed: int) -> list[Event]:
+        entries = (entry for batch, entry in self._outbox if entry.job_id == job_id and batch <= flushed)
+        return [event for entry in entries for event in entry.numbered() if event.seq > after_seq]
+
+    # -- changing --------------------------------------------------------------------------------
+
+    def apply(self, change: Change, batch: Batch, number: int, instance: str, elapsed: float) -> Outcome:
+        """Write the change whole, or refuse it and write nothing."""
+        if change.job is None and not change.tasks:
+            return self._consume(change, batch)
+        cell = self._jobs.get(change.job_id)
+        refusal = self._refuse(change, cell)
+        if refusal is not None:
+            return refusal
+        if cell is None:
+            assert change.job is not None  # _refuse lets only a creation pass without a cell
+            cell = self._open_cell(change.job)
+        if change.drop_tasks:
+            self._drop_tasks(cell, batch)
+        for write in change.tasks:
+            if not (change.drop_tasks and write.attempt):
+                self._put_task(cell, write.task, batch)
+        if change.opens_branches is not None:
+            cell.open = change.opens_branches
+        cell.open -= change.closes_branches
+        for birth in change.children:
+            self._bear(birth, batch, number)
+        for message in change.messages:
+            self._messages[message.id] = batch.messages[message.id] = encode(message)
+            batch.hints[Hint(HintKind.MESSAGE, message.to_job)] = None
+        if change.consumes is not None:
+            del self._messages[change.consumes]
+            batch.messages[change.consumes] = None
+        job = change.job
+        if job is not None:
+            self._put_job(cell, job)
+        self._put_events(cell, change.job_id, change.events, job, batch, number)
+        cell.number = number
+        woken = self._settle(cell, change, batch, instance, elapsed)
+        batch.jobs[change.job_id] = JobRow(
+            change.job_id, job is None or not job.status.terminal, cell.seq, cell.open, cell.body
+        )
+        return _APPLIED_READY if woken else _APPLIED
+
+    def _refuse(self, change: Change, cell: _JobCell | None) -> Outcome | None:
+        """The fences: revision and token of the job, state of each task's attempt, the message."""
+        if change.job is not None and change.expected is None:
+            if cell is not None or change.job_id in self._ended:
+                return _REPEATED if cell is not None and cell.token == change.token else _EXISTS
+        elif cell is None:
+            return _STALE if change.job_id in self._ended else _MISSING
+        elif change.job is not None and self._is_stale(cell, change):
+            return _REPEATED if cell.token == change.token else _STALE
+        for write in change.tasks:
+            if write.attempt and not self._fence_holds(write):
+                return _STALE
+        if change.consumes is not None and change.consumes not in self._messages:
+            return _STALE
+        return None
+
+    def _consume(self, change: Change, batch: Batch) -> Outcome:
+        """A message that changes nothing (any more), whether or not its job still lives."""
+        if change.consumes is None or self._messages.pop(change.consumes, None) is None:
+            return _STALE
+        batch.messages[change.consumes] = None
+        return _APPLIED
+
+    def _is_stale(self, cell: _JobCell, change: Change) -> bool:
+        return cell.revision != change.expected
+
+    def _fence_holds(self, write: TaskWrite) -> bool:
+        task = self._tasks.get(write.task.id)
+        return task is not None and task.attempt == write.attempt and task.state in write.states
+
+    def _open_cell(self, job: Job) -> _JobCell:
+        version = (job.blueprint, job.version)
+        cell = self._jobs[job.id] = _JobCell(self._versions.setdefault(version, version))
+        return cell
+
+    def _put_job(self, cell: _JobCell, job: Job) -> None:
+        version = (job.blueprint, job.version)
+        if cell.version != version:
+            cell.version = self._versions.setdefault(version, version)
+        cell.body = encode(job)
+        cell.revision = job.revision
+        cell.token = job.token
+        self.deadlines.set(DueKind.JOB, job.id, job.id, job.deadline)
+
+    def _bear(self, birth: Birth, batch: Batch, number: int) -> None:
+        job = birth.job
+        if job.id in self._jobs or job.id in self._ended:
+            return  # its id follows from the parent's visit: it was born in an earlier, equal write
+        cell = self._open_cell(job)
+        self._put_job(cell, job)
+        self._put_events(cell, job.id, birth.events, job, batch, number)
+        cell.number = number
+        batch.jobs[job.id] = JobRow(job.id, True, cell.seq, 0, cell.body)
+        self._make_ready(job.id, cell, batch)
+
+    def _settle(self, cell: _JobCell, change: Change, batch: Batch, instance: str, elapsed: float) -> bool:
+        """What follows from the new state: ready entry, lease, or the end. True if a branch woke the job."""
+        job = change.job
+        if job is None:
+            woken = change.closes_branches > 0 and cell.open == 0 and decode_job(cell.body).runnable(0)
+            if woken:
+                self._make_ready(change.job_id, cell, batch)
+            return woken
+        cell.lease = None
+        self._unready(change.job_id, cell)
+        if job.status.terminal:
+            self._end(change.job_id, cell, batch)
+        elif job.runnable(cell.open):
+            if change.hold_s is not None:
+                self._lease(change.job_id, cell, instance, elapsed + change.hold_s)
+            else:
+                self._make_ready(change.job_id, cell, batch)
+        if job.status.settled:
+            batch.hints[Hint(HintKind.CHANGED, change.job_id)] = None
+        return False
+
+    def _end(self, job_id: str, cell: _JobCell, batch: Batch) -> None:
+        self._drop_tasks(cell, batch)
+        del self._jobs[job_id]
+        self._ended[job_id] = (cell.body, cell.number)
+
+    def forget_ended(self, flushed: int) -> None:
+        """Let go of the oldest ended jobs that are durable, beyond the number to keep."""
+        while len(self._ended) > self._keep_ended:
+            job_id, (_, number) = next(iter(self._ended.items()))
+            if number > flushed:
+                return
+            del self._ended[job_id]
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def _put_events(
+        self,
+        cell: _JobCell,
+        job_id: str,
+        events: tuple[Event, ...],
+        job: Job | None,
+        batch: Batch,
+        number: int,
+    ) -> None:
+        if not events:
+            return
+        self._entries += 1
+        summary = None if job is None else summary_of(job)
+        entry = Entry(self._entries, job_id, cell.seq + 1, events, summary)
+        cell.seq += len(events)
+        self._outbox.append((number, entry))
+        batch.entries.append((self._entries, encode(entry)))
+
+    def prune(self, upto: int) -> None:
+        while self._outbox and self._outbox[0][1].number <= upto:
+            self._outbox.popleft()
+
+    # -- tasks -----------------------------------------------------------------------------------
+
+    def _put_task(self, job: _JobCell, task: Task, batch: Batch) -> None:
+        body = encode(task)
+        old = self._tasks.get(task.id)
+        if old is not None:
+            self._unlink(task.id, old)
+        else:
+            if isinstance(job.tasks, tuple):
+                job.tasks = []
+            job.tasks.append(task.id)
+        cell = self._tasks[task.id] = _TaskCell(task, body)
+        batch.tasks[task.id] = body
+        self.deadlines.set(DueKind.TASK, task.id, task.job_id, task.deadline)
+        if cell.lane is not None:
+            self.lanes.add(task)
+            batch.hints[Hint(HintKind.TASK, lane_name(cell.lane))] = None
+        elif cell.worker_id is not None:
+            self._held.setdefault(cell.worker_id, {})[task.id] = None
+            if task.cancel_requested:
+                batch.hints[Hint(HintKind.CANCEL, cell.worker_id)] = None
+
+    def _unlink(self, task_id: str, cell: _TaskCell) -> None:
+        if cell.lane is not None:
+            self.lanes.discard(cell.lane, task_id)
+        elif cell.worker_id is not None:
+            held = self._held[cell.worker_id]
+            del held[task_id]
+            if not held:
+                del self._held[cell.worker_id]
+
+    def _drop_tasks(self, job: _JobCell, batch: Batch) -> None:
+        for task_id in job.tasks:
+            cell = self._tasks.pop(task_id)
+            self._unlink(task_id, cell)
+            self.deadlines.set(DueKind.TASK, task_id, cell.job_id, None)
+            batch.tasks[task_id] = None
+        job.tasks = ()
+
+    def claim_tasks(self, worker: Worker, limit: int, now: datetime, batch: Batch, number: int) -> list[Task]:
+        """Offer the best waiting tasks to the worker, in the open batch."""
+        offered: list[Task] = []
+        best = self.lanes.best_for(worker)
+        while len(offered) < limit and (task_id := next(best, None)) is not None:
+            task = replace(
+                decode_task(self._tasks[task_id].body),
+                state=AttemptState.OFFERED,
+                worker_id=worker.id,
+                session=worker.session,
+                offered_at=now,
+                seen_at=now,
+            )
+            job = self._jobs[task.job_id]
+            self._put_task(job, task, batch)
+            job.number = number
+            offered.append(task)
+        return offered
+
+    # -- ready queue -----------------------------------------------------------------------------
+
+    def _make_ready(self, job_id: str, cell: _JobCell, batch: Batch | None) -> None:
+        self._ready.setdefault(cell.version, {})[job_id] = cell.revision
+        if batch is not None:
+            batch.hints[Hint(HintKind.READY)] = None
+
+    def _unready(self, job_id: str, cell: _JobCell) -> None:
+        queue = self._ready.get(cell.version)
+        if queue is not None:
+            queue.pop(job_id, None)
+
+    def _lease(self, job_id: str, cell: _JobCell, instance: str, until: float) -> None:
+        cell.lease = (instance, until)
+        heappush(self._leases, (until, job_id))
+
+    def claim_ready(
+        self, instance: str, versions: Collection[Version], limit: int, elapsed: float, lease_s: float
+    ) -> list[Job]:
+        self._return_lapsed(elapsed)
+        claimed: list[Job] = []
+        for version in versions:
+            queue = self._ready.get(version)
+            while queue and len(claimed) < limit:
+                job_id, revision = next(iter(queue.items()))
+                del queue[job_id]
+                cell = self._jobs.get(job_id)
+                if cell is None or cell.revision != revision or cell.lease is not None:
+                    continue  # the entry was for a revision that has passed
+                self._lease(job_id, cell, instance, elapsed + lease_s)
+                claimed.append(decode_job(cell.body))
+        return claimed
+
+    def _return_lapsed(self, elapsed: float) -> None:
+        while self._leases and self._leases[0][0] <= elapsed:
+            _, job_id = heappop(self._leases)
+            cell = self._jobs.get(job_id)
+            if cell is None or cell.lease is None:
+                continue
+            if cell.lease[1] > elapsed:  # it was extended since
+                heappush(self._leases, (cell.lease[1], job_id))
+                continue
+            cell.lease = None
+            if decode_job(cell.body).runnable(cell.open):
+                self._make_ready(job_id, cell, None)
+
+    def extend(self, instance: str, job_ids: Collection[str], until: float) -> list[str]:
+        kept = []
+        for job_id in job_ids:
+            cell = self._jobs.get(job_id)
+            if cell is not None and cell.lease is not None and cell.lease[0] == instance:
+                cell.lease = (instance, until)
+                kept.append(job_id)
+        return kept
+
+    def stranded(self, attended: Collection[Version], limit: int) -> list[Job]:
+        lost = (queue for version, queue in self._ready.items() if version not in attended)
+        ids = islice((job_id for queue in lost for job_id in queue), limit)
+        return [decode_job(self._jobs[job_id].body) for job_id in ids]
+
+    def ready_count(self) -> int:
+        return sum(len(queue) for queue in self._ready.values())
+
+    def due(self, now: datetime, limit: int) -> list[Due]:
+        return self.deadlines.due(now, limit)
+
+    # -- recovery --------------------------------------------------------------------------------
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Rebuild everything from what the journal kept. Leases are gone: nobody holds anything."""
+        for body in snapshot.messages:
+            self._messages[decode_message(body).id] = body
+        for row in snapshot.jobs:
+            job = decode_job(row.body)
+            cell = self._open_cell(job)
+            cell.body, cell.revision, cell.token = row.body, job.revision, job.token
+            cell.seq, cell.open = row.seq, row.open_branches
+            self.deadlines.set(DueKind.JOB, job.id, job.id, job.deadline)
+            if job.runnable(cell.open):
+                self._make_ready(job.id, cell, None)
+        scratch = Batch()
+        for task in sorted((decode_task(body) for body in snapshot.tasks), key=lambda task: task.index):
+            self._put_task(self._jobs[task.job_id], task, scratch)
+        for body in snapshot.entries:
+            entry = decode_entry(body)
+            self._outbox.append((0, entry))
+            self._entries = entry.number
+
+
+def summary_of(job: Job) -> Summary:
+    """The row that lists and searches read."""
+    return Summary(
+        job_id=job.id,
+        blueprint=job.blueprint,
+        version=job.version,
+        client=job.client,
+        status=job.status.value,
+        state=job.state,
+        created_at=job.created_at,
+        updated_at=job.updated_at,
+        finished_at=job.finished_at,
+        parent_id=job.parent_id,
+        error_code=job.error.code if job.error else None,
+        search_attributes=job.search_attributes,
+    )

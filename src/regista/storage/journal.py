@@ -1,0 +1,83 @@
+"""Journal: where the hot state is written through to. Nothing, a file, or a simulated disk."""
+
+from typing import NamedTuple, Protocol
+
+from .base import Hint
+
+
+class JobRow(NamedTuple):
+    """A job as it is stored. `seq` and `open_branches` belong to the store, not to the record."""
+
+    id: str
+    live: bool
+    seq: int
+    open_branches: int
+    body: bytes
+
+
+class Batch:
+    """What one flush writes: the newest form of every row that changed. None deletes a row."""
+
+    __slots__ = ("entries", "hints", "jobs", "messages", "meta", "prune", "tasks")
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, JobRow] = {}
+        self.tasks: dict[str, bytes | None] = {}
+        self.messages: dict[str, bytes | None] = {}
+        #: (number, encoded entry)
+        self.entries: list[tuple[int, bytes]] = []
+        self.prune = 0
+        self.meta: dict[str, bytes] = {}
+        #: Who to nudge once it is durable. A dictionary: no set order may leak into a trace.
+        self.hints: dict[Hint, None] = {}
+
+
+class Snapshot(NamedTuple):
+    """Everything that start-up needs: live jobs and what hangs on them."""
+
+    jobs: list[JobRow]
+    tasks: list[bytes]
+    messages: list[bytes]
+    entries: list[bytes]
+    meta: dict[str, bytes]
+
+
+class Journal(Protocol):
+    """Keeps batches, in order, for good."""
+
+    #: Ended jobs stay findable here, so memory need not keep them.
+    keeps_ended: bool
+
+    async def open(self) -> Snapshot:
+        """Take possession and read what is there."""
+        ...
+
+    async def write(self, batch: Batch) -> None:
+        """Return when the batch is durable. A failure is final."""
+        ...
+
+    def find_job(self, job_id: str) -> bytes | None:
+        """The body of a job that memory does not hold (any more)."""
+        ...
+
+    async def close(self) -> None:
+        """Let go. Twice is fine."""
+        ...
+
+
+class NoJournal:
+    """Memory only: everything is as durable as it gets the moment it is applied."""
+
+    keeps_ended = False
+
+    async def open(self) -> Snapshot:
+        return Snapshot([], [], [], [], {})
+
+    async def write(self, batch: Batch) -> None:
+        return None
+
+    def find_job(self, job_id: str) -> bytes | None:
+        return None
+
+    async def close(self) -> None:
+        return None

@@ -1,0 +1,238 @@
+"""MemoryStorage: the reference. Everything else is checked against it."""
+
+import secrets
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from ..clock import Clock, SystemClock
+from ..errors import StorageFailed
+from ..model import Change, Entry, Event, Job, Message, Outcome, OutcomeKind, Task, Worker
+from .base import Due, Hint, HintKind, Version
+from .codec import decode_job
+from .group_commit import GroupCommit
+from .image import Image
+from .journal import Batch, Journal, NoJournal
+
+#: How many ended jobs stay readable where no file keeps them, and how many are cached where one does.
+ENDED_IN_MEMORY = 100_000
+ENDED_CACHED = 1_000
+
+
+class MemoryStorage:
+    """Hot state in memory, written through to a journal by group commit.
+
+    With no journal it is the store of tests and demos. `SqliteStorage` hands in a file, the simulation
+    a disk whose power can fail. Worker records, leases and leadership live in memory only, as FENCES
+    says: after a restart everybody says hello again.
+    """
+
+    def __init__(self, clock: Clock | None = None, journal: Journal | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._journal: Journal = journal or NoJournal()
+        self._listeners: dict[int, Callable[[Hint], None]] = {}
+        self._next_listener = 0
+        self._workers: dict[str, tuple[Worker, float]] = {}
+        self._sessions = 0
+        self._leaders: dict[str, tuple[str, float]] = {}
+        self._attending: dict[str, tuple[frozenset[Version], float]] = {}
+        self._meta: dict[str, bytes] = {}
+        self._started = False
+        #: Called once when a flush failed. The process should stop then.
+        self.on_failure: Callable[[StorageFailed], None] | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._image = Image(ENDED_CACHED if self._journal.keeps_ended else ENDED_IN_MEMORY)
+        self._group = GroupCommit(Batch, self._journal.write, self._flushed, self._failed)
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        if self._started:
+            return
+        snapshot = await self._journal.open()
+        self._image.restore(snapshot)
+        self._meta.update(snapshot.meta)
+        self._started = True
+
+    async def stop(self) -> None:
+        if not self._started:
+            return
+        self._started = False
+        try:
+            await self._group.drain()
+        finally:
+            await self._journal.close()
+            if self._journal.keeps_ended:
+                # The file has it all; a second start reads it from there.
+                self._reset()
+
+    def listen(self, hear: Callable[[Hint], None]) -> Callable[[], None]:
+        self._next_listener = key = self._next_listener + 1
+        self._listeners[key] = hear
+        return lambda: self._listeners.pop(key, None) and None
+
+    def _flushed(self, batch: Batch) -> None:
+        self._image.forget_ended(self._group.flushed)
+        if batch.entries:
+            batch.hints[Hint(HintKind.OUTBOX)] = None
+        for hear in list(self._listeners.values()):
+            for hint in batch.hints:
+                hear(hint)
+
+    def _failed(self, failure: StorageFailed) -> None:
+        if self.on_failure is not None:
+            self.on_failure(failure)
+
+    # -- jobs ------------------------------------------------------------------------------------
+
+    async def commit(self, changes: Sequence[Change], instance: str) -> list[Outcome]:
+        elapsed = self._clock.elapsed()
+        batch = self._group.batch()
+        number = self._group.touch()
+        outcomes = [self._apply(change, batch, number, instance, elapsed) for change in changes]
+        await self._group.wait(number)
+        return outcomes
+
+    def _apply(self, change: Change, batch: Batch, number: int, instance: str, elapsed: float) -> Outcome:
+        job = change.job
+        if job is not None and change.expected is None and job.body_hash:
+            # Only an id that derives from a key can come back after memory has let go of it.
+            if self._journal.find_job(job.id) is not None and self._image.find_job(job.id) is None:
+                return Outcome(OutcomeKind.EXISTS)
+        return self._image.apply(change, batch, number, instance, elapsed)
+
+    async def load(
+        self, jobs: Sequence[str], tasks: Sequence[str] = ()
+    ) -> tuple[list[Job | None], list[Task | None]]:
+        self._group.batch()
+        find = self._image.find_task
+        return [self._load_job(job_id) for job_id in jobs], [find(task_id) for task_id in tasks]
+
+    def _load_job(self, job_id: str) -> Job | None:
+        found = self._image.find_job(job_id)
+        body = found[0] if found is not None else self._journal.find_job(job_id)
+        return decode_job(body) if body is not None else None
+
+    async def tasks_of(self, job_id: str) -> list[Task]:
+        self._group.batch()
+        return self._image.tasks_of(job_id)
+
+    async def get(self, job_id: str) -> Job | None:
+        self._group.batch()
+        found = self._image.find_job(job_id)
+        if found is None:
+            body = self._journal.find_job(job_id)
+            return decode_job(body) if body is not None else None
+        body, number = found
+        await self._group.wait(number)
+        return decode_job(body)
+
+    # -- ready queue -----------------------------------------------------------------------------
+
+    async def claim_ready(
+        self, instance: str, versions: Collection[Version], limit: int, lease_s: float
+    ) -> list[Job]:
+        self._group.batch()
+        return self._image.claim_ready(instance, versions, limit, self._clock.elapsed(), lease_s)
+
+    async def extend(self, instance: str, job_ids: Sequence[str], lease_s: float) -> list[str]:
+        return self._image.extend(instance, job_ids, self._clock.elapsed() + lease_s)
+
+    async def attend(self, instance: str, versions: Collection[Version], lease_s: float) -> None:
+        self._attending[instance] = (frozenset(versions), self._clock.elapsed() + lease_s)
+
+    async def stranded(self, limit: int) -> list[Job]:
+        elapsed = self._clock.elapsed()
+        attended = {v for versions, until in self._attending.values() if until > elapsed for v in versions}
+        return self._image.stranded(attended, limit)
+
+    # -- tasks -----------------------------------------------------------------------------------
+
+    async def claim_tasks(self, worker: Worker, limit: int, now: datetime) -> list[Task]:
+        batch = self._group.batch()
+        if limit < 1 or not self._image.lanes.serve(worker):
+            return []  # nothing to offer is not worth a flush
+        number = self._group.touch()
+        tasks = self._image.claim_tasks(worker, limit, now, batch, number)
+        await self._group.wait(number)
+        return tasks
+
+    async def held_by(self, worker_id: str) -> list[Task]:
+        return self._image.held_by(worker_id)
+
+    async def holders(self) -> list[str]:
+        return self._image.holders()
+
+    # -- deadlines and messages ------------------------------------------------------------------
+
+    async def due(self, now: datetime, limit: int) -> list[Due]:
+        self._group.batch()
+        return self._image.due(now, limit)
+
+    async def next_due(self) -> datetime | None:
+        return self._image.deadlines.earliest()
+
+    async def messages(self, limit: int) -> list[Message]:
+        return self._image.messages(limit)
+
+    # -- workers ---------------------------------------------------------------------------------
+
+    async def register(self, worker: Worker, lease_s: float) -> Worker:
+        self._sessions += 1
+        known = replace(worker, session=self._sessions, registered_at=self._clock.now())
+        self._workers[worker.id] = (known, self._clock.elapsed() + lease_s)
+        return known
+
+    async def heartbeat(self, worker_id: str, session: int, lease_s: float) -> bool:
+        known = self._workers.get(worker_id)
+        if known is None or known[0].session != session:
+            return False
+        self._workers[worker_id] = (known[0], self._clock.elapsed() + lease_s)
+        return True
+
+    async def workers(self) -> list[Worker]:
+        return [self._workers[worker_id][0] for worker_id in sorted(self._workers)]
+
+    async def lapsed(self) -> list[Worker]:
+        elapsed = self._clock.elapsed()
+        return [worker for worker, until in self._workers.values() if until <= elapsed]
+
+    async def forget(self, worker_id: str, session: int) -> bool:
+        known = self._workers.get(worker_id)
+        if known is None or known[0].session != session:
+            return False
+        del self._workers[worker_id]
+        return True
+
+    # -- outbox ----------------------------------------------------------------------------------
+
+    async def outbox(self, after: int, limit: int) -> list[Entry]:
+        return self._image.outbox(after, limit, self._group.flushed)
+
+    async def prune(self, upto: int) -> None:
+        batch = self._group.batch()
+        batch.prune = max(batch.prune, upto)
+        # Not worth a flush of its own: it rides with the next commit.
+        self._image.prune(upto)
+
+    async def tail(self, job_id: str, after_seq: int) -> list[Event]:
+        return self._image.tail(job_id, after_seq, self._group.flushed)
+
+    # -- the rest --------------------------------------------------------------------------------
+
+    async def lead(self, name: str, instance: str, ttl_s: float) -> bool:
+        elapsed = self._clock.elapsed()
+        leader = self._leaders.get(name)
+        if leader is not None and leader[0] != instance and leader[1] > elapsed:
+            return False
+        self._leaders[name] = (instance, elapsed + ttl_s)
+        return True
+
+    async def secret(self, name: str) -> bytes:
+        if name not in self._meta:
+            self._meta[name] = self._group.batch().meta[name] = secrets.token_bytes(32)
+            await self._group.wait(self._group.touch())
+        return self._meta[name]

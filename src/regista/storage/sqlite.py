@@ -1,0 +1,214 @@
+"""SqliteStorage: the embedded default. One process, one file, fsync before every answer."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from ..clock import Clock
+from ..errors import SchemaError, StorageError, StorageFailed, StorageOwned
+from .journal import Batch, JobRow, Snapshot
+from .memory import MemoryStorage
+
+#: Pages of WAL before SQLite copies them into the file (16 MiB); fewer, longer pauses than its 1,000.
+_AUTOCHECKPOINT_PAGES = 4_000
+#: How long a start waits for a predecessor to leave.
+OWNER_PATIENCE_S = 10.0
+#: `->>` and `substr` on blobs as the batch statement uses them.
+_SQLITE_NEEDED = (3, 38, 0)
+_INSERT_BATCH = "INSERT INTO flush VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_T = TypeVar("_T")
+_encode_json = msgspec.json.Encoder().encode
+
+
+class SqliteStorage(MemoryStorage):
+    """Hot state in memory, every commit in the file before it is answered."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], clock: Clock | None = None, owner_patience_s: float = OWNER_PATIENCE_S
+    ) -> None:
+        self.path = Path(path)
+        super().__init__(clock, SqliteJournal(self.path, owner_patience_s))
+
+
+class SqliteJournal:
+    """Writes batches to the file. Only this class knows SQLite.
+
+    A batch is one statement (see `flush` in 0001_jobs.sql) run by a thread of its own in autocommit
+    mode: rows, commit and fsync are one call that holds no Python lock.
+    """
+
+    keeps_ended = True
+
+    def __init__(self, path: Path, owner_patience_s: float = OWNER_PATIENCE_S) -> None:
+        self._path = path
+        self._patience_s = owner_patience_s
+        self._writer: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._owner: int | None = None
+
+    async def open(self) -> Snapshot:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="regista-sqlite")
+        try:
+            return await self._run(self._open)
+        except BaseException:
+            await self.close()
+            raise
+
+    def _open(self) -> Snapshot:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._owner = _own(self._path, self._patience_s)
+        try:
+            self._writer = connection = _connect(self._path)
+            migrate(connection, self._path)
+            self._reader = _connect(self._path)
+            return _read(connection)
+        except sqlite3.Error as error:
+            raise StorageError(f"cannot open {self._path}: {error}") from error
+
+    async def write(self, batch: Batch) -> None:
+        arguments = _arguments(batch)
+        await self._run(self._insert, arguments)
+
+    def _insert(self, arguments: tuple[object, ...]) -> None:
+        assert self._writer is not None
+        try:
+            self._writer.execute(_INSERT_BATCH, arguments)
+        except sqlite3.Error as error:
+            raise StorageFailed(f"cannot write to {self._path}: {error}") from error
+
+    def find_job(self, job_id: str) -> bytes | None:
+        if self._reader is None:
+            return None
+        row = self._reader.execute("SELECT body FROM jobs WHERE id = ?", (job_id,)).fetchone()
+        return bytes(row[0]) if row else None
+
+    async def close(self) -> None:
+        if self._thread is None:
+            return
+        await self._run(self._close)
+        self._thread.shutdown()
+        self._thread = None
+
+    def _close(self) -> None:
+        for connection in (self._reader, self._writer):
+            if connection is not None:
+                connection.close()
+        self._reader = self._writer = None
+        if self._owner is not None:
+            os.close(self._owner)  # the lock goes with it; the file stays, so that nobody races its removal
+            self._owner = None
+
+    async def _run(self, work: Callable[..., _T], *arguments: object) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+
+def _arguments(batch: Batch) -> tuple[object, ...]:
+    kept_tasks = [(task_id, body) for task_id, body in batch.tasks.items() if body is not None]
+    kept_messages = [(id, body) for id, body in batch.messages.items() if body is not None]
+    return (
+        *_pack(batch.jobs.values()),
+        *_pack(kept_tasks),
+        _encode_json([task_id for task_id, body in batch.tasks.items() if body is None]).decode(),
+        *_pack(kept_messages),
+        _encode_json([id for id, body in batch.messages.items() if body is None]).decode(),
+        *_pack(batch.entries),
+        batch.prune,
+        *_pack(batch.meta.items()),
+    )
+
+
+def _pack(rows: Iterable[tuple[object, ...]]) -> tuple[str, bytes]:
+    """Rows that end in bytes → an index for json_each, and the bytes glued together."""
+    index = []
+    bodies = []
+    offset = 1  # substr counts from one
+    for row in rows:
+        body = row[-1]
+        assert isinstance(body, bytes)
+        index.append((*row[:-1], offset, len(body)))
+        bodies.append(body)
+        offset += len(body)
+    return _encode_json(index).decode(), b"".join(bodies)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {_AUTOCHECKPOINT_PAGES}")
+    return connection
+
+
+def _own(path: Path, patience_s: float) -> int:
+    """Take the side file's lock, waiting for a predecessor to leave."""
+    side = path.with_name(path.name + ".lock")
+    handle = os.open(side, os.O_RDWR | os.O_CREAT, 0o600)
+    give_up = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= give_up:
+                owner = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
+                os.close(handle)
+                raise StorageOwned(
+                    f"{path} is owned by another process (pid {owner}). One process owns a SQLite store: "
+                    "stop the other one, give this one another path, or use Redis for several."
+                ) from None
+            time.sleep(0.05)
+        else:
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+            return handle
+
+
+def migrations() -> list[str]:
+    """The numbered steps, in order: the schema's version is how many were taken."""
+    folder = files("regista.storage") / "sql"
+    steps = sorted(step.name for step in folder.iterdir() if step.name.endswith(".sql"))
+    return [(folder / name).read_text() for name in steps]
+
+
+def migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Bring the file up to date, one transaction a step."""
+    if sqlite3.sqlite_version_info < _SQLITE_NEEDED:
+        needed = ".".join(map(str, _SQLITE_NEEDED))
+        raise SchemaError(f"expected SQLite {needed} or newer, got {sqlite3.sqlite_version}")
+    steps = migrations()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > len(steps):
+        raise SchemaError(
+            f"{path} has schema version {version}, this Regista knows {len(steps)}: it was written by a "
+            "newer one. Upgrade Regista, or use another file."
+        )
+    for number, step in enumerate(steps[version:], version + 1):
+        try:
+            connection.executescript(f"BEGIN;\n{step}\nPRAGMA user_version = {number};\nCOMMIT;")
+        except sqlite3.Error:
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            raise
+
+
+def _read(connection: sqlite3.Connection) -> Snapshot:
+    jobs = connection.execute(
+        "SELECT id, live, seq, open_branches, body FROM jobs INDEXED BY jobs_live WHERE live"
+    )
+    return Snapshot(
+        jobs=[JobRow(id, bool(live), seq, open_branches, body) for id, live, seq, open_branches, body in jobs],
+        tasks=[body for (body,) in connection.execute("SELECT body FROM tasks")],
+        messages=[body for (body,) in connection.execute("SELECT body FROM messages ORDER BY rowid")],
+        entries=[body for (body,) in connection.execute("SELECT body FROM outbox ORDER BY number")],
+        meta=dict(connection.execute("SELECT key, value FROM meta")),
+    )

@@ -1,0 +1,54 @@
+"""HealthChecker: takes back what dead workers held."""
+
+from datetime import datetime
+
+from ..engines.native.workers import WorkerService
+from ..storage.base import StorageBackend
+from .loop import Grace, Report
+
+
+class HealthChecker:
+    """Only a lapsed lease says that a worker is gone; a closed socket says nothing (FENCES 9).
+
+    After a restart the store knows no workers, but the tasks still know who held them: whoever has not
+    come back within the grace is gone as well.
+    """
+
+    name = "health_checker"
+    needs_leader = True
+
+    def __init__(
+        self, storage: StorageBackend, service: WorkerService, grace: Grace, interval_s: float = 1.0
+    ) -> None:
+        self.interval_s = interval_s
+        self._storage = storage
+        self._service = service
+        self._grace = grace
+
+    async def run_once(self, now: datetime) -> Report:
+        """Bury the lapsed and the unknown."""
+        if not self._grace.over:
+            return Report()
+        lost = 0
+        for worker in await self._storage.lapsed():
+            lost += await self._service.bury(worker.id, worker.session)
+        known = {worker.id for worker in await self._storage.workers()}
+        for worker_id in await self._storage.holders():
+            if worker_id not in known:
+                lost += await self._service.bury(worker_id, None)
+        return Report(done=lost)
+
+
+class SignWriter:
+    """Stores signs of life (started, progress, checkpoint) that no result has overtaken."""
+
+    name = "signs"
+    needs_leader = False
+
+    def __init__(self, service: WorkerService, interval_s: float = 1.0) -> None:
+        self.interval_s = interval_s
+        self._service = service
+
+    async def run_once(self, now: datetime) -> Report:
+        """Write what has gathered since the last time."""
+        return Report(done=await self._service.write_signs())

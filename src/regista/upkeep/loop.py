@@ -1,0 +1,131 @@
+"""UpkeepLoop: one loop for all chores, and the grace after an outage."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+
+from msgspec import Struct
+
+from ..clock import Clock
+from ..errors import StorageFailed
+from ..storage.base import Leadership
+
+log = logging.getLogger("regista.upkeep")
+
+
+class Report(Struct, frozen=True):
+    """What a run of a chore did."""
+
+    done: int = 0
+    #: There is more: run again soon.
+    more: bool = False
+
+
+class Chore(Protocol):
+    """Something that must be done again and again.
+
+    Correct when two leaders run it at once: leadership only saves work (FENCES, what guards what).
+    """
+
+    name: str
+    interval_s: float
+    #: One instance at a time is enough.
+    needs_leader: bool
+
+    async def run_once(self, now: datetime) -> Report:
+        """Do what is due. Tests call this and never sleep."""
+        ...
+
+
+class Grace:
+    """After an outage of our own, nothing expires for one full lease (FENCES 12).
+
+    A worker whose heartbeats piled up while we slept is alive; a result that waits at a worker since
+    we were away is in time. So start-up, a stalled loop and a SIGCONT all restart the grace.
+    """
+
+    def __init__(self, clock: Clock, lease_s: float) -> None:
+        self._clock = clock
+        self._lease_s = lease_s
+        self._until = clock.elapsed() + lease_s
+
+    def restart(self) -> None:
+        """There was an outage until now."""
+        self._until = self._clock.elapsed() + self._lease_s
+
+    @property
+    def over(self) -> bool:
+        """Things may expire."""
+        return self._clock.elapsed() >= self._until
+
+
+class UpkeepLoop:
+    """Runs every chore at its interval. A chore that fails is logged and run again at the next one."""
+
+    def __init__(
+        self,
+        chores: Sequence[Chore],
+        clock: Clock,
+        leadership: Leadership,
+        grace: Grace,
+        instance: str,
+        chance: random.Random,
+        stall_s: float = 5.0,
+    ) -> None:
+        self._chores = chores
+        self._clock = clock
+        self._leadership = leadership
+        self._grace = grace
+        self._instance = instance
+        self._chance = chance
+        self._stall_s = stall_s
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Begin all chores."""
+        if not self._tasks:
+            loop = asyncio.get_running_loop()
+            self._tasks = [loop.create_task(self._run(chore), name=f"chore-{chore.name}") for chore in self._chores]
+            self._tasks.append(loop.create_task(self._watch_stalls(), name="chore-stalls"))
+
+    async def stop(self) -> None:
+        """End all chores. Twice is fine, and so is before `start`."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, chore: Chore) -> None:
+        while True:
+            more = False
+            try:
+                more = await self.turn(chore)
+            except StorageFailed:
+                return  # final; the orchestrator has been told
+            except Exception:
+                log.exception("chore %s failed; it runs again", chore.name, extra={"action": chore.name})
+            # Jitter keeps several instances from doing the same thing in the same instant.
+            pause = 0.0 if more else chore.interval_s * (0.9 + 0.2 * self._chance.random())
+            await asyncio.sleep(pause)
+
+    async def turn(self, chore: Chore) -> bool:
+        """Run a chore once, if it is ours to run; True when it should run again at once."""
+        if chore.needs_leader:
+            lease_s = 3 * chore.interval_s
+            if not await self._leadership.lead(f"chore:{chore.name}", self._instance, lease_s):
+                return False
+        return (await chore.run_once(self._clock.now())).more
+
+    async def _watch_stalls(self) -> None:
+        """A loop that woke up late was stopped, starved or suspended: that was an outage."""
+        beat_s = 1.0
+        while True:
+            before = self._clock.elapsed()
+            await asyncio.sleep(beat_s)
+            late_s = self._clock.elapsed() - before - beat_s
+            if late_s > self._stall_s:
+                log.warning("the loop stalled for %.1f s; nothing expires for one lease", late_s)
+                self._grace.restart()

@@ -1,0 +1,77 @@
+"""Watcher: acts on deadlines. Timers, retries, timeouts, and the grace of a cancel."""
+
+import logging
+from datetime import datetime
+
+from ..blueprint import signals
+from ..blueprint.step import Scene, Step
+from ..engines.native import results
+from ..engines.native.engine import NativeEngine
+from ..engines.native.results import TaskStep
+from ..errors import JobNotFound
+from ..model import AttemptState, AwaitRetry, AwaitTimer, Job, Task
+from ..storage.base import Deadlines, Due, DueKind
+from .loop import Grace, Report
+
+log = logging.getLogger("regista.watcher")
+
+
+class Watcher:
+    """Looks at what is due and lets the machine say what that means.
+
+    `due` never pops, so a crash between looking and acting changes nothing; and the commit is fenced,
+    so two watchers at once fire every deadline once. Alarms (a timer, a retry) ring at once; expiries
+    (a timeout) wait for the grace after an outage, since the answer may be on its way to us.
+    """
+
+    name = "watcher"
+    #: Every instance watches: a deadline that waits for a leader is a late one, and twice is harmless.
+    needs_leader = False
+
+    def __init__(
+        self, deadlines: Deadlines, engine: NativeEngine, grace: Grace, interval_s: float = 0.5, limit: int = 500
+    ) -> None:
+        self.interval_s = interval_s
+        self._deadlines = deadlines
+        self._engine = engine
+        self._grace = grace
+        self._limit = limit
+
+    async def run_once(self, now: datetime) -> Report:
+        """Act on everything that is due."""
+        due = await self._deadlines.due(now, self._limit)
+        acted = 0
+        for entry in due:
+            acted += await self._act(entry)
+        return Report(done=acted, more=acted > 0 and len(due) == self._limit)
+
+    async def _act(self, entry: Due) -> int:
+        acted = False
+
+        def decide(job: Job, tasks: list[Task], scene: Scene) -> Step | TaskStep | None:
+            nonlocal acted
+            step = self._job_due(job, tasks, scene) if entry.kind is DueKind.JOB else self._task_due(
+                entry.id, job, tasks, scene
+            )
+            acted = step is not None
+            return step
+
+        try:
+            await self._engine.signal(entry.job_id, decide)
+        except JobNotFound:
+            return 0
+        return int(acted)
+
+    def _job_due(self, job: Job, tasks: list[Task], scene: Scene) -> Step | None:
+        if not self._grace.over and not isinstance(job.wait, AwaitTimer | AwaitRetry):
+            return None
+        return signals.due(job, tasks, scene)
+
+    def _task_due(self, task_id: str, job: Job, tasks: list[Task], scene: Scene) -> Step | TaskStep | None:
+        task = next((task for task in tasks if task.id == task_id), None)
+        if task is None:
+            return None
+        rings = task.state is AttemptState.QUEUED and task.not_before is not None
+        if not self._grace.over and not rings:
+            return None
+        return results.due(job, task, scene)

@@ -1,0 +1,93 @@
+"""Worker: the functions that do the work, by skill."""
+
+import inspect
+import threading
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from ..model import Task
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Skill(Struct, frozen=True):
+    """A function, and how to call it."""
+
+    name: str
+    func: Callable[..., Any]
+    is_async: bool
+    #: How many of (params, context) it takes.
+    arity: int
+
+
+class Worker:
+    """Collects task functions. Connect it to an orchestrator, in this process or in another.
+
+    A function takes `params` (a dict) and, if it has a second parameter, a `TaskContext`. It returns
+    its data; or a dict of `status`, `data` and `error` to say more; or raises `TransientError`,
+    `PermanentError` or `InvalidInputError`. Any other exception counts as transient. Plain functions
+    run in threads.
+    """
+
+    def __init__(
+        self, name: str = "local", *, concurrency: int = 10, queues: list[str] | None = None
+    ) -> None:
+        if concurrency < 1:
+            raise ValueError(f"concurrency: expected at least 1, got {concurrency}")
+        self.name = name
+        self.concurrency = concurrency
+        self.queues = tuple(queues) if queues is not None else None
+        self.skills: dict[str, Skill] = {}
+
+    def task(self, name: str) -> Callable[[Function], Function]:
+        """Register a function as the skill `name`."""
+
+        def register(func: Function) -> Function:
+            if name in self.skills:
+                raise ValueError(f"worker {self.name!r} already has a task {name!r}")
+            self.skills[name] = Skill(name, func, inspect.iscoroutinefunction(func), _arity(name, func))
+            return func
+
+        return register
+
+
+class TaskContext:
+    """What a task function may know and say about its attempt."""
+
+    def __init__(self, task: Task, report: Callable[[str, float | None, str, Any], None]) -> None:
+        #: Stable over retries: use it to make side effects idempotent.
+        self.task_id = task.id
+        self.attempt_id = task.attempt_id
+        self.attempt = task.attempt
+        self.job_id = task.job_id
+        #: What an earlier attempt left with `progress(checkpoint=…)`.
+        self.checkpoint = task.checkpoint
+        self.deadline: datetime | None = task.deadline
+        self._report = report
+        self._cancelled = threading.Event()
+
+    def progress(self, value: float | None = None, message: str = "", *, checkpoint: Any = None) -> None:
+        """Say how far it is (0 to 1), and leave a checkpoint for the next attempt. Cheap; any thread."""
+        self._report(self.attempt_id, value, message, checkpoint)
+
+    @property
+    def cancelled(self) -> bool:
+        """Somebody wants this attempt to stop. An async function gets CancelledError; a thread must look."""
+        return self._cancelled.is_set()
+
+    def cancel(self) -> None:
+        """Called by the worker."""
+        self._cancelled.set()
+
+
+def _arity(name: str, func: Callable[..., Any]) -> int:
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(func).parameters.values()
+    required = sum(p.kind in kinds and p.default is p.empty for p in parameters)
+    count = sum(p.kind in kinds for p in parameters)
+    if required > 2:
+        raise ValueError(f"task {name!r}: expected a function of (params) or (params, context), got {func}")
+    return min(count, 2)

@@ -1,0 +1,123 @@
+"""Handler: what must be known of a function to run it."""
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from regista.blueprint.handlers import describe, signature_problem
+
+
+def plain(context: Any, actions: Any) -> None:
+    pass
+
+
+async def straight(context: Any, actions: Any) -> None:
+    actions.transition_to("x")
+
+
+async def awaits(context: Any, actions: Any) -> None:
+    await asyncio.sleep(0)
+
+
+async def loops(context: Any, actions: Any) -> None:
+    async for _ in context:
+        pass
+
+
+async def enters(context: Any, actions: Any) -> None:
+    async with context:
+        pass
+
+
+async def comprehends(context: Any, actions: Any) -> None:
+    actions.set_result([item async for item in context])
+
+
+async def nests(context: Any, actions: Any) -> None:
+    async def inner() -> None:
+        await asyncio.sleep(0)
+
+    actions.set_result(inner)
+
+
+class Callable_:
+    async def __call__(self, context: Any, actions: Any) -> None:
+        pass
+
+    async def method(self, context: Any, actions: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("func", "is_async", "suspends"),
+    [
+        (plain, False, False),
+        (straight, True, False),
+        (awaits, True, True),
+        (loops, True, True),
+        (enters, True, True),
+        (comprehends, True, True),
+        (nests, True, False),
+        (functools.partial(straight), True, True),
+        (functools.partial(plain), False, False),
+        (Callable_(), True, True),
+        (Callable_().method, True, False),
+    ],
+)
+def test_it_is_known_whether_a_function_waits(
+    func: Callable[..., Any], is_async: bool, suspends: bool
+) -> None:
+    handler = describe("s", func)
+    assert (handler.is_async, handler.suspends) == (is_async, suspends)
+
+
+@pytest.mark.parametrize("func", [straight, nests, Callable_().method])
+def test_what_does_not_suspend_ends_with_one_send(func: Callable[..., Any]) -> None:
+    class Actions:
+        def transition_to(self, state: str) -> None: ...
+        def set_result(self, value: object) -> None: ...
+
+    coroutine = func(None, Actions())
+    with pytest.raises(StopIteration):
+        coroutine.send(None)
+
+
+def test_a_handler_knows_its_name_and_place() -> None:
+    handler = describe("s", plain)
+    line = plain.__code__.co_firstlineno
+    assert (handler.name, handler.location) == ("plain", f"{__file__}:{line}")
+    assert describe("s", functools.partial(plain)).location == f"{__file__}:{line}"
+    assert __file__ in describe("s", Callable_()).location
+
+
+def test_a_builtin_can_be_described_too() -> None:
+    handler = describe("s", max)
+    assert (handler.is_async, handler.name) == (False, "max")
+
+
+def one(context: Any) -> None: ...
+def three(context: Any, actions: Any, more: Any) -> None: ...
+def keyword_only(context: Any, *, actions: Any) -> None: ...
+def spread(*arguments: Any) -> None: ...
+def optional(context: Any, actions: Any, more: int = 1, **rest: Any) -> None: ...
+
+
+@pytest.mark.parametrize("func", [one, three, keyword_only])
+def test_a_handler_that_cannot_take_context_and_actions_is_a_problem(func: Callable[..., Any]) -> None:
+    assert "callable with (context, actions)" in (signature_problem(describe("s", func)) or "")
+
+
+@pytest.mark.parametrize("func", [plain, awaits, spread, optional, Callable_(), Callable_().method, max])
+def test_a_handler_that_can_is_none(func: Callable[..., Any]) -> None:
+    assert signature_problem(describe("s", func)) is None
+
+
+def test_generators_and_async_functions_in_threads_are_problems() -> None:
+    async def generator(context: Any, actions: Any) -> AsyncIterator[int]:
+        yield 1
+
+    assert "does not yield" in (signature_problem(describe("s", generator)) or "")
+    assert "blocking=True" in (signature_problem(describe("s", straight, blocking=True)) or "")

@@ -1,0 +1,344 @@
+import asyncio
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regista.errors import SchemaError, StorageError, StorageFailed
+from regista.history import sqlite as module
+from regista.history.memory import MemoryHistory
+from regista.history.sqlite import SqliteHistory
+from regista.model import Entry
+from regista.testing.conformance.history import make_entry, make_summary, running, seqs
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "history.db"
+
+
+def record(path: Path, entries: Sequence[Entry]) -> None:
+    async def body() -> None:
+        async with running(SqliteHistory(path)) as history:
+            await history.record(entries)
+
+    asyncio.run(body())
+
+
+def ask(path: Path, question: str) -> list[Any]:
+    """One question to the file, past our own code."""
+    connection = sqlite3.connect(path)
+    try:
+        return [row[0] for row in connection.execute(question)]
+    finally:
+        connection.close()
+
+
+def start(path: Path) -> None:
+    async def body() -> None:
+        async with running(SqliteHistory(path)):
+            pass
+
+    asyncio.run(body())
+
+
+# The file
+
+
+def test_a_newer_file_is_refused(path: Path) -> None:
+    start(path)
+    newer = len(module._migrations()) + 1
+    ask(path, f"PRAGMA user_version = {newer}")
+    with pytest.raises(SchemaError, match=f"got {newer}"):
+        start(path)
+    assert ask(path, "PRAGMA user_version") == [newer]
+
+
+def test_a_file_of_somebody_else_is_refused_untouched(path: Path) -> None:
+    ask(path, "CREATE TABLE theirs (x)")
+    before = path.read_bytes()
+    with pytest.raises(SchemaError, match="not a history"):
+        start(path)
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
+    path.write_text("a letter, much longer than the header of a database would be" * 20)
+    with pytest.raises(StorageError, match="not a database"):
+        start(path)
+
+
+def test_an_old_sqlite_is_refused_by_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 37, 2))
+    with pytest.raises(SchemaError, match=r"expected SQLite 3\.38\.0 or newer"):
+        start(path)
+
+
+def test_a_migration_that_fails_leaves_the_file_as_it_was(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(path)
+    broken = tmp_path / "0002_broken.sql"
+    broken.write_text("CREATE TABLE half (x); CREATE TABLE entries (x);")
+    steps = [*module._migrations(), broken]
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_migrations", lambda: steps)
+        with pytest.raises(StorageError):
+            start(path)
+    assert ask(path, "SELECT count(*) FROM sqlite_schema WHERE name = 'half'") == [0]
+    start(path)
+
+
+def test_a_history_that_is_not_open_says_so(path: Path) -> None:
+    async def body() -> None:
+        history = SqliteHistory(path)
+        with pytest.raises(StorageError, match="not open"):
+            await history.cursor()
+        await history.start()
+        await history.stop()
+        with pytest.raises(StorageError, match="not open"):
+            await history.record([make_entry(1)])
+
+    asyncio.run(body())
+
+
+def test_an_error_of_sqlite_leaves_as_ours_and_changes_nothing(path: Path) -> None:
+    async def body() -> None:
+        async with running(SqliteHistory(path)) as history:
+            await history.record([make_entry(1)])
+            ask(path, "CREATE TRIGGER no BEFORE INSERT ON jobs BEGIN SELECT raise(ABORT, 'refused'); END")
+            with pytest.raises(StorageError, match="refused"):
+                await history.record([make_entry(2, first_seq=2, summary=make_summary("job-1"))])
+            assert await history.cursor() == 1
+            assert seqs(await history.events("job-1")) == [1]
+
+    asyncio.run(body())
+
+
+# Writing
+
+
+def test_a_batch_is_one_statement(path: Path) -> None:
+    async def body() -> list[str]:
+        statements: list[str] = []
+        entries = [make_entry(n, f"job-{n}", summary=make_summary(f"job-{n}")) for n in range(1, 9)]
+        async with running(SqliteHistory(path)) as history:
+            await history._run(lambda connection: connection.set_trace_callback(statements.append))
+            await history.record(entries)
+            await history._run(lambda connection: connection.set_trace_callback(None))
+        return statements
+
+    (statement,) = set(asyncio.run(body()))  # traced once more for each step of the trigger
+    assert statement.startswith("INSERT INTO batches")
+
+
+def test_a_job_has_one_row_per_commit_and_one_summary(path: Path) -> None:
+    record(
+        path,
+        [
+            make_entry(1, events=4, summary=make_summary("job-1", "waiting_for_worker")),
+            make_entry(2, first_seq=5, events=5, summary=make_summary("job-1", "finished")),
+        ],
+    )
+    assert ask(path, "SELECT first_seq FROM entries ORDER BY first_seq") == [1, 5]
+    assert ask(path, "SELECT status FROM jobs") == ["finished"]
+
+
+def test_what_was_recorded_survives_the_death_of_the_process(path: Path) -> None:
+    program = (
+        "import asyncio, os, sys\n"
+        "from regista.history.sqlite import SqliteHistory\n"
+        "from regista.testing.conformance.history import make_entry\n"
+        "async def main():\n"
+        "    history = SqliteHistory(sys.argv[1])\n"
+        "    await history.start()\n"
+        "    await history.record([make_entry(1, events=3)])\n"
+        "    os._exit(9)\n"
+        "asyncio.run(main())\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program, path], env={**os.environ}, check=False)
+    assert ended.returncode == 9
+
+    async def body() -> None:
+        async with running(SqliteHistory(path)) as history:
+            assert await history.cursor() == 1
+            assert seqs(await history.events("job-1")) == [1, 2, 3]
+
+    asyncio.run(body())
+
+
+def test_the_loop_gets_turns_while_a_large_batch_is_encoded(path: Path) -> None:
+    async def body() -> None:
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        await module._pack([make_entry(n, f"job-{n}") for n in range(1, 2001)])
+        counting.cancel()
+        assert turns >= 2000 // module.ENCODED_AT_ONCE
+
+    asyncio.run(body())
+
+
+# Syncing
+
+
+def on_disk_without_the_wal(path: Path) -> int:
+    """The cursor that the database alone has: what is left when the WAL is lost."""
+    lonely = path.with_suffix(".lonely")
+    shutil.copy(path, lonely)
+    (cursor,) = ask(lonely, "SELECT value FROM meta WHERE name = 'cursor'")
+    return int(cursor)
+
+
+def test_a_synced_cursor_rests_on_no_wal(path: Path) -> None:
+    async def body() -> None:
+        async with running(SqliteHistory(path)) as history:
+            await history.sync()
+            await history.record([make_entry(1), make_entry(2, first_seq=2)])
+            assert on_disk_without_the_wal(path) == 0
+            assert await history.sync() == 2
+            assert on_disk_without_the_wal(path) == 2
+
+    asyncio.run(body())
+
+
+def test_the_file_runs_with_wal_and_normal(path: Path) -> None:
+    async def body() -> None:
+        async with running(SqliteHistory(path)) as history:
+            for pragma, value in {
+                "journal_mode": "wal",
+                "synchronous": 1,
+                "wal_autocheckpoint": module.AUTOCHECKPOINT_PAGES,
+            }.items():
+                question = f"PRAGMA {pragma}"
+                answer = await history._run(lambda c, q=question: c.execute(q).fetchone())  # type: ignore[misc]
+                assert answer == (value,)
+
+    asyncio.run(body())
+
+
+def test_a_stranger_who_reads_holds_the_synced_cursor_back(path: Path) -> None:
+    async def body() -> None:
+        async with running(SqliteHistory(path)) as history:
+            await history.record([make_entry(1)])
+            assert await history.sync() == 1
+            stranger = sqlite3.connect(path, isolation_level=None)
+            stranger.execute("BEGIN")
+            stranger.execute("SELECT * FROM entries").fetchall()
+            await history.record([make_entry(2, first_seq=2)])
+            await history.record([make_entry(3, first_seq=3)])
+            assert await history.cursor() == 3
+            assert await history.sync() == 1
+            stranger.close()
+            assert await history.sync() == 3
+
+    asyncio.run(body())
+
+
+def test_a_failed_fsync_is_final(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(connection: sqlite3.Connection) -> int:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+        raise error
+
+    async def body() -> None:
+        async with running(SqliteHistory(path)) as history:
+            await history.record([make_entry(1)])
+            with monkeypatch.context() as patch:
+                patch.setattr(module, "_checkpoint", fail)
+                with pytest.raises(StorageError):
+                    await history.sync()
+            with pytest.raises(StorageFailed):
+                await history.sync()
+            await history.record([make_entry(2, first_seq=2)])  # never in the way of anything else
+
+    asyncio.run(body())
+
+
+# Reading
+
+
+@pytest.mark.parametrize(
+    ("filters", "index"),
+    [
+        ({"client": "acme"}, "jobs_by_client"),
+        ({"status": "quarantined"}, "jobs_unfinished"),
+        ({}, "PRIMARY KEY"),
+    ],
+)
+def test_a_page_of_summaries_needs_no_sorting(path: Path, filters: dict[str, Any], index: str) -> None:
+    async def body() -> None:
+        plans: list[str] = []
+
+        async def explain(query: str, asked: dict[str, Any], shape: type[Any]) -> Any:
+            rows = await history._run(lambda c: c.execute("EXPLAIN QUERY PLAN " + query, asked).fetchall())
+            plans.extend(str(row[-1]) for row in rows)
+            return []
+
+        async with running(SqliteHistory(path)) as history:
+            history._read = explain  # type: ignore[method-assign]
+            await history.summaries(before="job-9", **filters)
+        assert index in " ".join(plans)
+        assert "TEMP B-TREE" not in " ".join(plans)
+
+    asyncio.run(body())
+
+
+_ids = st.sampled_from(["a", "b", "c"])
+_entries = st.builds(
+    lambda number, job_id, index, status: make_entry(
+        number, job_id, index * 3 + 1, 3, make_summary(job_id, status) if status else None
+    ),
+    st.integers(1, 9),
+    _ids,
+    st.integers(0, 3),
+    st.sampled_from([None, "running", "failed", "finished"]),
+)
+
+
+@given(
+    batches=st.lists(st.lists(_entries, max_size=5, unique_by=lambda entry: entry.number), max_size=5),
+    after_seq=st.integers(0, 12),
+    limit=st.integers(1, 12),
+    status=st.sampled_from([None, "running", "failed", "finished"]),
+    before=st.none() | _ids,
+)
+def test_whatever_is_recorded_reads_as_from_memory(
+    tmp_path_factory: pytest.TempPathFactory,
+    batches: list[list[Entry]],
+    after_seq: int,
+    limit: int,
+    status: str | None,
+    before: str | None,
+) -> None:
+    async def body() -> None:
+        memory = MemoryHistory()
+        async with running(SqliteHistory(tmp_path_factory.mktemp("play") / "history.db")) as sqlite:
+            for batch in batches:
+                for history in (memory, sqlite):
+                    await history.record(batch)
+            assert await sqlite.cursor() == await memory.cursor()
+            assert await sqlite.sync() == await memory.sync()
+            for job_id in ("a", "b", "c"):
+                assert await sqlite.events(job_id, after_seq, limit) == await memory.events(
+                    job_id, after_seq, limit
+                )
+                assert await sqlite.summary(job_id) == await memory.summary(job_id)
+            asked: dict[str, Any] = {"status": status, "before": before, "limit": limit}
+            assert await sqlite.summaries(**asked) == await memory.summaries(**asked)
+
+    asyncio.run(body())

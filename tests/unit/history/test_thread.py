@@ -1,0 +1,61 @@
+import asyncio
+import time
+
+import pytest
+
+from regista.history.thread import OneThread
+
+
+def test_work_is_done_in_the_order_asked() -> None:
+    async def body() -> list[int]:
+        thread, done = OneThread("test"), list[int]()
+        await asyncio.gather(*(thread.run(lambda n=n: done.append(n)) for n in range(20)))  # type: ignore[misc]
+        thread.close()
+        return done
+
+    assert asyncio.run(body()) == list(range(20))
+
+
+def test_an_error_reaches_who_asked() -> None:
+    async def body() -> None:
+        thread = OneThread("test")
+        with pytest.raises(ZeroDivisionError):
+            await thread.run(lambda: 1 // 0)
+        assert await thread.run(lambda: "and on it goes") == "and on it goes"
+        thread.close()
+
+    asyncio.run(body())
+
+
+def test_a_busy_loop_does_not_starve_the_thread() -> None:
+    async def keep_busy() -> None:
+        while True:
+            until = time.perf_counter() + 0.002
+            while time.perf_counter() < until:
+                pass
+            await asyncio.sleep(0)
+
+    def give_up_the_gil_often() -> None:
+        for _ in range(20):
+            time.sleep(0)
+
+    async def body() -> float:
+        thread, busy = OneThread("test"), asyncio.create_task(keep_busy())
+        started = time.perf_counter()
+        await thread.run(give_up_the_gil_often)
+        took = time.perf_counter() - started
+        busy.cancel()
+        thread.close()
+        return took
+
+    assert asyncio.run(body()) < 2.0
+
+
+def test_nothing_ticks_when_nothing_is_under_way() -> None:
+    async def body() -> None:
+        thread = OneThread("test")
+        await asyncio.gather(*(thread.run(lambda: time.sleep(0.005)) for _ in range(3)))
+        assert thread._timer is None
+        thread.close()
+
+    asyncio.run(body())

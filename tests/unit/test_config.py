@@ -1,0 +1,184 @@
+import socket
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regista.config import PREFIX, SETTINGS, Config
+from regista.errors import ConfigError
+
+SECRET = "correct horse battery staple"
+
+
+def test_every_field_has_exactly_one_setting() -> None:
+    assert [setting.field for setting in SETTINGS] == list(Config.__struct_fields__)
+    assert len({setting.env for setting in SETTINGS}) == len(SETTINGS)
+
+
+def test_defaults_are_those_of_the_documents() -> None:
+    config = Config.from_env({})
+
+    assert config == Config()
+    assert config.instance_id == socket.gethostname()
+    assert (config.job_max_retries, config.worker_timeout_s) == (3, 300)
+    assert (config.watcher_interval_s, config.watcher_limit) == (20, 500)
+    assert config.executor_max_concurrent_jobs == 1000
+    assert (config.tz, config.storage, config.history_database_uri) == ("UTC", "memory", "")
+
+
+def test_there_is_no_default_secret() -> None:
+    assert Config().approval_secret == ""
+
+
+def test_the_environment_is_read_under_its_own_names() -> None:
+    config = Config.from_env(
+        {
+            "INSTANCE_ID": "orchestra-1",
+            "REGISTA_STORAGE": "sqlite:/var/lib/regista/jobs.db",
+            "REGISTA_LEASE_SECONDS": "7.5",
+            "WATCHER_LIMIT": " 20 ",
+            "LOG_LEVEL": "debug",
+            "TZ": "Europe/Madrid",
+            "HOME": "/home/someone",
+        }
+    )
+
+    assert config.instance_id == "orchestra-1"
+    assert config.storage == "sqlite:/var/lib/regista/jobs.db"
+    assert config.lease_s == 7.5
+    assert config.watcher_limit == 20
+    assert config.log_level == "DEBUG"
+    assert config.tz == "Europe/Madrid"
+
+
+def test_without_an_argument_the_process_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in SETTINGS:
+        monkeypatch.delenv(name.env, raising=False)
+    monkeypatch.setenv("JOB_MAX_RETRIES", "9")
+
+    assert Config.from_env().job_max_retries == 9
+
+
+def test_an_empty_variable_counts_as_unset() -> None:
+    assert Config.from_env({"WATCHER_LIMIT": "", "TZ": " "}) == Config()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("JOB_MAX_RETRIES", "three", "JOB_MAX_RETRIES: expected a whole number, 0 or more, got 'three'"),
+        ("JOB_MAX_RETRIES", "-1", "JOB_MAX_RETRIES: expected a whole number, 0 or more, got -1"),
+        ("WATCHER_LIMIT", "0", "WATCHER_LIMIT: expected a whole number, 1 or more, got 0"),
+        ("WATCHER_LIMIT", "1.5", "WATCHER_LIMIT: expected a whole number, 1 or more, got '1.5'"),
+        ("REGISTA_LEASE_SECONDS", "0", "REGISTA_LEASE_SECONDS: expected seconds, more than 0, got 0.0"),
+        ("REGISTA_PATIENCE_SECONDS", "nan", "REGISTA_PATIENCE_SECONDS: expected seconds, 0 or more, got nan"),
+        ("WORKER_TIMEOUT_SECONDS", "inf", "WORKER_TIMEOUT_SECONDS: expected seconds, more than 0, got inf"),
+        ("REGISTA_STORAGE", "mysql:x", "REGISTA_STORAGE: expected memory or sqlite:PATH, got 'mysql:x'"),
+        ("REGISTA_STORAGE", "sqlite:", "REGISTA_STORAGE: expected memory or sqlite:PATH, got 'sqlite:'"),
+        ("INSTANCE_ID", "a b", "INSTANCE_ID: expected a name without blanks, got 'a b'"),
+        (
+            "TZ",
+            "Mars/Olympus",
+            "expected the name of a time zone, like UTC or Europe/Madrid, got 'Mars/Olympus'",
+        ),
+        ("TZ", "../etc/passwd", "expected the name of a time zone"),
+        ("LOG_LEVEL", "loud", "LOG_LEVEL: expected one of DEBUG, INFO, WARNING, ERROR, CRITICAL, got 'LOUD'"),
+    ],
+)
+def test_a_wrong_value_says_what_was_expected_and_what_was_found(name: str, text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Config.from_env({name: text})
+
+    assert message in str(caught.value)
+    assert caught.value.name == name
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("lease_s", -1),
+        ("lease_s", "30"),
+        ("lease_s", True),
+        ("lost_budget", 1.0),
+        ("lost_budget", True),
+        ("instance_id", ""),
+        ("tz", None),
+        ("log_level", "debug"),
+        ("storage", None),
+    ],
+)
+def test_values_from_code_meet_the_same_rules_under_the_name_of_the_field(field: str, value: Any) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Config(**{field: value})
+
+    assert (caught.value.name, caught.value.got) == (field, value)
+
+
+def test_a_changed_copy_is_checked_too() -> None:
+    with pytest.raises(ConfigError):
+        msgspec.structs.replace(Config(), watcher_limit=0)
+
+
+def test_it_is_frozen() -> None:
+    with pytest.raises(AttributeError):
+        Config().lease_s = 1  # type: ignore[misc]
+
+
+def test_an_unknown_name_with_our_prefix_stops_the_start_and_hints() -> None:
+    with pytest.raises(ConfigError, match="did you mean REGISTA_LEASE_SECONDS") as caught:
+        Config.from_env({"REGISTA_LEASE_SECOND": "30"})
+
+    assert caught.value.name == "REGISTA_LEASE_SECOND"
+
+
+def test_our_prefix_before_a_name_of_the_documents_is_hinted_at() -> None:
+    with pytest.raises(ConfigError, match=r"did you mean WATCHER_LIMIT\?"):
+        Config.from_env({"REGISTA_WATCHER_LIMIT": "30"})
+
+
+def test_an_unknown_name_unlike_any_other_gets_no_hint() -> None:
+    with pytest.raises(ConfigError, match="expected the name of a setting, got 'REGISTA_XYZ'"):
+        Config.from_env({"REGISTA_XYZ": "30"})
+
+
+def test_secrets_appear_neither_in_repr_nor_in_errors() -> None:
+    config = Config(approval_secret=SECRET)
+    with pytest.raises(ConfigError) as too_short:
+        Config(approval_secret=SECRET[:8])
+    with pytest.raises(ConfigError) as mistyped:
+        Config.from_env({"REGISTA_APROVAL_SECRET": SECRET})
+
+    assert config.approval_secret == SECRET
+    for shown in (repr(config), str(dict(config.__rich_repr__())), str(too_short.value), str(mistyped.value)):
+        assert SECRET[:8] not in shown
+
+
+def test_the_password_of_a_uri_is_not_shown() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Config(history_database_uri="postgresql://regista:hunter2@db/history")
+
+    assert "hunter2" not in str(caught.value)
+    assert "regista:***@db" in str(caught.value)
+
+
+@given(st.dictionaries(st.sampled_from([s.env for s in SETTINGS]), st.text()))
+def test_any_environment_gives_a_valid_config_or_a_config_error(environ: dict[str, str]) -> None:
+    refused = None
+    config = Config()
+    try:
+        config = Config.from_env(environ)
+    except ConfigError as error:
+        refused = error.name
+
+    assert refused is None or refused in environ
+    assert all(s.kind.accepts(getattr(config, s.field)) for s in SETTINGS)
+
+
+@given(st.text(min_size=1))
+def test_no_unknown_name_with_our_prefix_is_overlooked(rest: str) -> None:
+    name = PREFIX + rest
+    if name not in {setting.env for setting in SETTINGS}:
+        with pytest.raises(ConfigError):
+            Config.from_env({name: "1"})
