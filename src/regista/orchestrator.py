@@ -81,7 +81,7 @@ class OrchestratorEngine:
         self.engine.effects.on_entries = self.recorder.wake
         self.grace = Grace(clock, config.lease_s)
         chores: list[Chore] = [
-            Watcher(self.storage, self.engine, self.grace, min(0.5, config.watcher_interval_s), config.watcher_limit),
+            Watcher(self.storage, self.engine, self.grace, min(1.0, config.watcher_interval_s), config.watcher_limit),
             HealthChecker(self.storage, self.workers, self.grace, min(1.0, config.lease_s / 3)),
             SignWriter(self.workers),
             Rescuer(self.storage, self.engine),
@@ -89,6 +89,8 @@ class OrchestratorEngine:
         self.upkeep = UpkeepLoop(
             chores, clock, self.storage, self.grace, config.instance_id, ids.chance, config.lease_s / 2
         )
+
+        self.engine.effects.on_deadline = lambda: self.upkeep.nudge("watcher")
 
     # -- what is played --------------------------------------------------------------------------
 

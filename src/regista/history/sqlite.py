@@ -14,7 +14,7 @@ from ..clock import EPOCH
 from ..errors import SchemaError, StorageError, StorageFailed
 from ..model import Entry, Event, Summary
 from .encoding import decode_events, encode_events, encode_json
-from .thread import OneThread
+from ..onethread import OneThread
 
 T = TypeVar("T")
 

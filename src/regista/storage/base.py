@@ -47,6 +47,8 @@ class HintKind(StrEnum):
     MESSAGE = "message"
     CANCEL = "cancel"
     OUTBOX = "outbox"
+    #: A deadline was set that comes before all others.
+    DEADLINE = "deadline"
 
 
 class Hint(NamedTuple):

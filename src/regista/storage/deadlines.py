@@ -24,16 +24,16 @@ class DeadlineIndex:
     def __len__(self) -> int:
         return len(self._at)
 
-    def set(self, kind: DueKind, id: str, job_id: str, at: datetime | None) -> None:
-        """Make `at` the one deadline of this record; None clears it."""
+    def set(self, kind: DueKind, id: str, job_id: str, at: datetime | None) -> bool:
+        """Make `at` the one deadline of this record; None clears it. True if nothing is due earlier."""
         key = (kind, id)
         old = self._at.get(key)
         if old is not None:
             if old[0] == at:
-                return
+                return False
             self._discard(key, old[0])
         if at is None:
-            return
+            return False
         self._at[key] = (at, job_id)
         second = int(at.timestamp())
         bucket = self._buckets.get(second)
@@ -41,6 +41,7 @@ class DeadlineIndex:
             bucket = self._buckets[second] = {}
             heappush(self._seconds, second)
         bucket[key] = None
+        return second <= self._seconds[0]
 
     def due(self, now: datetime, limit: int) -> list[Due]:
         """The passed deadlines, earliest first; they stay until `set` moves them."""

@@ -78,7 +78,7 @@ class _TaskCell:
 class Image:
     """The volatile image. `apply` writes to memory and to the open batch in one go."""
 
-    def __init__(self, keep_ended: int) -> None:
+    def __init__(self, keep_ended: int, first_entry: int = 0) -> None:
         self._keep_ended = keep_ended
         self._jobs: dict[str, _JobCell] = {}
         self._ended: OrderedDict[str, tuple[bytes, int]] = OrderedDict()
@@ -89,7 +89,9 @@ class Image:
         self._versions: dict[Version, Version] = {}
         self._messages: dict[str, bytes] = {}
         self._outbox: deque[tuple[int, Entry]] = deque()
-        self._entries = 0
+        #: The number of the last entry. A store that forgets begins at the time of day, so that a
+        #: history that remembers never sees a number twice.
+        self._entries = first_entry
         self.lanes = Lanes()
         self.deadlines = DeadlineIndex()
 
@@ -159,7 +161,7 @@ class Image:
             batch.messages[change.consumes] = None
         job = change.job
         if job is not None:
-            self._put_job(cell, job)
+            self._put_job(cell, job, batch)
         self._put_events(cell, change.job_id, change.events, job, batch, number)
         cell.number = number
         woken = self._settle(cell, change, batch, instance, elapsed)
@@ -203,21 +205,22 @@ class Image:
         cell = self._jobs[job.id] = _JobCell(self._versions.setdefault(version, version))
         return cell
 
-    def _put_job(self, cell: _JobCell, job: Job) -> None:
+    def _put_job(self, cell: _JobCell, job: Job, batch: Batch) -> None:
         version = (job.blueprint, job.version)
         if cell.version != version:
             cell.version = self._versions.setdefault(version, version)
         cell.body = encode(job)
         cell.revision = job.revision
         cell.token = job.token
-        self.deadlines.set(DueKind.JOB, job.id, job.id, job.deadline)
+        if self.deadlines.set(DueKind.JOB, job.id, job.id, job.deadline):
+            batch.hints[Hint(HintKind.DEADLINE)] = None
 
     def _bear(self, birth: Birth, batch: Batch, number: int) -> None:
         job = birth.job
         if job.id in self._jobs or job.id in self._ended:
             return  # its id follows from the parent's visit: it was born in an earlier, equal write
         cell = self._open_cell(job)
-        self._put_job(cell, job)
+        self._put_job(cell, job, batch)
         self._put_events(cell, job.id, birth.events, job, batch, number)
         cell.number = number
         batch.jobs[job.id] = JobRow(job.id, True, cell.seq, 0, cell.body)
@@ -294,7 +297,8 @@ class Image:
             job.tasks.append(task.id)
         cell = self._tasks[task.id] = _TaskCell(task, body)
         batch.tasks[task.id] = body
-        self.deadlines.set(DueKind.TASK, task.id, task.job_id, task.deadline)
+        if self.deadlines.set(DueKind.TASK, task.id, task.job_id, task.deadline):
+            batch.hints[Hint(HintKind.DEADLINE)] = None
         if cell.lane is not None:
             self.lanes.add(task)
             batch.hints[Hint(HintKind.TASK, lane_name(cell.lane))] = None

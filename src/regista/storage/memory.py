@@ -44,7 +44,10 @@ class MemoryStorage:
         self._reset()
 
     def _reset(self) -> None:
-        self._image = Image(ENDED_CACHED if self._journal.keeps_ended else ENDED_IN_MEMORY)
+        if self._journal.keeps_ended:
+            self._image = Image(ENDED_CACHED)
+        else:
+            self._image = Image(ENDED_IN_MEMORY, int(self._clock.now().timestamp() * 1_000_000))
         self._group = GroupCommit(Batch, self._journal.write, self._flushed, self._failed)
 
     # -- life ------------------------------------------------------------------------------------

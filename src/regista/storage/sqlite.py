@@ -1,21 +1,20 @@
 """SqliteStorage: the embedded default. One process, one file, fsync before every answer."""
 
-import asyncio
 import contextlib
 import fcntl
+import functools
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
 from ..clock import Clock
 from ..errors import SchemaError, StorageError, StorageFailed, StorageOwned
+from ..onethread import OneThread
 from .journal import Batch, JobRow, Snapshot
 from .memory import MemoryStorage
 
@@ -26,7 +25,6 @@ OWNER_PATIENCE_S = 10.0
 #: `->>` and `substr` on blobs as the batch statement uses them.
 _SQLITE_NEEDED = (3, 38, 0)
 _INSERT_BATCH = "INSERT INTO flush VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_T = TypeVar("_T")
 _encode_json = msgspec.json.Encoder().encode
 
 
@@ -54,13 +52,13 @@ class SqliteJournal:
         self._patience_s = owner_patience_s
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
-        self._thread: ThreadPoolExecutor | None = None
+        self._thread: OneThread | None = None
         self._owner: int | None = None
 
     async def open(self) -> Snapshot:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="regista-sqlite")
+        self._thread = OneThread("regista-sqlite")
         try:
-            return await self._run(self._open)
+            return await self._thread.run(self._open)
         except BaseException:
             await self.close()
             raise
@@ -77,8 +75,9 @@ class SqliteJournal:
             raise StorageError(f"cannot open {self._path}: {error}") from error
 
     async def write(self, batch: Batch) -> None:
-        arguments = _arguments(batch)
-        await self._run(self._insert, arguments)
+        if self._thread is None:
+            raise StorageFailed(f"{self._path} is closed")
+        await self._thread.run(functools.partial(self._insert, _arguments(batch)))
 
     def _insert(self, arguments: tuple[object, ...]) -> None:
         assert self._writer is not None
@@ -96,9 +95,9 @@ class SqliteJournal:
     async def close(self) -> None:
         if self._thread is None:
             return
-        await self._run(self._close)
-        self._thread.shutdown()
-        self._thread = None
+        thread, self._thread = self._thread, None
+        await thread.run(self._close)
+        thread.close()
 
     def _close(self) -> None:
         for connection in (self._reader, self._writer):
@@ -108,9 +107,6 @@ class SqliteJournal:
         if self._owner is not None:
             os.close(self._owner)  # the lock goes with it; the file stays, so that nobody races its removal
             self._owner = None
-
-    async def _run(self, work: Callable[..., _T], *arguments: object) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
 
 
 def _arguments(batch: Batch) -> tuple[object, ...]:

@@ -1,6 +1,7 @@
 """UpkeepLoop: one loop for all chores, and the grace after an outage."""
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Sequence
@@ -20,8 +21,8 @@ class Report(Struct, frozen=True):
     """What a run of a chore did."""
 
     done: int = 0
-    #: There is more: run again soon.
-    more: bool = False
+    #: Run again after so many seconds, if that is before the chore's interval is over.
+    again_s: float | None = None
 
 
 class Chore(Protocol):
@@ -83,6 +84,12 @@ class UpkeepLoop:
         self._chance = chance
         self._stall_s = stall_s
         self._tasks: list[asyncio.Task[None]] = []
+        self._nudges: dict[str, asyncio.Event] = {}
+
+    def nudge(self, name: str) -> None:
+        """Run this chore now: something came up that it would see to."""
+        if name in self._nudges:
+            self._nudges[name].set()
 
     async def start(self) -> None:
         """Begin all chores."""
@@ -99,25 +106,28 @@ class UpkeepLoop:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self, chore: Chore) -> None:
+        nudged = self._nudges[chore.name] = asyncio.Event()
         while True:
-            more = False
+            nudged.clear()
+            # Jitter keeps several instances from doing the same thing in the same instant.
+            pause_s = chore.interval_s * (0.9 + 0.2 * self._chance.random())
             try:
-                more = await self.turn(chore)
+                again_s = await self.turn(chore)
+                pause_s = pause_s if again_s is None else min(pause_s, again_s)
             except StorageFailed:
                 return  # final; the orchestrator has been told
             except Exception:
                 log.exception("chore %s failed; it runs again", chore.name, extra={"action": chore.name})
-            # Jitter keeps several instances from doing the same thing in the same instant.
-            pause = 0.0 if more else chore.interval_s * (0.9 + 0.2 * self._chance.random())
-            await asyncio.sleep(pause)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(nudged.wait(), pause_s)
 
-    async def turn(self, chore: Chore) -> bool:
-        """Run a chore once, if it is ours to run; True when it should run again at once."""
+    async def turn(self, chore: Chore) -> float | None:
+        """Run a chore once, if it is ours to run; returns how soon it wants to run again."""
         if chore.needs_leader:
             lease_s = 3 * chore.interval_s
             if not await self._leadership.lead(f"chore:{chore.name}", self._instance, lease_s):
-                return False
-        return (await chore.run_once(self._clock.now())).more
+                return None
+        return (await chore.run_once(self._clock.now())).again_s
 
     async def _watch_stalls(self) -> None:
         """A loop that woke up late was stopped, starved or suspended: that was an outage."""

@@ -29,7 +29,7 @@ class Watcher:
     needs_leader = False
 
     def __init__(
-        self, deadlines: Deadlines, engine: NativeEngine, grace: Grace, interval_s: float = 0.5, limit: int = 500
+        self, deadlines: Deadlines, engine: NativeEngine, grace: Grace, interval_s: float = 1.0, limit: int = 500
     ) -> None:
         self.interval_s = interval_s
         self._deadlines = deadlines
@@ -43,7 +43,12 @@ class Watcher:
         acted = 0
         for entry in due:
             acted += await self._act(entry)
-        return Report(done=acted, more=acted > 0 and len(due) == self._limit)
+        if acted and len(due) == self._limit:
+            return Report(done=acted, again_s=0.0)
+        nearest = await self._deadlines.next_due()
+        # What stays due in spite of us waits for the grace: no reason to spin.
+        again_s = (nearest - now).total_seconds() if nearest is not None and nearest > now else None
+        return Report(done=acted, again_s=again_s)
 
     async def _act(self, entry: Due) -> int:
         acted = False

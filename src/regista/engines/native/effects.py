@@ -32,10 +32,11 @@ class Effects:
         self._executor = executor
         self._dispatcher = dispatcher
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
-        #: Called when a message for a job, a cancel for a worker, or an outbox entry was flushed.
+        #: Called when a message for a job, a cancel for a worker, an outbox entry or a deadline was flushed.
         self.on_message: Callable[[], None] = _nothing
         self.on_cancel: Callable[[str], None] = _nothing
         self.on_entries: Callable[[], None] = _nothing
+        self.on_deadline: Callable[[], None] = _nothing
         #: Called with the id of every job that settled.
         self.on_settled: Callable[[str], None] = _nothing
 
@@ -55,6 +56,8 @@ class Effects:
                 self.on_cancel(hint.id)
             case HintKind.OUTBOX:
                 self.on_entries()
+            case HintKind.DEADLINE:
+                self.on_deadline()
 
     async def changed(self, job_id: str, timeout_s: float) -> None:
         """Return when the job has settled, or the time is up: look again either way."""

@@ -30,6 +30,7 @@ RECHECK_S = 2.0
 _MAX_RACES = 1000
 _encode = msgspec.msgpack.Encoder().encode
 _plain_order = msgspec.msgpack.Encoder(order="sorted").encode
+_decode_data = msgspec.msgpack.Decoder(dict[str, Any]).decode
 _decode_submission = msgspec.msgpack.Decoder(Submission).decode
 
 Decide = Callable[[Job, list[Task], Scene], Step | TaskStep | None]
@@ -171,12 +172,14 @@ class NativeEngine:
         self, job_id: str, decision: str, comment: str = "", data: dict[str, Any] | None = None
     ) -> Job:
         """Pass on a person's decision. The same one twice is fine; another is ApprovalConflict."""
+        data = plain(data)
         return await self.signal(
             job_id, lambda job, tasks, scene: signals.approve(job, decision, scene, comment, data)
         )
 
     async def release(self, job_id: str, data: dict[str, Any] | None = None) -> Job:
         """Let a quarantined job try again, with `data` merged into its history first."""
+        data = plain(data)
         return await self.signal(job_id, lambda job, tasks, scene: signals.release(job, scene, data))
 
     async def fail(self, job_id: str, reason: str = "") -> Job:
@@ -296,3 +299,10 @@ class NativeEngine:
         if wanted:
             self.dispatcher.cancel(worker_id, wanted)
 
+
+def plain(data: dict[str, Any] | None) -> dict[str, Any]:
+    """The data as a store keeps it; ValueError when no store could."""
+    try:
+        return _decode_data(_encode(data or {}))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise ValueError(f"expected a dict of plain data: {error}") from error

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import hmac
+import inspect
 import logging
 import sys
 from collections.abc import Coroutine, Mapping
@@ -62,7 +63,9 @@ class Runner:
             call = loop.run_in_executor(None, handler.func, context, actions)
             return loop.create_task(self._later(call, context, actions, began))
         if not handler.is_async:
-            handler.func(context, actions)
+            returned = handler.func(context, actions)
+            if returned is not None and inspect.isawaitable(returned):  # a plain wrapper around an async function
+                return _start(self._later(returned, context, actions, began))
         elif handler.suspends:
             return _start(self._later(handler.func(context, actions), context, actions, began))
         else:
@@ -84,7 +87,9 @@ class Runner:
 
     async def _later(self, call: Any, context: JobContext, actions: ActionFactory, began: float) -> Verdict:
         try:
-            await call
+            returned = await call
+            if inspect.isawaitable(returned):
+                await returned
             return self._verdict(context, actions, began)
         except Exception as error:
             return self._failed(error, began, context._job)

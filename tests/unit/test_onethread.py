@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from regista.history.thread import OneThread
+from regista.onethread import OneThread
 
 
 def test_work_is_done_in_the_order_asked() -> None:
