@@ -77,7 +77,7 @@ class OrchestratorEngine:
         self.workers = WorkerService(
             self.storage, self.engine, self.dispatcher, clock, config.instance_id, config.lease_s
         )
-        self.recorder = HistoryRecorder(self.storage, self.history)
+        self.recorder = HistoryRecorder(self.storage, self.history, clock=clock)
         self.engine.effects.on_entries = self.recorder.wake
         self.grace = Grace(clock, config.lease_s)
         chores: list[Chore] = [

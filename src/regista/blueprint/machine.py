@@ -214,14 +214,9 @@ def remember(job: Job, tasks: tuple[Task, ...]) -> tuple[Wave, ...]:
     """The job's waves with one more: these tasks are over, and their results may be sent again."""
     if not tasks:
         return job.waves
-    odd = {task.index: _accepted(task) for task in tasks if _accepted(task) != 1}
+    odd = {task.index: task.heard for task in tasks if task.heard != (1,)}
     visit = int(tasks[0].id.rsplit("_", 2)[1])
     return (*job.waves, Wave(visit, len(tasks), odd))[-WAVES_KEPT:]
-
-
-def _accepted(task: Task) -> int:
-    # A result without a worker was written by us: a timeout, a cancel. No attempt's own was accepted.
-    return task.attempt if task.result is not None and task.result.worker_id else 0
 
 
 # -- the single actions ------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from .job import (
     Job,
     Wait,
     Wave,
-    accepted_attempt,
+    was_heard,
 )
 from .status import HELD_STATES, OPEN_STATES, AttemptState, FailureKind, JobStatus
 from .task import RetryPolicy, Task, TaskFailure, TaskResult, task_of
@@ -61,6 +61,6 @@ __all__ = [
     "Wait",
     "Wave",
     "Worker",
-    "accepted_attempt",
     "task_of",
+    "was_heard",
 ]

@@ -92,8 +92,8 @@ class Wave(Struct, frozen=True, omit_defaults=True):
 
     visit: int
     size: int
-    #: index → attempt whose result was accepted, where that was not the first; 0 = none was.
-    odd: dict[int, int] = field(default_factory=dict)
+    #: index → attempts that were heard, where that is not just the first one.
+    odd: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 #: How many waves a job remembers. A worker sends again within seconds, not waves later.
@@ -165,13 +165,13 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return open_branches == 0 and isinstance(self.wait, AwaitBranches) and not self.status.settled
 
 
-def accepted_attempt(job: Job, task_id: str) -> int | None:
-    """The attempt of a closed task whose result was accepted; 0 if none was, None if not remembered."""
+def was_heard(job: Job, task_id: str, attempt: int) -> bool:
+    """A result of this attempt of a task that is over was accepted before."""
     prefix, _, index = task_id.rpartition("_")
     _, _, visit = prefix.rpartition("_")
     if not (index.isdigit() and visit.isdigit()):
-        return None
+        return False
     for wave in job.waves:
         if wave.visit == int(visit) and int(index) < wave.size:
-            return wave.odd.get(int(index), 1)
-    return None
+            return attempt in wave.odd.get(int(index), (1,))
+    return False

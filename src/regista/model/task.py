@@ -115,6 +115,8 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
     seen_at: datetime | None = None
     failed_runs: int = 0
     lost_runs: int = 0
+    #: Attempts whose worker was heard: a result of theirs that comes again is fine (FENCES 6).
+    heard: tuple[int, ...] = ()
     cancel_requested: bool = False
     progress: float | None = None
     progress_message: str = ""

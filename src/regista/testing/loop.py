@@ -21,6 +21,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self._virtual_time = 0.0
+        self._listeners: list[asyncio.Future[None]] = []
         # BaseEventLoop asks its selector for events; we have none, only the time to pass.
         self._selector = self
 
@@ -29,11 +30,23 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self._virtual_time
 
     def select(self, timeout: float | None) -> list[Any]:
-        """Called by the loop when nothing is ready: skip to the next timer."""
+        """Called by the loop between its turns: when nothing is ready, skip to the next timer."""
+        if timeout != 0 and self._listeners:
+            listeners, self._listeners = self._listeners, []
+            for listener in listeners:
+                if not listener.done():
+                    listener.set_result(None)
+            return []
         if timeout is None:
             raise Deadlock("nothing can happen any more, and somebody still waits")
         self._virtual_time += timeout
         return []
+
+    async def quiet(self) -> None:
+        """Return when nothing more can happen at this instant. No time passes."""
+        listener = self.create_future()
+        self._listeners.append(listener)
+        await listener
 
     def _process_events(self, event_list: list[Any]) -> None:
         return None

@@ -76,7 +76,8 @@ class UpkeepLoop:
         chance: random.Random,
         stall_s: float = 5.0,
     ) -> None:
-        self._chores = chores
+        #: What is done, in this order; a test kit runs them by hand.
+        self.chores = chores
         self._clock = clock
         self._leadership = leadership
         self._grace = grace
@@ -95,7 +96,7 @@ class UpkeepLoop:
         """Begin all chores."""
         if not self._tasks:
             loop = asyncio.get_running_loop()
-            self._tasks = [loop.create_task(self._run(chore), name=f"chore-{chore.name}") for chore in self._chores]
+            self._tasks = [loop.create_task(self._run(chore), name=f"chore-{chore.name}") for chore in self.chores]
             self._tasks.append(loop.create_task(self._watch_stalls(), name="chore-stalls"))
 
     async def stop(self) -> None:

@@ -29,7 +29,7 @@ from ...storage.base import StorageBackend
 from ..base import Verdict
 from .act import Act
 from .library import Library
-from .results import TaskStep, judge
+from .results import TaskStep, judge, with_siblings
 from .runner import Runner
 
 log = logging.getLogger("regista.engine")
@@ -195,12 +195,12 @@ class JobExecutor:
                 [result.job_id for result in results], [task_of(result.task_id)[0] for result in results]
             )
             for act, job, task, result in zip(told, jobs, tasks, results, strict=True):
-                self._judge(act, job, task, result)
+                await self._judge(act, job, task, result)
         for act in acts:
             if act.result is None and act.base is not None:
                 await self._see_branches(act, act.base)
 
-    def _judge(self, act: Act, job: Job | None, task: Task | None, result: TaskResult) -> None:
+    async def _judge(self, act: Act, job: Job | None, task: Task | None, result: TaskResult) -> None:
         self._dispatcher.release(result.worker_id, result.task_id)
         found = judge(job, task, result, self._scene(job))
         if isinstance(found, Verdict):
@@ -209,6 +209,8 @@ class JobExecutor:
         elif isinstance(found, TaskStep):
             act.task_step = found
         else:
+            if task is not None and task.branch and job is not None:
+                found = with_siblings(job, found, await self._storage.tasks_of(job.id))
             act.base = job
             act.add(found)
 

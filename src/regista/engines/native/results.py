@@ -20,8 +20,8 @@ from ...model import (
     TaskFailure,
     TaskResult,
     TaskWrite,
-    accepted_attempt,
     task_of,
+    was_heard,
 )
 from ..base import Verdict
 from . import retries
@@ -65,19 +65,23 @@ def judge(job: Job | None, task: Task | None, result: TaskResult, scene: Scene) 
         return _late(job, task, task_id, number)
     if result.worker_id and task.worker_id and result.worker_id != task.worker_id:
         return Verdict.STALE_TASK
+    task = replace(task, heard=(*task.heard, number))
     fate = retries.fate_of_result(task, result, scene.now, scene.chance)
     events = (*_started(job, task, result), _reported(job, task, result, scene.now))
     return settle(job, task, result, fate, events, scene)
 
 
+def with_siblings(base: Job, step: Step, siblings: list[Task]) -> Step:
+    """A branch that fails its job ends its siblings too: remember who of them was heard."""
+    ended = {write.task.id: write.task for write in step.tasks}
+    wave = tuple(ended.get(task.id, task) for task in siblings)
+    return replace(step, job=replace(step.job, waves=machine.remember(base, wave)))
+
+
 def _late(job: Job, task: Task | None, task_id: str, number: int) -> Verdict:
-    """A result of an attempt that is over: the accepted one sent again is fine, any other is stale."""
-    closed = task is not None and task.state is AttemptState.CLOSED
-    if closed and task is not None and task.result is not None and task.result.worker_id:
-        accepted: int | None = task.attempt
-    else:
-        accepted = accepted_attempt(job, task_id)
-    if accepted is not None and accepted == number:
+    """A result of an attempt that is over: one that was accepted is fine again, any other is stale."""
+    heard = was_heard(job, task_id, number) if task is None else number in task.heard
+    if heard:
         return Verdict.ACCEPTED
     if job.status is JobStatus.CANCELLED:
         return Verdict.JOB_CANCELLED
@@ -179,7 +183,7 @@ def _write(new: Task, old: Task) -> TaskWrite:
 
 
 def _own_result(task: Task, status: str, code: str, message: str) -> TaskResult:
-    """A result that we write ourselves: it has no worker, so that nobody takes it for an accepted one."""
+    """A result that we write ourselves, in place of a worker that was not heard."""
     return TaskResult(
         task_id=task.attempt_id, job_id=task.job_id, status=status, error=TaskFailure(code, message)
     )

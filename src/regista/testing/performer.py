@@ -1,0 +1,181 @@
+"""Performer: a simulated worker behind a bad network. It dies, sleeps, repeats itself and comes late."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..model import Task, TaskFailure, TaskResult, Worker
+
+if TYPE_CHECKING:
+    from .world import Instance, World
+
+
+class AnySkill(tuple[str, ...]):
+    """Can do whatever a blueprint asks for."""
+
+    def __contains__(self, skill: object) -> bool:
+        return True
+
+
+class Performer:
+    """Keeps results until they are acknowledged, and tells every new session what it still has."""
+
+    def __init__(self, world: "World", worker_id: str, capacity: int) -> None:
+        self.world = world
+        self.id = worker_id
+        self._capacity = capacity
+        self._life = 0
+        self._awake = asyncio.Event()
+        self._awake.set()
+        self._doing: dict[str, asyncio.Task[None]] = {}
+        self._results: dict[str, TaskResult] = {}
+        self._session = 0
+        self._instance: Instance | None = None
+        self.alive = True
+
+    @property
+    def holding(self) -> list[str]:
+        """What it has in its hands: being done, or done and not yet acknowledged."""
+        return [*self._doing, *(attempt for attempt in self._results if attempt not in self._doing)]
+
+    @property
+    def awake(self) -> bool:
+        """Alive and not stopped."""
+        return self.alive and self._awake.is_set()
+
+    # -- faults ----------------------------------------------------------------------------------
+
+    def die(self) -> None:
+        """kill -9: everything it had in its hands is gone."""
+        self.alive = False
+        self._life += 1
+        for doing in self._doing.values():
+            doing.cancel()
+        self._doing.clear()
+        self._results.clear()
+
+    def revive(self) -> None:
+        """A new process under the same name."""
+        self.alive = True
+        self._instance = None
+        self._awake.set()
+        self.world.spawn(self.run())
+
+    async def nap(self, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT later."""
+        self._awake.clear()
+        await asyncio.sleep(seconds)
+        self._awake.set()
+
+    # -- talking ---------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Live: stay connected and beat, until death."""
+        life = self._life
+        while self.alive and life == self._life:
+            await self._awake.wait()
+            try:
+                await self._say_hello_or_beat()
+            except ConnectionError:
+                self._instance = None
+                await asyncio.sleep(0.2)
+                continue
+            await asyncio.sleep(self.world.lease_s / 3)
+
+    async def _say_hello_or_beat(self) -> None:
+        instance = self._instance
+        if instance is None or not instance.alive:
+            await self._register(self.world.pick_instance())
+            return
+        service = instance.engine.workers
+        session, holding = self._session, self.holding
+        beat = await self.world.network(instance, lambda: service.heartbeat(self.id, session, holding))
+        if beat.known:
+            self._stop(beat.cancel)
+        else:
+            await self._register(instance)
+
+    async def _register(self, instance: "Instance") -> None:
+        life = self._life
+        record = Worker(id=self.id, skills=AnySkill(), capacity=self._capacity)
+
+        def send(tasks: Sequence[Task]) -> None:
+            if instance.alive:
+                for task in tasks:
+                    self.world.frame(self._receive, task, life)
+
+        def cancel(attempts: Sequence[str]) -> None:
+            if instance.alive:
+                self.world.frame(self._stop, list(attempts))
+
+        service, holding = instance.engine.workers, self.holding
+        known, strays = await self.world.network(
+            instance, lambda: service.register(record, holding, send, cancel)
+        )
+        self._instance, self._session = instance, known.session
+        self._stop(strays)
+
+    def _stop(self, attempts: Collection[str]) -> None:
+        for attempt in attempts:
+            doing = self._doing.get(attempt)
+            if doing is not None:
+                doing.cancel()
+            self._results.pop(attempt, None)
+
+    # -- working ---------------------------------------------------------------------------------
+
+    def _receive(self, task: Task, life: int) -> None:
+        """A frame arrived. One that was sent to an earlier life finds nobody."""
+        attempt = task.attempt_id
+        if not self.alive or life != self._life or attempt in self._doing or attempt in self._results:
+            return
+        self.world.saw_start(self.id, task)
+        self._doing[attempt] = self.world.spawn(self._do(task, life))
+
+    async def _do(self, task: Task, life: int) -> None:
+        attempt = task.attempt_id
+        try:
+            await asyncio.sleep(self.world.work_s())
+            await self._awake.wait()
+            said = self.world.outcome(task)
+        except asyncio.CancelledError:
+            said = {"status": "cancelled"}
+        finally:
+            self._doing.pop(attempt, None)
+        if life == self._life:
+            self._results[attempt] = _result(self.id, task, said)
+            self.world.spawn(self._report(attempt, life))
+
+    async def _report(self, attempt: str, life: int) -> None:
+        """Send until acknowledged; to whoever answers, and sometimes once more."""
+        while life == self._life and attempt in self._results:
+            await self._awake.wait()
+            result = self._results.get(attempt)
+            if result is None:
+                return  # called off meanwhile
+            try:
+                await self._send(result)
+                if self.world.again():
+                    await self._send(result)
+            except ConnectionError:
+                self._instance = None
+                await asyncio.sleep(0.3)
+                continue
+            self._results.pop(attempt, None)
+
+    async def _send(self, result: TaskResult) -> None:
+        instance = self._instance or self.world.pick_instance()
+        verdict = await self.world.network(instance, lambda: instance.engine.workers.deliver(result))
+        self.world.saw_verdict(result, verdict)
+
+
+def _result(worker_id: str, task: Task, said: dict[str, Any]) -> TaskResult:
+    error = said.get("error")
+    return TaskResult(
+        task_id=task.attempt_id,
+        job_id=task.job_id,
+        worker_id=worker_id,
+        status=said.get("status"),
+        data=said.get("data"),
+        error=TaskFailure(error, "simulated") if error else None,
+    )

@@ -1,0 +1,37 @@
+"""StorageView: lets an audit look into the hot state of a store."""
+
+from collections.abc import Iterator
+
+from ..model import Job, Task
+from ..storage.base import DueKind
+from ..storage.codec import decode_job
+from ..storage.memory import MemoryStorage
+
+
+class StorageView:
+    """Read-only, and only for tests: no promise of the contract shows this much."""
+
+    def __init__(self, store: MemoryStorage) -> None:
+        self._image = store._image
+
+    def live_jobs(self) -> Iterator[tuple[Job, int, bool]]:
+        image = self._image
+        for job_id, cell in list(image._jobs.items()):
+            queued = cell.lease is not None or job_id in image._ready.get(cell.version, {})
+            yield decode_job(cell.body), cell.open, queued
+
+    def tasks_of(self, job_id: str) -> list[Task]:
+        return self._image.tasks_of(job_id)
+
+    def in_lane(self, task_id: str) -> bool:
+        return any(task_id in lane._live for lane in self._image.lanes._lanes.values())
+
+    def has_deadline(self, id: str) -> bool:
+        at = self._image.deadlines._at
+        return (DueKind.JOB, id) in at or (DueKind.TASK, id) in at
+
+    def knows_job(self, job_id: str) -> bool:
+        return job_id in self._image._jobs
+
+    def has_message(self, message_id: str) -> bool:
+        return message_id in self._image._messages

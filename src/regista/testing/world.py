@@ -1,0 +1,577 @@
+"""World: two orchestrators, one store, some workers and clients, and everything that can go wrong."""
+
+import asyncio
+import functools
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from ..blueprint import StateMachineBlueprint
+from ..clock import Ids
+from ..config import Config
+from ..engines.base import Submission, Verdict
+from ..errors import JobAlreadyTerminal, NotQuarantined, StorageError
+from ..history.memory import MemoryHistory
+from ..model import AwaitHuman, Change, Event, EventType, Job, JobStatus, Outcome, Task, TaskResult
+from ..orchestrator import OrchestratorEngine
+from ..storage.codec import decode_job, decode_task
+from ..storage.memory import MemoryStorage
+from .clock import LoopClock
+from .disk import SimulatedDisk
+from .invariants import InvariantBroken, audit, check_history
+from .loop import VirtualLoop
+from .performer import Performer
+from .storage_view import StorageView
+
+_T = TypeVar("_T")
+
+
+class Faults(Struct, frozen=True, kw_only=True):
+    """How often things go wrong; 0 turns one off."""
+
+    #: Chance, per commit, that the instance dies before it, while it is flushed, or after it.
+    crash: float = 0.004
+    #: Chance, per commit, that its answer is lost and the change is sent again.
+    lost_answer: float = 0.02
+    #: Mean virtual seconds between two of these.
+    power_cut_s: float = 25.0
+    worker_death_s: float = 6.0
+    worker_nap_s: float = 6.0
+    #: Chance, per frame or call, that it is lost; and that a result is sent twice.
+    lost_frame: float = 0.02
+    duplicate: float = 0.1
+    #: Chance that a client cancels its job.
+    cancel: float = 0.1
+
+
+class Line:
+    """An instance's connection to the store. When the instance dies, nothing goes through any more."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self.dead = False
+        self._deaf: list[Callable[[], None]] = []
+
+    async def start(self) -> None:
+        return None
+
+    async def stop(self) -> None:
+        return None
+
+    def listen(self, hear: Callable[[Any], None]) -> Callable[[], None]:
+        deaf = self._world.store.listen(lambda hint: None if self.dead else hear(hint))
+        self._deaf.append(deaf)
+        return deaf
+
+    def cut(self) -> None:
+        """The process is gone."""
+        self.dead = True
+        for deaf in self._deaf:
+            deaf()
+
+    async def commit(self, changes: Sequence[Change], instance: str) -> list[Outcome]:
+        world = self._world
+        self._alive()
+        world.commits += 1
+        world.saw_changes(changes)
+        boundary = world.crash_boundary()
+        if boundary == "before":
+            world.crash(self, "before commit")
+            self._alive()
+        if boundary == "during":
+            # The store has it, the flush is under way, and the writer will never know.
+            asyncio.get_running_loop().call_soon(world.crash, self, "during flush")
+        outcomes = await world.store.commit(changes, instance)
+        self._alive()
+        if boundary == "after":
+            world.crash(self, "after commit")
+        self._alive()
+        if world.chance.random() < world.faults.lost_answer and world.stormy:
+            world.count("lost answer")
+            return await world.store.commit(changes, instance)
+        return outcomes
+
+    def _alive(self) -> None:
+        # A dead process does not even get an exception; this one ends its coroutine and nothing else.
+        if self.dead:
+            raise asyncio.CancelledError
+
+    def __getattr__(self, name: str) -> Any:
+        async def call(*arguments: Any, **named: Any) -> Any:
+            self._alive()
+            answer = await getattr(self._world.store, name)(*arguments, **named)
+            self._alive()
+            return answer
+
+        return call
+
+
+class Instance:
+    """One orchestrator process."""
+
+    def __init__(self, world: "World", name: str) -> None:
+        self.name = name
+        self.line = Line(world)
+        self.engine = OrchestratorEngine(
+            self.line,
+            world.config(name),
+            history=world.history,
+            clock=LoopClock(world.loop, world.skew(name)),
+            ids=Ids(world.clock, random.Random(world.chance.getrandbits(64))),
+        )
+        for blueprint in world.blueprints:
+            self.engine.register_blueprint(blueprint)
+
+    @property
+    def alive(self) -> bool:
+        return not self.line.dead
+
+
+class World:
+    """One run: everything hangs on one seed. Same seed, same trace, to the byte."""
+
+    lease_s = 3.0
+
+    def __init__(
+        self,
+        blueprints: Sequence[StateMachineBlueprint],
+        seed: int,
+        *,
+        jobs: int,
+        instances: int,
+        workers: int,
+        faults: Faults,
+        storm_s: float,
+        horizon_s: float,
+        tasks: dict[str, Callable[[dict[str, Any], random.Random], dict[str, Any]]],
+        make_input: Callable[[random.Random], dict[str, Any]],
+        crash_at: tuple[int, str] | None,
+    ) -> None:
+        self.loop = VirtualLoop()
+        self.clock = LoopClock(self.loop)
+        self.chance = random.Random(seed)
+        self.blueprints = list(blueprints)
+        self.faults = faults
+        self.storm_s = storm_s
+        self.horizon_s = horizon_s
+        self.history = MemoryHistory()
+        self.disk = SimulatedDisk(lambda: self.chance.uniform(0.0002, 0.004))
+        self.store = MemoryStorage(self.clock, self.disk)
+        self.trace: list[str] = []
+        self.fired: Counter[str] = Counter()
+        self.commits = 0
+        self._crash_at = crash_at
+        self._jobs = jobs
+        self._tasks = tasks
+        self._make_input = make_input
+        self._names = [f"director-{number}" for number in range(instances)]
+        self.instances: dict[str, Instance] = {}
+        self._worker_count = workers
+        self.performers: list[Performer] = []
+        self.acked: dict[str, str] = {}
+        self._accepted: dict[str, str] = {}
+        self._started: dict[str, str] = {}
+        self._outage_until = 0.0
+        self._spawned: set[asyncio.Task[Any]] = set()
+        self._problem: BaseException | None = None
+        self._over = False
+
+    # -- the parts -------------------------------------------------------------------------------
+
+    def config(self, name: str) -> Config:
+        """Everything happens a little faster than in life."""
+        return Config(
+            instance_id=name, lease_s=self.lease_s, cancel_grace_s=2.0, handler_retry_first_s=0.1,
+            worker_timeout_s=20.0, approval_secret="a-secret-of-the-simulation",
+        )  # fmt: skip
+
+    def skew(self, name: str) -> float:
+        """The last instance's time of day is wrong by a few seconds."""
+        return 2.5 if name == self._names[-1] and len(self._names) > 1 else 0.0
+
+    @property
+    def stormy(self) -> bool:
+        """Faults happen; later it gets quiet, so that everything can come to its end."""
+        return self.loop.time() < self.storm_s and not self._over
+
+    def spawn(self, work: Coroutine[Any, Any, _T]) -> "asyncio.Task[_T]":
+        """Start something that lives as long as it likes."""
+        task = self.loop.create_task(work)
+        self._spawned.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        self._spawned.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self._problem is None:
+            self._problem = error
+
+    def count(self, what: str) -> None:
+        """A fault fired."""
+        self.fired[what] += 1
+        self.note(f"fault {what}")
+
+    def note(self, line: str) -> None:
+        """One more line of the trace."""
+        self.trace.append(f"{self.loop.time():.6f} {line}")
+
+    # -- the network -----------------------------------------------------------------------------
+
+    def pick_instance(self) -> Instance:
+        alive = [instance for instance in self.instances.values() if instance.alive]
+        if not alive:
+            raise ConnectionError("nobody answers")
+        return self.chance.choice(alive)
+
+    async def network(self, instance: Instance, call: Callable[[], Awaitable[_T]]) -> _T:
+        """A call over the wire: it takes time, may not arrive, and its answer may not come back."""
+        task = asyncio.ensure_future(self._through(instance, call))
+        done, _ = await asyncio.wait([task], timeout=5.0)
+        if not done:
+            task.cancel()
+            raise ConnectionError("timed out")
+        if task.cancelled():
+            raise ConnectionError("the other side died")
+        return task.result()
+
+    async def _through(self, instance: Instance, call: Callable[[], Awaitable[_T]]) -> _T:
+        await asyncio.sleep(self.chance.uniform(0.0005, 0.01))
+        if not instance.alive or self._drops():
+            raise ConnectionError("lost on the way")
+        # The call goes on at the other side, whatever becomes of the caller.
+        running = asyncio.ensure_future(call())
+        running.add_done_callback(_hear_out)
+        try:
+            answer = await asyncio.shield(running)
+        except StorageError as error:
+            raise ConnectionError(str(error)) from error
+        await asyncio.sleep(self.chance.uniform(0.0005, 0.01))
+        if self._drops() or instance.line.dead:
+            raise ConnectionError("the answer was lost")
+        return answer
+
+    def frame(self, receive: Callable[..., None], *arguments: Any) -> None:
+        """One message to a worker: late, lost or doubled."""
+        if self._drops():
+            return
+        self.loop.call_later(self.chance.uniform(0.0005, 0.02), receive, *arguments)
+        if self.stormy and self.chance.random() < self.faults.duplicate:
+            self.count("duplicate frame")
+            self.loop.call_later(self.chance.uniform(0.0005, 0.5), receive, *arguments)
+
+    def _drops(self) -> bool:
+        lost = self.stormy and self.chance.random() < self.faults.lost_frame
+        if lost:
+            self.count("lost frame")
+        return lost
+
+    def again(self) -> bool:
+        """Send a result once more, although it was acknowledged."""
+        return self.chance.random() < self.faults.duplicate
+
+    def work_s(self) -> float:
+        """How long a task takes."""
+        return self.chance.uniform(0.001, 0.05) if self.chance.random() < 0.9 else self.chance.uniform(0.1, 4.0)
+
+    def outcome(self, task: Task) -> dict[str, Any]:
+        """How a task ends: as its function says, or by chance."""
+        function = self._tasks.get(task.type)
+        if function is not None:
+            return function(task.params, self.chance)
+        throw = self.chance.random()
+        if throw < 0.07:
+            return {"status": "failure", "error": "TRANSIENT_ERROR"}
+        if throw < 0.09:
+            return {"status": "failure", "error": "PERMANENT_ERROR"}
+        if throw < 0.10:
+            return {"status": "failure", "error": "INVALID_INPUT_ERROR"}
+        if throw < 0.11:
+            return {"status": "never-heard-of-it"}
+        return {"status": self.chance.choice(sorted(task.transitions)), "data": {"throw": round(throw, 3)}}
+
+    # -- what is seen ----------------------------------------------------------------------------
+
+    def saw_start(self, worker_id: str, task: Task) -> None:
+        """A worker got a task: the offer must be durable, and nobody else's."""
+        attempt = task.attempt_id
+        self.note(f"start {attempt} on {worker_id}")
+        stored = self.disk.tasks.get(task.id)
+        job = self.disk.jobs.get(task.job_id)
+        gone = stored is None and job is not None
+        if not gone and (stored is None or decode_task(stored).attempt < task.attempt):
+            raise self._fatal(4, task.job_id, f"attempt {attempt} reached a worker before it was durable")
+        first = self._started.setdefault(attempt, worker_id)
+        if first != worker_id:
+            raise self._fatal(3, task.job_id, f"attempt {attempt} was handed to {first} and to {worker_id}")
+
+    def saw_changes(self, changes: Sequence[Change]) -> None:
+        """12: after an outage of our own, what a living worker holds does not expire for one lease."""
+        if self.loop.time() >= self._outage_until:
+            return
+        holding = {attempt for performer in self.performers if performer.awake for attempt in performer.holding}
+        for event in (event for change in changes for event in change.events):
+            expired = event.type in (EventType.TASK_LOST, EventType.TASK_TIMED_OUT)
+            if expired and f"{event.task_id}-{event.attempt}" in holding:
+                raise self._fatal(5, event.task_id or "", "expired right after an outage, in a living worker")
+
+    def saw_verdict(self, result: TaskResult, verdict: Verdict) -> None:
+        """A worker was answered."""
+        self.note(f"verdict {result.task_id} {verdict}")
+        before = self._accepted.get(result.task_id)
+        if before is not None and not verdict.accepted:
+            raise self._fatal(3, result.job_id, f"{result.task_id} was accepted, then {verdict}")
+        if verdict.accepted:
+            self._accepted[result.task_id] = result.outcome
+
+    def _fatal(self, promise: int, job_id: str, message: str) -> InvariantBroken:
+        broken = InvariantBroken(promise, job_id, message)
+        if self._problem is None:
+            self._problem = broken
+        return broken
+
+    # -- faults ----------------------------------------------------------------------------------
+
+    def crash_boundary(self) -> str | None:
+        """Where, around this commit, the instance dies; mostly nowhere."""
+        if self._crash_at is not None:
+            number, boundary = self._crash_at
+            return boundary if self.commits == number else None
+        if not self.stormy or self.chance.random() >= self.faults.crash:
+            return None
+        return self.chance.choice(("before", "during", "after"))
+
+    def crash(self, line: Line, why: str) -> None:
+        """kill -9 of one instance; it comes back a little later."""
+        if line.dead:
+            return
+        line.cut()
+        self.count(f"crash {why}")
+        name = next(name for name, instance in self.instances.items() if instance.line is line)
+        self.spawn(self._restart(name, self.chance.uniform(0.1, 2.0)))
+
+    async def _restart(self, name: str, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        if not self._over and not self.instances[name].alive:
+            self.instances[name] = instance = Instance(self, name)
+            self.note(f"start {name}")
+            try:
+                await instance.engine.start()
+            except (asyncio.CancelledError, StorageError):
+                self.note(f"{name} died while starting")
+                if instance.alive:
+                    instance.line.cut()
+                self.spawn(self._restart(name, 0.5))
+
+    async def _power_cut(self) -> None:
+        """Everything volatile is gone: the store's memory and all instances. Workers are elsewhere."""
+        self.count("power cut")
+        self.disk.pull_the_plug()
+        for instance in self.instances.values():
+            instance.line.cut()
+        self.store = MemoryStorage(self.clock, self.disk)
+        await self.store.start()
+        dark_s = self.chance.uniform(0.5, 6.0)
+        self._outage_until = self.loop.time() + dark_s + self.lease_s
+        for name in self._names:
+            self.spawn(self._restart(name, dark_s))
+
+    async def _storm(self) -> None:
+        faults = self.faults
+        while self.stormy:
+            await asyncio.sleep(self.chance.uniform(0.2, 1.0))
+            if faults.power_cut_s and self.chance.random() < 0.6 / faults.power_cut_s:
+                await self._power_cut()
+            for performer in list(self.performers):
+                if faults.worker_death_s and self.chance.random() < 0.6 / faults.worker_death_s / 2:
+                    await self._kill(performer)
+                elif faults.worker_nap_s and self.chance.random() < 0.6 / faults.worker_nap_s / 2:
+                    self.count("worker nap")
+                    self.spawn(performer.nap(self.chance.uniform(0.5, 2.5 * self.lease_s)))
+
+    async def _kill(self, performer: Performer) -> None:
+        if not performer.alive:
+            return
+        self.count("worker death")
+        performer.die()
+        await asyncio.sleep(self.chance.uniform(0.1, 1.0))
+        performer.revive()
+
+    # -- clients ---------------------------------------------------------------------------------
+
+    async def _client(self, number: int) -> None:
+        """Submits one job until it is acknowledged, then watches it to its end."""
+        await asyncio.sleep(self.chance.uniform(0, self.storm_s * 0.8))
+        submission = Submission(
+            blueprint=self.chance.choice(self.blueprints[:1]).name,
+            input=self._make_input(self.chance),
+            idempotency_key=f"key-{number}",
+        )
+        job = await self._ask(lambda director: director.engine.engine.submit(submission))
+        self.acked[job.id] = submission.blueprint
+        self.note(f"ack {job.id}")
+        cancels = self.chance.random() < self.faults.cancel
+        while not job.status.terminal:
+            await asyncio.sleep(self.chance.uniform(0.2, 1.0))
+            if cancels and self.chance.random() < 0.3:
+                cancels = False
+                await self._cancel(job)
+            job = await self._ask(lambda director, id=job.id: director.engine.get(id))  # type: ignore[misc]
+            if job.status is JobStatus.WAITING_FOR_HUMAN and isinstance(job.wait, AwaitHuman):
+                await self._decide(job, job.wait)
+        self.note(f"end {job.id} {job.status}")
+
+    async def _ask(self, question: Callable[[Instance], Awaitable[Job]]) -> Job:
+        while True:
+            try:
+                instance = self.pick_instance()
+                return await self.network(instance, functools.partial(question, instance))
+            except ConnectionError:
+                await asyncio.sleep(0.3)
+
+    async def _cancel(self, job: Job) -> None:
+        try:
+            await self._ask(lambda director: director.engine.cancel(job.id, "changed my mind"))
+        except JobAlreadyTerminal:
+            return
+
+    async def _decide(self, job: Job, wait: AwaitHuman) -> None:
+        decision = self.chance.choice(sorted(wait.transitions))
+        try:
+            await self._ask(lambda director: director.engine.approve(job.id, decision))
+        except StorageError:
+            raise
+        except Exception as error:
+            # Somebody cancelled meanwhile; anything else would be a lie, since only we decide.
+            self.note(f"approval refused {type(error).__name__}")
+
+    async def _operator(self) -> None:
+        """The one person who moves quarantined jobs on."""
+        tries: Counter[str] = Counter()
+        while not self._over:
+            await asyncio.sleep(1.0)
+            rows = [row for row in self.disk.jobs.values() if row.live]
+            for job in (decode_job(row.body) for row in rows):
+                if job.status is JobStatus.QUARANTINED:
+                    tries[job.id] += 1
+                    await self._mend(job, tries[job.id])
+
+    async def _mend(self, job: Job, tried: int) -> None:
+        give_up = tried > 2 or self.chance.random() < 0.3
+        try:
+            instance = self.pick_instance()
+            engine = instance.engine
+            await (engine.fail(job.id, "given up") if give_up else engine.release(job.id))
+        except (ConnectionError, StorageError, asyncio.CancelledError):
+            return
+        except JobAlreadyTerminal:
+            return
+        except NotQuarantined:
+            (now,), _ = await self.store.load([job.id])
+            if now is not None and now.cancel is None:
+                raise self._fatal(3, job.id, "a release was applied, but reported as refused") from None
+
+    # -- the run ---------------------------------------------------------------------------------
+
+    async def play(self) -> None:
+        """The whole run, and the checks at its end."""
+        await self.store.start()
+        for name in self._names:
+            self.instances[name] = Instance(self, name)
+            await self.instances[name].engine.start()
+        for number in range(self._worker_count):
+            performer = Performer(self, f"worker-{number}", capacity=3)
+            self.performers.append(performer)
+            self.spawn(performer.run())
+        operator = self.spawn(self._operator())
+        self.spawn(self._storm())
+        self.spawn(self._auditor())
+        clients = [self.loop.create_task(self._client(number)) for number in range(self._jobs)]
+        await self._until_done(clients)
+        self._over = True
+        operator.cancel()
+        await self._settle()
+        await self._check()
+
+    async def _until_done(self, clients: list["asyncio.Task[None]"]) -> None:
+        while not all(client.done() for client in clients):
+            await asyncio.wait(clients, timeout=1.0, return_when=asyncio.FIRST_EXCEPTION)
+            if self._problem is not None:
+                raise self._problem
+            for client in clients:
+                if client.done() and not client.cancelled() and client.exception() is not None:
+                    raise client.exception() or AssertionError
+            if self.loop.time() > self.horizon_s:
+                await self._name_the_stuck()
+
+    async def _name_the_stuck(self) -> None:
+        audit(StorageView(self.store))
+        for job_id in self.acked:
+            (job,), _ = await self.store.load([job_id])
+            if job is None:
+                raise InvariantBroken(4, job_id, "was acknowledged and is gone")
+            if not job.status.terminal:
+                raise InvariantBroken(1, job_id, f"never ended: {job.status} in {job.state!r}, waits for {job.wait}")
+        raise InvariantBroken(4, "?", "a client was never answered")
+
+    async def _auditor(self) -> None:
+        while not self._over:
+            await asyncio.sleep(0.5)
+            audit(StorageView(self.store))
+
+    async def _settle(self) -> None:
+        """Let children end, messages arrive, and history drain."""
+        for _ in range(int(self.horizon_s)):
+            await asyncio.sleep(1.0)
+            if self._problem is not None:
+                raise self._problem
+            live = [decode_job(row.body) for row in self.disk.jobs.values() if row.live]
+            if all(job.status.settled for job in live):
+                break
+        for instance in self.instances.values():
+            if instance.alive:
+                await instance.engine.recorder.drain()
+                return
+
+    async def _check(self) -> None:
+        audit(StorageView(self.store))
+        jobs = {row.id: decode_job(row.body) for row in self.disk.jobs.values()}
+        for job_id in self.acked:
+            if job_id not in jobs:
+                raise InvariantBroken(4, job_id, "was acknowledged and is gone")
+        events = {job_id: await self.history.events(job_id, limit=100_000) for job_id in jobs}
+        graphs = {(b.name, b.version): b.graph for b in self.blueprints}
+        check_history(graphs, events, jobs)
+        self._check_verdicts(events)
+        for job_id in sorted(events):
+            for event in events[job_id]:
+                self.trace.append(f"{job_id} {event.seq} {event.at.isoformat()} {event.type} {event.state}")
+
+    def _check_verdicts(self, events: dict[str, list[Event]]) -> None:
+        """3 and 4: what a worker was told is what history says."""
+        heard = {
+            f"{event.task_id}-{event.attempt}"
+            for told in events.values()
+            for event in told
+            if event.type in (EventType.TASK_FINISHED, EventType.TASK_FAILED)
+        }
+        for attempt in self._accepted:
+            if attempt not in heard:
+                raise InvariantBroken(4, attempt, "the worker was told that its result counts; it is gone")
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self._over = True
+        for instance in self.instances.values():
+            instance.line.cut()
+        self.loop.set_exception_handler(lambda loop, context: None)
+        self.loop.close()
+
+
+def _hear_out(done: "asyncio.Future[Any]") -> None:
+    """Nobody waits for this call any more; its error is nobody's."""
+    if not done.cancelled():
+        done.exception()
