@@ -178,6 +178,14 @@ class World:
         self._spawned: set[asyncio.Task[Any]] = set()
         self._problem: BaseException | None = None
         self._over = False
+        #: Releases whose outcome the operator never heard.
+        self._unsure: set[str] = set()
+        self.loop.set_exception_handler(self._heard_error)
+
+    def _heard_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, Exception) and self._problem is None:
+            self._problem = error
 
     # -- the parts -------------------------------------------------------------------------------
 
@@ -465,13 +473,15 @@ class World:
             instance = self.pick_instance()
             engine = instance.engine
             await (engine.fail(job.id, "given up") if give_up else engine.release(job.id))
-        except (ConnectionError, StorageError, asyncio.CancelledError):
+        except (StorageError, asyncio.CancelledError):
+            self._unsure.add(job.id)
+        except ConnectionError:
             return
         except JobAlreadyTerminal:
             return
         except NotQuarantined:
             (now,), _ = await self.store.load([job.id])
-            if now is not None and now.cancel is None:
+            if now is not None and now.cancel is None and job.id not in self._unsure:
                 raise self._fatal(3, job.id, "a release was applied, but reported as refused") from None
 
     # -- the run ---------------------------------------------------------------------------------
@@ -567,7 +577,6 @@ class World:
         self._over = True
         for instance in self.instances.values():
             instance.line.cut()
-        self.loop.set_exception_handler(lambda loop, context: None)
         self.loop.close()
 
 

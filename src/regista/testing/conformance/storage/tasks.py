@@ -1,0 +1,157 @@
+"""Promises about tasks that wait for a worker, and those in its hands."""
+
+import asyncio
+
+from msgspec.structs import replace
+
+from ....storage.base import AGEING_STEP_S, StorageBackend
+from .kit import (
+    APPLIED,
+    OFFERED,
+    QUEUED,
+    START,
+    STARTED,
+    ManualClock,
+    at,
+    close_branch,
+    closed,
+    commit,
+    dispatch,
+    fan_out,
+    fenced,
+    job_of,
+    make_task,
+    make_worker,
+    offers,
+    on_a_clock,
+    only,
+    task_of,
+)
+
+
+class TaskPromises:
+    """Part of the suite that `StorageConformance` is."""
+
+    @on_a_clock
+    async def test_a_claimed_task_is_offered_in_the_same_write(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        job = await dispatch(storage, make_task(params={"n": 1}))
+        worker = make_worker(session=7)
+        (task,) = await storage.claim_tasks(worker, 5, at(3))
+        assert (task.state, task.worker_id, task.session, task.offered_at) == (OFFERED, "w1", 7, at(3))
+        assert (task.attempt, task.params) == (1, {"n": 1})
+        assert await task_of(storage) == task
+        assert await storage.held_by("w1") == [task]
+        assert await job_of(storage) == job
+        assert await offers(storage, make_worker("w2")) == []
+
+    @on_a_clock
+    async def test_two_workers_never_get_the_same_task(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        await fan_out(storage, 20)
+        shares = await asyncio.gather(*(offers(storage, make_worker(f"w{n}"), 3) for n in range(9)))
+        taken = [task_id for share in shares for task_id in share]
+        assert sorted(taken) == sorted(f"job-1_1_{n}" for n in range(20))
+        assert [len(share) for share in shares] == [3] * 6 + [2, 0, 0]
+
+    @on_a_clock
+    async def test_a_worker_gets_no_more_than_it_asked_for(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        await fan_out(storage, 3)
+        assert await offers(storage, limit=0) == []
+        assert len(await offers(storage, limit=2)) == 2
+        assert len(await offers(storage, limit=2)) == 1
+
+    @on_a_clock
+    async def test_equal_tasks_are_offered_in_the_order_of_arrival(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        for job_id in ("c", "a", "b"):
+            await dispatch(storage, make_task(job_id), make_task(job_id, 1))
+        assert await offers(storage) == ["c_1_0", "c_1_1", "a_1_0", "a_1_1", "b_1_0", "b_1_1"]
+
+    @on_a_clock
+    async def test_priority_is_worth_a_fixed_stretch_of_waiting(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        step = AGEING_STEP_S
+        waits = {
+            "plain": (0, 0.0),
+            "urgent": (step, 2.0),
+            "older": (-step / 2, 0.0),
+            "unloved": (-step / 4, -1.0),
+            "fresh": (step * 1.5, 1.0),
+        }
+        for job_id, (queued, priority) in waits.items():
+            await dispatch(storage, make_task(job_id, queued_at=at(queued), priority=priority))
+        best = ["urgent", "older", "plain", "fresh", "unloved"]
+        assert await offers(storage) == [f"{job_id}_1_0" for job_id in best]
+
+    @on_a_clock
+    async def test_the_best_task_comes_first_whatever_its_lane(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        kinds = [("encode", ""), ("probe", ""), ("encode", "night"), ("probe", "night")]
+        for n in range(8):
+            kind, queue = kinds[n % 4]
+            task = make_task(f"job-{n}", type=kind, queue=queue, queued_at=at((n * 3) % 8))
+            await dispatch(storage, task)
+        order = sorted(range(8), key=lambda n: (n * 3) % 8)
+        both = make_worker(skills=["encode", "probe"])
+        assert await offers(storage, both, 3) == [f"job-{n}_1_0" for n in order[:3]]
+        assert await offers(storage, both) == [f"job-{n}_1_0" for n in order[3:]]
+
+    @on_a_clock
+    async def test_a_task_needs_its_queue_and_its_skill(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        await dispatch(storage, make_task("a"))
+        await dispatch(storage, make_task("b", type="probe"))
+        await dispatch(storage, make_task("c", queue="night"))
+        assert await offers(storage, make_worker(skills=[])) == []
+        assert await offers(storage, make_worker(queues=())) == []
+        assert await offers(storage, make_worker(skills=["probe"], queues=("encode", "night"))) == []
+        assert await offers(storage, make_worker(queues=("night",))) == ["c_1_0"]
+        assert await offers(storage, make_worker(queues=("encode",))) == ["a_1_0"]
+        assert await offers(storage, make_worker(skills=["probe"], queues=("probe",))) == ["b_1_0"]
+
+    @on_a_clock
+    async def test_a_retry_waits_until_somebody_queues_it(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        await dispatch(storage, make_task())
+        await dispatch(storage, make_task("job-2"))
+        assert await offers(storage, limit=1) == ["job-1_1_0"]
+        retry = make_task(attempt=2, queued_at=at(5), not_before=at(60))
+        assert await commit(storage, only("job-1", fenced(retry))) == [APPLIED]
+        clock.move(1000)
+        assert await offers(storage, now=at(1000)) == ["job-2_1_0"]
+        queued = replace(retry, not_before=None)
+        assert await commit(storage, only("job-1", fenced(queued, 2, (QUEUED,)))) == [APPLIED]
+        assert await offers(storage, now=at(1000)) == ["job-1_1_0"]
+
+    @on_a_clock
+    async def test_a_task_that_was_closed_while_it_waited_is_not_offered(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        await fan_out(storage, 3)
+        await commit(storage, close_branch(0), close_branch(1))
+        assert await offers(storage) == ["job-1_1_2"]
+
+    @on_a_clock
+    async def test_a_worker_holds_what_is_offered_or_started(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        await fan_out(storage, 4)
+        first, second = await storage.claim_tasks(make_worker("w1"), 2, START)
+        await offers(storage, make_worker("w2"), 1)
+        await commit(storage, only("job-1", fenced(replace(first, state=STARTED), states=(OFFERED,))))
+        assert {task.id for task in await storage.held_by("w1")} == {first.id, second.id}
+        assert sorted(await storage.holders()) == ["w1", "w2"]
+        await commit(storage, only("job-1", fenced(closed(first)), fenced(make_task(index=1, attempt=2))))
+        assert await storage.held_by("w1") == []
+        assert await storage.held_by("nobody") == []
+        assert await storage.holders() == ["w2"]

@@ -1,0 +1,87 @@
+"""Promises about who is there."""
+
+from ....storage.base import StorageBackend
+from .kit import ManualClock, dispatch, make_task, make_worker, offers, on_a_clock
+
+
+class WorkerPromises:
+    """Part of the suite that `StorageConformance` is."""
+
+    @on_a_clock
+    async def test_each_registration_is_a_new_session(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        first = await storage.register(make_worker(capacity=3, queues=("night",), instance="i1"), 30)
+        assert first == make_worker(
+            capacity=3, queues=("night",), instance="i1", session=first.session, registered_at=clock.now()
+        )
+        clock.move(1)
+        second = await storage.register(make_worker(), 30)
+        other = await storage.register(make_worker("w0"), 30)
+        assert first.session < second.session
+        assert second.registered_at == clock.now()
+        assert await storage.workers() == [other, second]
+
+    @on_a_clock
+    async def test_a_heartbeat_renews_the_lease(self, storage: StorageBackend, clock: ManualClock) -> None:
+        worker = await storage.register(make_worker(), 30)
+        for _ in range(3):
+            clock.move(20)
+            assert await storage.heartbeat("w1", worker.session, 30) is True
+            assert await storage.lapsed() == []
+        clock.move(31)
+        assert await storage.lapsed() == [worker]
+
+    @on_a_clock
+    async def test_a_heartbeat_of_an_old_session_or_a_stranger_is_false(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        old = await storage.register(make_worker(), 30)
+        new = await storage.register(make_worker(), 30)
+        clock.move(20)
+        assert await storage.heartbeat("w1", old.session, 300) is False
+        assert await storage.heartbeat("w2", new.session, 300) is False
+        clock.move(11)
+        assert await storage.lapsed() == [new]
+
+    @on_a_clock
+    async def test_a_lapsed_worker_stays_lapsed_until_it_is_forgotten(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        worker = await storage.register(make_worker(), 30)
+        clock.move(31)
+        assert await storage.lapsed() == [worker]
+        assert await storage.lapsed() == [worker]
+        assert await storage.forget("w1", worker.session) is True
+        assert (await storage.lapsed(), await storage.workers()) == ([], [])
+        assert await storage.forget("w1", worker.session) is False
+        assert await storage.heartbeat("w1", worker.session, 30) is False
+
+    @on_a_clock
+    async def test_a_lapsed_worker_that_beats_again_is_back(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        worker = await storage.register(make_worker(), 30)
+        clock.move(31)
+        assert await storage.heartbeat("w1", worker.session, 30) is True
+        assert await storage.lapsed() == []
+
+    @on_a_clock
+    async def test_a_worker_with_a_newer_session_is_not_forgotten(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        old = await storage.register(make_worker(), 30)
+        new = await storage.register(make_worker(), 30)
+        assert await storage.forget("w1", old.session) is False
+        assert await storage.workers() == [new]
+
+    @on_a_clock
+    async def test_forgetting_a_worker_leaves_its_tasks_in_its_hands(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        worker = await storage.register(make_worker(), 30)
+        await dispatch(storage, make_task())
+        await offers(storage, worker)
+        assert await storage.forget("w1", worker.session) is True
+        assert await storage.holders() == ["w1"]
+        assert [task.id for task in await storage.held_by("w1")] == ["job-1_1_0"]

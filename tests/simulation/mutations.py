@@ -1,0 +1,279 @@
+"""Bugs planted on purpose. Each breaks one law; the simulation must notice every one of them."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from regista.blueprint import machine
+from regista.engines.native import results, retries
+from regista.engines.native.executor import JobExecutor
+from regista.model import Change, Event, Job, Message, Outcome, OutcomeKind, Task, TaskWrite
+from regista.storage import image as image_module
+from regista.storage.base import Due, DueKind
+from regista.storage.deadlines import DeadlineIndex
+from regista.storage.group_commit import GroupCommit
+from regista.storage.image import Image
+from regista.storage.journal import Batch, JobRow, Snapshot
+from regista.storage.lanes import Lanes
+from regista.storage.memory import MemoryStorage
+from regista.upkeep.loop import Grace
+
+Mutation = Callable[[pytest.MonkeyPatch], None]
+
+
+def drop_the_revision_check(patch: pytest.MonkeyPatch) -> None:
+    """Two deciders both win."""
+    patch.setattr(Image, "_is_stale", lambda self, cell, change: False)
+
+
+def drop_the_commit_token(patch: pytest.MonkeyPatch) -> None:
+    """A write whose answer was lost looks like one that lost a race."""
+    original = Image._refuse
+
+    def refuse(self: Image, change: Change, cell: Any) -> Outcome | None:
+        outcome = original(self, change, cell)
+        repeated = outcome is not None and outcome.kind is OutcomeKind.REPEATED
+        return Outcome(OutcomeKind.STALE) if repeated else outcome
+
+    patch.setattr(Image, "_refuse", refuse)
+
+
+def drop_the_attempt_fence(patch: pytest.MonkeyPatch) -> None:
+    """A late result counts for a newer attempt; a timed-out task also runs."""
+
+    def holds(self: Image, write: TaskWrite) -> bool:
+        return write.task.id in self._tasks
+
+    patch.setattr(Image, "_fence_holds", holds)
+
+
+def answer_before_the_flush(patch: pytest.MonkeyPatch) -> None:
+    """Acknowledge what a power cut can still take back."""
+
+    async def wait(self: GroupCommit[Any], number: int) -> None:
+        return None
+
+    patch.setattr(GroupCommit, "wait", wait)
+
+
+def hand_over_before_the_flush(patch: pytest.MonkeyPatch) -> None:
+    """A worker sees a task that the disk has not seen."""
+    original = JobExecutor._match
+
+    def match(self: JobExecutor, act: Any) -> None:
+        original(self, act)
+        if act.offers:
+            self._dispatcher.deliver(act.offers)
+            act.offers = []
+
+    patch.setattr(JobExecutor, "_match", match)
+
+
+def forget_the_deadlines_of_jobs(patch: pytest.MonkeyPatch) -> None:
+    """Timers and retries never ring."""
+    original = DeadlineIndex.set
+
+    def set_deadline(self: DeadlineIndex, kind: DueKind, id: str, job_id: str, at: datetime | None) -> bool:
+        return original(self, kind, id, job_id, at if kind is DueKind.TASK else None)
+
+    patch.setattr(DeadlineIndex, "set", set_deadline)
+
+
+def forget_the_deadlines_of_tasks(patch: pytest.MonkeyPatch) -> None:
+    """A task that waits for its retry waits for ever."""
+    original = DeadlineIndex.set
+
+    def set_deadline(self: DeadlineIndex, kind: DueKind, id: str, job_id: str, at: datetime | None) -> bool:
+        return original(self, kind, id, job_id, at if kind is DueKind.JOB else None)
+
+    patch.setattr(DeadlineIndex, "set", set_deadline)
+
+
+def pop_a_deadline_before_acting(patch: pytest.MonkeyPatch) -> None:
+    """Whoever dies between looking and acting takes the deadline along."""
+    original = Image.due
+
+    def due(self: Image, now: datetime, limit: int) -> list[Due]:
+        found = original(self, now, limit)
+        for entry in found:
+            self.deadlines.set(entry.kind, entry.id, entry.job_id, None)
+        return found
+
+    patch.setattr(Image, "due", due)
+
+
+def count_a_branch_twice(patch: pytest.MonkeyPatch) -> None:
+    """The aggregator runs too early."""
+    original = Image.apply
+
+    def apply(self: Image, change: Change, *rest: Any) -> Outcome:
+        return original(self, replace(change, closes_branches=change.closes_branches * 2), *rest)
+
+    patch.setattr(Image, "apply", apply)
+
+
+def forget_to_count_a_branch(patch: pytest.MonkeyPatch) -> None:
+    """The end of a branch that was retried is not counted, and the aggregator never runs."""
+    original = Image.apply
+
+    def apply(self: Image, change: Change, *rest: Any) -> Outcome:
+        if any(write.attempt > 1 for write in change.tasks):
+            change = replace(change, closes_branches=0)
+        return original(self, change, *rest)
+
+    patch.setattr(Image, "apply", apply)
+
+
+def lose_the_branch_count_in_a_power_cut(patch: pytest.MonkeyPatch) -> None:
+    """Open branches are kept in memory only."""
+    _patch_restore(patch, lambda row: row._replace(open_branches=0))
+
+
+def lose_the_sequence_in_a_power_cut(patch: pytest.MonkeyPatch) -> None:
+    """Events after a restart are numbered from one again."""
+    _patch_restore(patch, lambda row: row._replace(seq=0))
+
+
+def _patch_restore(patch: pytest.MonkeyPatch, spoil: Callable[[JobRow], JobRow]) -> None:
+    original = Image.restore
+
+    def restore(self: Image, snapshot: Snapshot) -> None:
+        original(self, snapshot._replace(jobs=[spoil(row) for row in snapshot.jobs]))
+
+    patch.setattr(Image, "restore", restore)
+
+
+def forget_to_queue_after_the_last_branch(patch: pytest.MonkeyPatch) -> None:
+    """Whoever reaches zero does not write the ready entry."""
+    original = Image._settle
+
+    def settle(self: Image, cell: Any, change: Change, *rest: Any) -> bool:
+        return False if change.job is None else original(self, cell, change, *rest)
+
+    patch.setattr(Image, "_settle", settle)
+
+
+def forget_lapsed_leases(patch: pytest.MonkeyPatch) -> None:
+    """A job whose instance died is never given to another."""
+    patch.setattr(Image, "_return_lapsed", lambda self, elapsed: None)
+
+
+def expire_everything_after_an_outage(patch: pytest.MonkeyPatch) -> None:
+    """A living worker loses its tasks because we were away."""
+    patch.setattr(Grace, "over", property(lambda self: True))
+
+
+def offer_without_taking_from_the_lane(patch: pytest.MonkeyPatch) -> None:
+    """The same attempt is handed to two workers."""
+
+    def discard(self: Lanes, lane: tuple[str, str], task_id: str) -> None:
+        return None
+
+    def claim(self: Image, worker: Any, limit: int, *rest: Any) -> list[Task]:
+        return original(self, worker, min(limit, 1), *rest)  # more would never come to an end
+
+    original = Image.claim_tasks
+    patch.setattr(Lanes, "discard", discard)
+    patch.setattr(Image, "claim_tasks", claim)
+
+
+def retry_under_the_same_attempt(patch: pytest.MonkeyPatch) -> None:
+    """A late result of a lost attempt cannot be told from the new one's."""
+    original = retries.next_attempt
+
+    def next_attempt(task: Task, now: datetime, **rest: Any) -> Task:
+        return replace(original(task, now, **rest), attempt=task.attempt)
+
+    patch.setattr(retries, "next_attempt", next_attempt)
+
+
+def lose_a_message(patch: pytest.MonkeyPatch) -> None:
+    """The end of a child is told from memory, not from the store."""
+
+    def tell(job: Job) -> tuple[Message, ...]:
+        return ()
+
+    patch.setattr(machine, "_tell_parent", tell)
+
+
+def follow_a_success_after_cancel(patch: pytest.MonkeyPatch) -> None:
+    """Cancel does not win."""
+    original = results.settle
+
+    def settle(job: Job, *rest: Any) -> Any:
+        from regista.model import JobStatus
+
+        waits = JobStatus.WAITING_FOR_WORKER if job.status is JobStatus.CANCELLING else job.status
+        return original(replace(job, status=waits), *rest)
+
+    patch.setattr(results, "settle", settle)
+
+
+def go_on_after_the_end(patch: pytest.MonkeyPatch) -> None:
+    """An ended job is written to again."""
+    patch.setattr(image_module, "_STALE", Outcome(OutcomeKind.APPLIED))
+
+
+def write_the_events_twice(patch: pytest.MonkeyPatch) -> None:
+    """History gets every line twice."""
+    original = Image._put_events
+
+    def put(self: Image, cell: Any, job_id: str, events: tuple[Event, ...], *rest: Any) -> None:
+        original(self, cell, job_id, events, *rest)
+        if len(events) > 1:
+            original(self, cell, job_id, events[-1:], *rest)
+
+    patch.setattr(Image, "_put_events", put)
+
+
+def prune_what_history_never_saw(patch: pytest.MonkeyPatch) -> None:
+    """The outbox is emptied too early."""
+    original = MemoryStorage.prune
+
+    async def prune(self: MemoryStorage, upto: int) -> None:
+        await original(self, upto + 3)
+
+    patch.setattr(MemoryStorage, "prune", prune)
+
+
+def flush_half_a_batch(patch: pytest.MonkeyPatch) -> None:
+    """Tasks are forgotten when jobs are written."""
+    from regista.testing.disk import SimulatedDisk
+
+    original = SimulatedDisk._keep
+
+    def keep(self: SimulatedDisk, batch: Batch) -> None:
+        batch.tasks = {}
+        original(self, batch)
+
+    patch.setattr(SimulatedDisk, "_keep", keep)
+
+
+ALL: Sequence[Mutation] = [
+    drop_the_revision_check,
+    drop_the_commit_token,
+    drop_the_attempt_fence,
+    answer_before_the_flush,
+    hand_over_before_the_flush,
+    forget_the_deadlines_of_jobs,
+    forget_the_deadlines_of_tasks,
+    pop_a_deadline_before_acting,
+    count_a_branch_twice,
+    forget_to_count_a_branch,
+    lose_the_branch_count_in_a_power_cut,
+    lose_the_sequence_in_a_power_cut,
+    forget_to_queue_after_the_last_branch,
+    forget_lapsed_leases,
+    expire_everything_after_an_outage,
+    offer_without_taking_from_the_lane,
+    retry_under_the_same_attempt,
+    lose_a_message,
+    follow_a_success_after_cancel,
+    go_on_after_the_end,
+    write_the_events_twice,
+    prune_what_history_never_saw,
+    flush_half_a_batch,
+]

@@ -1,0 +1,21 @@
+"""The simulation is only worth something if it notices bugs: here are some, and it must."""
+
+import pytest
+
+from regista.testing.simulate import SimulationFailed, simulate
+
+from . import mutations
+from .blueprints import everything, shaky
+
+
+@pytest.mark.simulation
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("mutation", mutations.ALL, ids=lambda mutation: mutation.__name__)
+def test_a_planted_bug_turns_the_simulation_red(
+    mutation: mutations.Mutation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutation(monkeypatch)
+    with pytest.raises(SimulationFailed):
+        for start in range(0, 300, 10):
+            simulate(everything(), seeds=range(start, start + 10), horizon_s=120)
+            simulate(shaky(), seeds=range(start, start + 10), jobs=12, storm_s=10, horizon_s=120)
