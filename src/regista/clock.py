@@ -56,7 +56,7 @@ class Ids:
 
     def new(self) -> str:
         """An id that no other maker makes: 48 bits of milliseconds, 12 of sequence, 62 of chance."""
-        stamp = int((self._clock.now() - EPOCH).total_seconds() * 1000) << 12
+        stamp = int(self._clock.now().timestamp() * 1000) << 12
         # A burst within one millisecond counts on; so does a clock that was set back.
         self._last = stamp if stamp > self._last else self._last + 1
         head, chance = f"{self._last:015x}", f"{self.chance.getrandbits(62) | 1 << 63:016x}"

@@ -7,7 +7,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 from ..model import RetryPolicy
 
 
-class Order(Struct, frozen=True, kw_only=True):
+class Order(Struct, frozen=True, kw_only=True, gc=False):
     """One `dispatch_task` call."""
 
     task_type: str
@@ -25,26 +25,26 @@ class Order(Struct, frozen=True, kw_only=True):
     max_cost: float | None = None
 
 
-class Transition(Struct, frozen=True, tag=True):
+class Transition(Struct, frozen=True, tag=True, gc=False):
     """Go on in another state, at once."""
 
     to: str
 
 
-class Dispatch(Struct, frozen=True, tag=True):
+class Dispatch(Struct, frozen=True, tag=True, gc=False):
     """Hand one task to a worker; its status says where to go on."""
 
     order: Order
 
 
-class FanOut(Struct, frozen=True, tag=True):
+class FanOut(Struct, frozen=True, tag=True, gc=False):
     """Hand several tasks to workers at once; when all are over, the aggregator runs."""
 
     orders: tuple[Order, ...]
     aggregator: str
 
 
-class AskHuman(Struct, frozen=True, tag=True):
+class AskHuman(Struct, frozen=True, tag=True, gc=False):
     """Wait for a person; the decision says where to go on."""
 
     message: str
@@ -52,7 +52,7 @@ class AskHuman(Struct, frozen=True, tag=True):
     integration: str | None = None
 
 
-class RunChild(Struct, frozen=True, tag=True):
+class RunChild(Struct, frozen=True, tag=True, gc=False):
     """Run another blueprint; how it ends says where to go on."""
 
     blueprint: str
@@ -60,28 +60,28 @@ class RunChild(Struct, frozen=True, tag=True):
     transitions: dict[str, str]
 
 
-class Sleep(Struct, frozen=True, tag=True):
+class Sleep(Struct, frozen=True, tag=True, gc=False):
     """Wait for the clock, then go on in `then`."""
 
     seconds: float
     then: str
 
 
-class Fail(Struct, frozen=True, tag=True):
+class Fail(Struct, frozen=True, tag=True, gc=False):
     """End the job as failed (through the state `failed` when the blueprint has one)."""
 
     reason: str
     code: str = "failed_by_handler"
 
 
-class Finish(Struct, frozen=True, tag=True):
+class Finish(Struct, frozen=True, tag=True, gc=False):
     """The handler of an end state is through."""
 
 
 Action = Transition | Dispatch | FanOut | AskHuman | RunChild | Sleep | Fail | Finish
 
 
-class Decision(Struct, frozen=True, kw_only=True):
+class Decision(Struct, frozen=True, kw_only=True, gc=False):
     """A handler's wish: one action, and what it leaves behind."""
 
     action: Action
@@ -92,7 +92,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     duration_ms: float = 0.0
 
 
-class HandlerFailed(Struct, frozen=True, kw_only=True):
+class HandlerFailed(Struct, frozen=True, kw_only=True, gc=False):
     """The handler raised, or wished for something impossible. What it wrote is dropped."""
 
     message: str

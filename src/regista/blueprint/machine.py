@@ -5,7 +5,7 @@ must be written beside it. The two rules it never breaks: a terminal job is neve
 moves only along edges of its graph.
 """
 
-from typing import Any
+from datetime import datetime
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -57,7 +57,7 @@ def create(job: Job, scene: Scene) -> Step:
         type=EventType.JOB_CREATED,
         at=scene.now,
         state=born.state,
-        status=JobStatus.PENDING.value,
+        status=JobStatus.PENDING,
         detail={"blueprint": born.blueprint, "version": born.version, "client": born.client},
     )
     return Step(job=born, events=(created, _started(born, scene)))
@@ -179,7 +179,7 @@ def quarantine(job: Job, fault: Fault, scene: Scene) -> Step:
         type=EventType.JOB_QUARANTINED,
         at=scene.now,
         state=job.state,
-        status=JobStatus.QUARANTINED.value,
+        status=JobStatus.QUARANTINED,
         code=fault.code,
         message=fault.message,
     )
@@ -201,7 +201,7 @@ def end(job: Job, status: JobStatus, scene: Scene, *, unconfirmed: bool = False)
         type=EventType.JOB_FINISHED,
         at=scene.now,
         state=job.state,
-        status=status.value,
+        status=status,
         duration_ms=_milliseconds(job.created_at, scene),
         code=job.error.code if job.error else None,
         message=job.error.message if job.error else None,
@@ -347,8 +347,8 @@ def _dispatched(job: Job, task: Task, scene: Scene) -> Event:
     )
 
 
-def _milliseconds(since: Any, scene: Scene) -> float:
-    return float(round((scene.now - since).total_seconds() * 1000, 3))
+def _milliseconds(since: datetime, scene: Scene) -> float:
+    return (scene.now - since).total_seconds() * 1000
 
 
 def _tell_parent(job: Job) -> tuple[Message, ...]:

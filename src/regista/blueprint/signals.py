@@ -198,7 +198,7 @@ def release(job: Job, scene: Scene, data: dict[str, Any] | None = None) -> Step:
         type=EventType.JOB_RELEASED,
         at=scene.now,
         state=job.state,
-        status=JobStatus.RUNNING.value,
+        status=JobStatus.RUNNING,
         detail=data or {},
         snapshot=running.data,
     )

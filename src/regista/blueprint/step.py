@@ -11,7 +11,7 @@ from ..model import Birth, Change, Event, Job, Message, RetryPolicy, TaskWrite
 from .graph import Graph
 
 
-class Rules(Struct, frozen=True, kw_only=True):
+class Rules(Struct, frozen=True, kw_only=True, gc=False):
     """The settings that the machine obeys."""
 
     #: How a handler that raised is run again: `JOB_MAX_RETRIES` retries after the first run.
@@ -26,7 +26,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     max_depth: int = 16
 
 
-class Scene(Struct, frozen=True, kw_only=True):
+class Scene(Struct, frozen=True, kw_only=True, gc=False):
     """What the machine may know besides the job: the time, the graphs, the rules and one throw of chance."""
 
     now: datetime
@@ -39,7 +39,7 @@ class Scene(Struct, frozen=True, kw_only=True):
     chance: float = 0.5
 
 
-class Step(Struct, frozen=True, kw_only=True):
+class Step(Struct, frozen=True, kw_only=True, gc=False):
     """A job as it shall be, and everything that must be written with it."""
 
     job: Job

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from ..model import Job, TaskResult
 
 
-class Submission(Struct, frozen=True, kw_only=True):
+class Submission(Struct, frozen=True, kw_only=True, gc=False):
     """A wish for a job."""
 
     blueprint: str

@@ -1,4 +1,8 @@
-"""The nouns: frozen records that every room shares. Nothing here does I/O."""
+"""The nouns: frozen records that every room shares. Nothing here does I/O.
+
+They are made with `gc=False`: a record never refers back to itself, so the collector need not look
+at the hundred thousands of them that a busy orchestrator makes every second.
+"""
 
 from .change import Birth, Change, Message, MessageKind, Outcome, OutcomeKind, TaskWrite
 from .client import ClientConfig

@@ -11,7 +11,7 @@ from .status import AttemptState
 from .task import Task
 
 
-class TaskWrite(Struct, frozen=True):
+class TaskWrite(Struct, frozen=True, gc=False):
     """A task as it shall be, and the fence that guards it.
 
     `attempt` and `states` are what the stored task must show for the write to count; a new task
@@ -30,7 +30,7 @@ class MessageKind(StrEnum):
     CANCEL = "cancel"
 
 
-class Message(Struct, frozen=True, omit_defaults=True):
+class Message(Struct, frozen=True, omit_defaults=True, gc=False):
     """A durable word from one job to another. It is gone with the commit that acted on it."""
 
     id: str
@@ -40,14 +40,14 @@ class Message(Struct, frozen=True, omit_defaults=True):
     body: dict[str, Any] = {}
 
 
-class Birth(Struct, frozen=True):
+class Birth(Struct, frozen=True, gc=False):
     """A job that is born in another job's write."""
 
     job: Job
     events: tuple[Event, ...]
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class Change(Struct, frozen=True, kw_only=True, gc=False):
     """One atomic write. Applied whole or not at all.
 
     With `job`, the stored revision must be `expected` (None: the job must not exist yet). Without
@@ -88,7 +88,7 @@ class OutcomeKind(StrEnum):
     EXISTS = "exists"
 
 
-class Outcome(Struct, frozen=True):
+class Outcome(Struct, frozen=True, gc=False):
     """The store's answer to one change."""
 
     kind: OutcomeKind

@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import Struct, field
 
 
-class ClientConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ClientConfig(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What `clients.toml` says about a client. Its token is not part of it: a handler needs no secret."""
 
     name: str = ""

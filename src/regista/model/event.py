@@ -37,7 +37,7 @@ class EventType(StrEnum):
     JOB_FINISHED = "job_finished"
 
 
-class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What happened to a job. (job_id, seq) names it; `seq` counts from 1 without a gap.
 
     The store numbers events when it applies the commit that carries them, so a new one has neither.
@@ -63,7 +63,7 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
     snapshot: dict[str, Any] | None = None
 
 
-class Summary(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Summary(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The one row per job that lists and searches read."""
 
     job_id: str
@@ -80,7 +80,7 @@ class Summary(Struct, frozen=True, kw_only=True, omit_defaults=True):
     search_attributes: dict[str, Any] = field(default_factory=dict)
 
 
-class Entry(Struct, frozen=True, omit_defaults=True):
+class Entry(Struct, frozen=True, omit_defaults=True, gc=False):
     """One commit's events on their way from the outbox to history."""
 
     #: Counts the entries of a store; the history cursor is the last one recorded.

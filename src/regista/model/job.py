@@ -8,14 +8,14 @@ from msgspec import Struct, field
 from .status import JobStatus
 
 
-class Fault(Struct, frozen=True, omit_defaults=True):
+class Fault(Struct, frozen=True, omit_defaults=True, gc=False):
     """Why a job failed or was quarantined."""
 
     code: str
     message: str = ""
 
 
-class AwaitTask(Struct, frozen=True, tag="task", omit_defaults=True):
+class AwaitTask(Struct, frozen=True, tag="task", omit_defaults=True, gc=False):
     """One task; its status is the key into the task's `transitions`."""
 
     task_id: str
@@ -23,14 +23,14 @@ class AwaitTask(Struct, frozen=True, tag="task", omit_defaults=True):
     unhandled: str | None = None
 
 
-class AwaitBranches(Struct, frozen=True, tag="branches", omit_defaults=True):
+class AwaitBranches(Struct, frozen=True, tag="branches", omit_defaults=True, gc=False):
     """All tasks of a fan-out; then the aggregator of that state runs once."""
 
     aggregator: str
     total: int
 
 
-class AwaitHuman(Struct, frozen=True, tag="human", omit_defaults=True):
+class AwaitHuman(Struct, frozen=True, tag="human", omit_defaults=True, gc=False):
     """A person's decision; it is the key into `transitions`."""
 
     message: str
@@ -38,7 +38,7 @@ class AwaitHuman(Struct, frozen=True, tag="human", omit_defaults=True):
     integration: str | None = None
 
 
-class AwaitChild(Struct, frozen=True, tag="child", omit_defaults=True):
+class AwaitChild(Struct, frozen=True, tag="child", omit_defaults=True, gc=False):
     """The end of a child job; its end state, else its outcome, is the key into `transitions`."""
 
     child_id: str
@@ -47,21 +47,21 @@ class AwaitChild(Struct, frozen=True, tag="child", omit_defaults=True):
     unhandled: str | None = None
 
 
-class AwaitTimer(Struct, frozen=True, tag="timer", omit_defaults=True):
+class AwaitTimer(Struct, frozen=True, tag="timer", omit_defaults=True, gc=False):
     """The clock."""
 
     until: datetime
     then: str
 
 
-class AwaitRetry(Struct, frozen=True, tag="retry", omit_defaults=True):
+class AwaitRetry(Struct, frozen=True, tag="retry", omit_defaults=True, gc=False):
     """The pause before a handler that raised is run again."""
 
     until: datetime
     failures: int
 
 
-class AwaitVersion(Struct, frozen=True, tag="version", omit_defaults=True):
+class AwaitVersion(Struct, frozen=True, tag="version", omit_defaults=True, gc=False):
     """Somebody to load a blueprint version that this job could go on with."""
 
     version: str
@@ -71,7 +71,7 @@ class AwaitVersion(Struct, frozen=True, tag="version", omit_defaults=True):
 Wait = AwaitTask | AwaitBranches | AwaitHuman | AwaitChild | AwaitTimer | AwaitRetry | AwaitVersion
 
 
-class Cancellation(Struct, frozen=True, omit_defaults=True):
+class Cancellation(Struct, frozen=True, omit_defaults=True, gc=False):
     """A request to stop. Once made, it wins."""
 
     at: datetime
@@ -80,14 +80,14 @@ class Cancellation(Struct, frozen=True, omit_defaults=True):
     reason: str = ""
 
 
-class Approval(Struct, frozen=True, omit_defaults=True):
+class Approval(Struct, frozen=True, omit_defaults=True, gc=False):
     """The last decision of a person, remembered so that saying it twice is fine."""
 
     visit: int
     decision: str
 
 
-class Wave(Struct, frozen=True, omit_defaults=True):
+class Wave(Struct, frozen=True, omit_defaults=True, gc=False):
     """The tasks of one visit that are over: enough to recognise a result that is sent again."""
 
     visit: int
@@ -100,7 +100,7 @@ class Wave(Struct, frozen=True, omit_defaults=True):
 WAVES_KEPT = 16
 
 
-class Job(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Job(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One run of a blueprint. Immutable: a change is a new record with the next revision."""
 
     id: str

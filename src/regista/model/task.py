@@ -9,7 +9,7 @@ from ..clock import later
 from .status import AttemptState
 
 
-class RetryPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RetryPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """How often a task that really failed is run, and how long to wait in between."""
 
     #: Runs in all, the first one included. `JOB_MAX_RETRIES=3` is `max_attempts=4`.
@@ -30,7 +30,7 @@ class RetryPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise ValueError(f"expected first_s, cap_s >= 0, factor >= 1, jitter in 0..1; got {self}")
 
 
-class TaskFailure(Struct, frozen=True, omit_defaults=True):
+class TaskFailure(Struct, frozen=True, omit_defaults=True, gc=False):
     """A worker's error, as data."""
 
     code: str
@@ -38,7 +38,7 @@ class TaskFailure(Struct, frozen=True, omit_defaults=True):
     details: Any = None
 
 
-class TaskResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TaskResult(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What a worker says about one attempt. `task_id` names the attempt, as on the wire."""
 
     task_id: str
@@ -72,7 +72,7 @@ class TaskResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
         }
 
 
-class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One piece of work, with the attempt that is under way. Earlier attempts are history."""
 
     #: Stable over retries: `job id`_`visit`_`index`.
@@ -145,18 +145,21 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """The next instant at which somebody must look at this task, if there is one."""
         if self.state is AttemptState.CLOSED:
             return None
+        nearest = self.result_by
         if self.state is AttemptState.QUEUED:
-            return _earliest(self.not_before, self.dispatch_by, self.result_by)
-        bound = silence = None
+            nearest = _earlier(nearest, self.not_before)
+            return _earlier(nearest, self.dispatch_by)
         if self.attempt_timeout_s is not None and self.offered_at is not None:
-            bound = later(self.offered_at, self.attempt_timeout_s)
+            nearest = _earlier(nearest, later(self.offered_at, self.attempt_timeout_s))
         if self.heartbeat_timeout_s is not None and self.seen_at is not None:
-            silence = later(self.seen_at, self.heartbeat_timeout_s)
-        return _earliest(bound, silence, self.result_by)
+            nearest = _earlier(nearest, later(self.seen_at, self.heartbeat_timeout_s))
+        return nearest
 
 
-def _earliest(*moments: datetime | None) -> datetime | None:
-    return min((moment for moment in moments if moment is not None), default=None)
+def _earlier(one: datetime | None, other: datetime | None) -> datetime | None:
+    if one is None or other is None:
+        return one or other
+    return one if one < other else other
 
 
 def task_of(attempt_id: str) -> tuple[str, int]:

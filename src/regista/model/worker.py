@@ -5,7 +5,7 @@ from datetime import datetime
 from msgspec import Struct
 
 
-class Worker(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Worker(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A registered worker. `session` is the epoch of its registration: an old connection loses by it."""
 
     id: str

@@ -10,13 +10,13 @@ from collections.abc import Collection
 from datetime import datetime
 from heapq import heappop, heappush
 from itertools import islice
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from ..model import (
     HELD_STATES,
     AttemptState,
-    Birth,
     Change,
     Entry,
     Event,
@@ -35,6 +35,8 @@ from .deadlines import DeadlineIndex
 from .journal import Batch, JobRow, Snapshot
 from .lanes import Lanes
 
+#: A repetition comes within milliseconds; so many writers do not.
+_TOKENS_KEPT = 4
 _APPLIED = Outcome(OutcomeKind.APPLIED)
 _APPLIED_READY = Outcome(OutcomeKind.APPLIED, ready=True)
 _REPEATED = Outcome(OutcomeKind.REPEATED)
@@ -46,13 +48,15 @@ _EXISTS = Outcome(OutcomeKind.EXISTS)
 class _JobCell:
     """A live job: its bytes, and what the store itself keeps about it."""
 
-    __slots__ = ("body", "lease", "number", "open", "revision", "seq", "tasks", "token", "version")
+    __slots__ = ("body", "lease", "number", "open", "revision", "seq", "tasks", "tokens", "version")
 
     def __init__(self, version: Version) -> None:
         self.version = version
         self.body = b""
         self.revision = 0
-        self.token = ""
+        #: The commit tokens of the last writers. More than one: others may have written between a
+        #: change whose answer was lost and its repetition.
+        self.tokens: tuple[str, ...] = ()
         self.seq = 0
         self.open = 0
         #: The batch that carries the newest write: readers wait for it.
@@ -73,6 +77,18 @@ class _TaskCell:
         self.state = task.state
         self.worker_id = task.worker_id if task.state in HELD_STATES else None
         self.lane = task.lane if task.waiting else None
+
+
+#: An entry of the outbox, and its bytes.
+_Told = tuple[Entry, bytes]
+
+
+class _Birth(NamedTuple):
+    """A child that can be written."""
+
+    job: Job
+    body: bytes
+    told: _Told | None
 
 
 class Image:
@@ -140,29 +156,39 @@ class Image:
         refusal = self._refuse(change, cell)
         if refusal is not None:
             return refusal
+        # All is encoded before anything is written: what cannot be leaves no half behind.
+        job = change.job
+        writes = change.tasks
+        if change.drop_tasks:
+            writes = tuple(write for write in writes if not write.attempt)
+        tasks = [(write.task, encode(write.task)) for write in writes] if writes else ()
+        messages = [(message, encode(message)) for message in change.messages] if change.messages else ()
+        births = self._encode_births(change) if change.children else ()
+        body = b"" if job is None else encode(job)
+        ahead = sum(birth.told is not None for birth in births) if births else 0
+        told = self._tell(ahead, change.job_id, 0 if cell is None else cell.seq, change.events, job)
         if cell is None:
-            assert change.job is not None  # _refuse lets only a creation pass without a cell
-            cell = self._open_cell(change.job)
+            assert job is not None  # _refuse lets only a creation pass without a cell
+            cell = self._open_cell(job)
         if change.drop_tasks:
             self._drop_tasks(cell, batch)
-        for write in change.tasks:
-            if not (change.drop_tasks and write.attempt):
-                self._put_task(cell, write.task, batch)
+        for task, task_body in tasks:
+            self._put_task(cell, task, task_body, batch)
         if change.opens_branches is not None:
             cell.open = change.opens_branches
         cell.open -= change.closes_branches
-        for birth in change.children:
+        for birth in births:
             self._bear(birth, batch, number)
-        for message in change.messages:
-            self._messages[message.id] = batch.messages[message.id] = encode(message)
+        for message, message_body in messages:
+            self._messages[message.id] = batch.messages[message.id] = message_body
             batch.hints[Hint(HintKind.MESSAGE, message.to_job)] = None
         if change.consumes is not None:
             del self._messages[change.consumes]
             batch.messages[change.consumes] = None
-        job = change.job
         if job is not None:
-            self._put_job(cell, job, batch)
-        self._put_events(cell, change.job_id, change.events, job, batch, number)
+            self._put_job(cell, job, body, batch)
+        if told is not None:
+            self._put_entry(cell, *told, batch, number)
         cell.number = number
         woken = self._settle(cell, change, batch, instance, elapsed)
         batch.jobs[change.job_id] = JobRow(
@@ -172,19 +198,44 @@ class Image:
 
     def _refuse(self, change: Change, cell: _JobCell | None) -> Outcome | None:
         """The fences: revision and token of the job, state of each task's attempt, the message."""
+        ended = self._ended.get(change.job_id) if cell is None else None
+        if ended is not None:
+            return refuse_ended(change, ended[0])
         if change.job is not None and change.expected is None:
-            if cell is not None or change.job_id in self._ended:
-                return _REPEATED if cell is not None and cell.token == change.token else _EXISTS
+            if cell is not None:
+                return _REPEATED if change.token in cell.tokens else _EXISTS
         elif cell is None:
-            return _STALE if change.job_id in self._ended else _MISSING
+            return _MISSING
         elif change.job is not None and self._is_stale(cell, change):
-            return _REPEATED if cell.token == change.token else _STALE
+            return _REPEATED if change.token in cell.tokens else _STALE
         for write in change.tasks:
             if write.attempt and not self._fence_holds(write):
                 return _STALE
         if change.consumes is not None and change.consumes not in self._messages:
             return _STALE
         return None
+
+    def _encode_births(self, change: Change) -> list[_Birth]:
+        births: list[_Birth] = []
+        ahead = 0
+        for birth in change.children:
+            job = birth.job
+            if job.id in self._jobs or job.id in self._ended:
+                continue  # its id follows from the parent's visit: it was born in an earlier, equal write
+            told = self._tell(ahead, job.id, 0, birth.events, job)
+            ahead += told is not None
+            births.append(_Birth(job, encode(job), told))
+        return births
+
+    def _tell(
+        self, ahead: int, job_id: str, seq: int, events: tuple[Event, ...], job: Job | None
+    ) -> _Told | None:
+        """The outbox entry of these events; `ahead` others of the same change come before it."""
+        if not events:
+            return None
+        summary = None if job is None else summary_of(job)
+        entry = Entry(self._entries + ahead + 1, job_id, seq + 1, events, summary)
+        return entry, encode(entry)
 
     def _consume(self, change: Change, batch: Batch) -> Outcome:
         """A message that changes nothing (any more), whether or not its job still lives."""
@@ -205,23 +256,23 @@ class Image:
         cell = self._jobs[job.id] = _JobCell(self._versions.setdefault(version, version))
         return cell
 
-    def _put_job(self, cell: _JobCell, job: Job, batch: Batch) -> None:
+    def _put_job(self, cell: _JobCell, job: Job, body: bytes, batch: Batch) -> None:
         version = (job.blueprint, job.version)
         if cell.version != version:
+            self._unready(job.id, cell)
             cell.version = self._versions.setdefault(version, version)
-        cell.body = encode(job)
+        cell.body = body
         cell.revision = job.revision
-        cell.token = job.token
+        cell.tokens = (*cell.tokens[1 - _TOKENS_KEPT :], job.token)
         if self.deadlines.set(DueKind.JOB, job.id, job.id, job.deadline):
             batch.hints[Hint(HintKind.DEADLINE)] = None
 
-    def _bear(self, birth: Birth, batch: Batch, number: int) -> None:
+    def _bear(self, birth: _Birth, batch: Batch, number: int) -> None:
         job = birth.job
-        if job.id in self._jobs or job.id in self._ended:
-            return  # its id follows from the parent's visit: it was born in an earlier, equal write
         cell = self._open_cell(job)
-        self._put_job(cell, job, batch)
-        self._put_events(cell, job.id, birth.events, job, batch, number)
+        self._put_job(cell, job, birth.body, batch)
+        if birth.told is not None:
+            self._put_entry(cell, *birth.told, batch, number)
         cell.number = number
         batch.jobs[job.id] = JobRow(job.id, True, cell.seq, 0, cell.body)
         self._make_ready(job.id, cell, batch)
@@ -262,23 +313,11 @@ class Image:
 
     # -- events ----------------------------------------------------------------------------------
 
-    def _put_events(
-        self,
-        cell: _JobCell,
-        job_id: str,
-        events: tuple[Event, ...],
-        job: Job | None,
-        batch: Batch,
-        number: int,
-    ) -> None:
-        if not events:
-            return
-        self._entries += 1
-        summary = None if job is None else summary_of(job)
-        entry = Entry(self._entries, job_id, cell.seq + 1, events, summary)
-        cell.seq += len(events)
+    def _put_entry(self, cell: _JobCell, entry: Entry, body: bytes, batch: Batch, number: int) -> None:
+        self._entries = entry.number
+        cell.seq += len(entry.events)
         self._outbox.append((number, entry))
-        batch.entries.append((self._entries, encode(entry)))
+        batch.entries.append((entry.number, body))
 
     def prune(self, upto: int) -> None:
         while self._outbox and self._outbox[0][1].number <= upto:
@@ -286,8 +325,7 @@ class Image:
 
     # -- tasks -----------------------------------------------------------------------------------
 
-    def _put_task(self, job: _JobCell, task: Task, batch: Batch) -> None:
-        body = encode(task)
+    def _put_task(self, job: _JobCell, task: Task, body: bytes, batch: Batch) -> None:
         old = self._tasks.get(task.id)
         if old is not None:
             self._unlink(task.id, old)
@@ -338,7 +376,7 @@ class Image:
                 seen_at=now,
             )
             job = self._jobs[task.job_id]
-            self._put_task(job, task, batch)
+            self._put_task(job, task, encode(task), batch)
             job.number = number
             offered.append(task)
         return offered
@@ -394,11 +432,14 @@ class Image:
         for job_id in job_ids:
             cell = self._jobs.get(job_id)
             if cell is not None and cell.lease is not None and cell.lease[0] == instance:
+                if until < cell.lease[1]:
+                    heappush(self._leases, (until, job_id))
                 cell.lease = (instance, until)
                 kept.append(job_id)
         return kept
 
-    def stranded(self, attended: Collection[Version], limit: int) -> list[Job]:
+    def stranded(self, attended: Collection[Version], limit: int, elapsed: float) -> list[Job]:
+        self._return_lapsed(elapsed)
         lost = (queue for version, queue in self._ready.items() if version not in attended)
         ids = islice((job_id for queue in lost for job_id in queue), limit)
         return [decode_job(self._jobs[job_id].body) for job_id in ids]
@@ -418,18 +459,30 @@ class Image:
         for row in snapshot.jobs:
             job = decode_job(row.body)
             cell = self._open_cell(job)
-            cell.body, cell.revision, cell.token = row.body, job.revision, job.token
+            cell.body, cell.revision, cell.tokens = row.body, job.revision, (job.token,)
             cell.seq, cell.open = row.seq, row.open_branches
             self.deadlines.set(DueKind.JOB, job.id, job.id, job.deadline)
             if job.runnable(cell.open):
                 self._make_ready(job.id, cell, None)
         scratch = Batch()
-        for task in sorted((decode_task(body) for body in snapshot.tasks), key=lambda task: task.index):
-            self._put_task(self._jobs[task.job_id], task, scratch)
+        # Equal tasks of one job wait in dispatch order again; those of different jobs in the order of the
+        # jobs' ids, which is that of their birth.
+        tasks = [decode_task(body) for body in snapshot.tasks]
+        for task in sorted(tasks, key=lambda task: (task.job_id, task.index)):
+            self._put_task(self._jobs[task.job_id], task, encode(task), scratch)
         for body in snapshot.entries:
             entry = decode_entry(body)
             self._outbox.append((0, entry))
             self._entries = entry.number
+
+
+def refuse_ended(change: Change, body: bytes) -> Outcome:
+    """The answer of a job that has ended: nothing moves it, but its own last change had been applied."""
+    if change.job is None:
+        return _STALE
+    if decode_job(body).token == change.token:
+        return _REPEATED
+    return _EXISTS if change.expected is None else _STALE
 
 
 def summary_of(job: Job) -> Summary:
@@ -439,7 +492,7 @@ def summary_of(job: Job) -> Summary:
         blueprint=job.blueprint,
         version=job.version,
         client=job.client,
-        status=job.status.value,
+        status=job.status,
         state=job.state,
         created_at=job.created_at,
         updated_at=job.updated_at,

@@ -1,5 +1,6 @@
 """MemoryStorage: the reference. Everything else is checked against it."""
 
+import logging
 import secrets
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
@@ -12,8 +13,10 @@ from ..model import Change, Entry, Event, Job, Message, Outcome, OutcomeKind, Ta
 from .base import Due, Hint, HintKind, Version
 from .codec import decode_job
 from .group_commit import GroupCommit
-from .image import Image
+from .image import Image, refuse_ended
 from .journal import Batch, Journal, NoJournal
+
+log = logging.getLogger("regista.storage")
 
 #: How many ended jobs stay readable where no file keeps them, and how many are cached where one does.
 ENDED_IN_MEMORY = 100_000
@@ -33,11 +36,7 @@ class MemoryStorage:
         self._journal: Journal = journal or NoJournal()
         self._listeners: dict[int, Callable[[Hint], None]] = {}
         self._next_listener = 0
-        self._workers: dict[str, tuple[Worker, float]] = {}
         self._sessions = 0
-        self._leaders: dict[str, tuple[str, float]] = {}
-        self._attending: dict[str, tuple[frozenset[Version], float]] = {}
-        self._meta: dict[str, bytes] = {}
         self._started = False
         #: Called once when a flush failed. The process should stop then.
         self.on_failure: Callable[[StorageFailed], None] | None = None
@@ -49,6 +48,10 @@ class MemoryStorage:
         else:
             self._image = Image(ENDED_IN_MEMORY, int(self._clock.now().timestamp() * 1_000_000))
         self._group = GroupCommit(Batch, self._journal.write, self._flushed, self._failed)
+        self._workers: dict[str, tuple[Worker, float]] = {}
+        self._leaders: dict[str, tuple[str, float]] = {}
+        self._attending: dict[str, tuple[frozenset[Version], float]] = {}
+        self._meta: dict[str, bytes] = {}
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -58,6 +61,8 @@ class MemoryStorage:
         snapshot = await self._journal.open()
         self._image.restore(snapshot)
         self._meta.update(snapshot.meta)
+        # Microseconds: more than anybody registers, so a session never comes back after a restart.
+        self._sessions = max(self._sessions, int(self._clock.now().timestamp() * 1_000_000))
         self._started = True
 
     async def stop(self) -> None:
@@ -82,8 +87,11 @@ class MemoryStorage:
         if batch.entries:
             batch.hints[Hint(HintKind.OUTBOX)] = None
         for hear in list(self._listeners.values()):
-            for hint in batch.hints:
-                hear(hint)
+            try:
+                for hint in batch.hints:
+                    hear(hint)
+            except Exception:  # a listener's error is no failed flush; hints may be lost anyway
+                log.exception("a listener failed", extra={"action": "storage_hint"})
 
     def _failed(self, failure: StorageFailed) -> None:
         if self.on_failure is not None:
@@ -100,12 +108,21 @@ class MemoryStorage:
         return outcomes
 
     def _apply(self, change: Change, batch: Batch, number: int, instance: str, elapsed: float) -> Outcome:
+        outcome = None
         job = change.job
         if job is not None and change.expected is None and job.body_hash:
             # Only an id that derives from a key can come back after memory has let go of it.
-            if self._journal.find_job(job.id) is not None and self._image.find_job(job.id) is None:
-                return Outcome(OutcomeKind.EXISTS)
-        return self._image.apply(change, batch, number, instance, elapsed)
+            outcome = self._refuse_forgotten(change)
+        outcome = outcome or self._image.apply(change, batch, number, instance, elapsed)
+        if outcome.kind is OutcomeKind.MISSING:
+            outcome = self._refuse_forgotten(change) or outcome
+        return outcome
+
+    def _refuse_forgotten(self, change: Change) -> Outcome | None:
+        if self._image.find_job(change.job_id) is not None:
+            return None
+        body = self._journal.find_job(change.job_id)
+        return refuse_ended(change, body) if body is not None else None
 
     async def load(
         self, jobs: Sequence[str], tasks: Sequence[str] = ()
@@ -142,15 +159,18 @@ class MemoryStorage:
         return self._image.claim_ready(instance, versions, limit, self._clock.elapsed(), lease_s)
 
     async def extend(self, instance: str, job_ids: Sequence[str], lease_s: float) -> list[str]:
+        self._group.batch()
         return self._image.extend(instance, job_ids, self._clock.elapsed() + lease_s)
 
     async def attend(self, instance: str, versions: Collection[Version], lease_s: float) -> None:
+        self._group.batch()
         self._attending[instance] = (frozenset(versions), self._clock.elapsed() + lease_s)
 
     async def stranded(self, limit: int) -> list[Job]:
+        self._group.batch()
         elapsed = self._clock.elapsed()
         attended = {v for versions, until in self._attending.values() if until > elapsed for v in versions}
-        return self._image.stranded(attended, limit)
+        return self._image.stranded(attended, limit, elapsed)
 
     # -- tasks -----------------------------------------------------------------------------------
 
@@ -164,9 +184,11 @@ class MemoryStorage:
         return tasks
 
     async def held_by(self, worker_id: str) -> list[Task]:
+        self._group.batch()
         return self._image.held_by(worker_id)
 
     async def holders(self) -> list[str]:
+        self._group.batch()
         return self._image.holders()
 
     # -- deadlines and messages ------------------------------------------------------------------
@@ -176,20 +198,24 @@ class MemoryStorage:
         return self._image.due(now, limit)
 
     async def next_due(self) -> datetime | None:
+        self._group.batch()
         return self._image.deadlines.earliest()
 
     async def messages(self, limit: int) -> list[Message]:
+        self._group.batch()
         return self._image.messages(limit)
 
     # -- workers ---------------------------------------------------------------------------------
 
     async def register(self, worker: Worker, lease_s: float) -> Worker:
+        self._group.batch()
         self._sessions += 1
         known = replace(worker, session=self._sessions, registered_at=self._clock.now())
         self._workers[worker.id] = (known, self._clock.elapsed() + lease_s)
         return known
 
     async def heartbeat(self, worker_id: str, session: int, lease_s: float) -> bool:
+        self._group.batch()
         known = self._workers.get(worker_id)
         if known is None or known[0].session != session:
             return False
@@ -197,13 +223,16 @@ class MemoryStorage:
         return True
 
     async def workers(self) -> list[Worker]:
+        self._group.batch()
         return [self._workers[worker_id][0] for worker_id in sorted(self._workers)]
 
     async def lapsed(self) -> list[Worker]:
+        self._group.batch()
         elapsed = self._clock.elapsed()
         return [worker for worker, until in self._workers.values() if until <= elapsed]
 
     async def forget(self, worker_id: str, session: int) -> bool:
+        self._group.batch()
         known = self._workers.get(worker_id)
         if known is None or known[0].session != session:
             return False
@@ -213,6 +242,7 @@ class MemoryStorage:
     # -- outbox ----------------------------------------------------------------------------------
 
     async def outbox(self, after: int, limit: int) -> list[Entry]:
+        self._group.batch()
         return self._image.outbox(after, limit, self._group.flushed)
 
     async def prune(self, upto: int) -> None:
@@ -222,11 +252,13 @@ class MemoryStorage:
         self._image.prune(upto)
 
     async def tail(self, job_id: str, after_seq: int) -> list[Event]:
+        self._group.batch()
         return self._image.tail(job_id, after_seq, self._group.flushed)
 
     # -- the rest --------------------------------------------------------------------------------
 
     async def lead(self, name: str, instance: str, ttl_s: float) -> bool:
+        self._group.batch()
         elapsed = self._clock.elapsed()
         leader = self._leaders.get(name)
         if leader is not None and leader[0] != instance and leader[1] > elapsed:
@@ -235,7 +267,9 @@ class MemoryStorage:
         return True
 
     async def secret(self, name: str) -> bytes:
+        batch = self._group.batch()
         if name not in self._meta:
-            self._meta[name] = self._group.batch().meta[name] = secrets.token_bytes(32)
-            await self._group.wait(self._group.touch())
+            self._meta[name] = batch.meta[name] = secrets.token_bytes(32)
+            self._group.touch()
+        await self._group.drain()  # somebody else may have made it a moment ago
         return self._meta[name]

@@ -32,7 +32,10 @@ class SqliteStorage(MemoryStorage):
     """Hot state in memory, every commit in the file before it is answered."""
 
     def __init__(
-        self, path: str | os.PathLike[str], clock: Clock | None = None, owner_patience_s: float = OWNER_PATIENCE_S
+        self,
+        path: str | os.PathLike[str],
+        clock: Clock | None = None,
+        owner_patience_s: float = OWNER_PATIENCE_S,
     ) -> None:
         self.path = Path(path)
         super().__init__(clock, SqliteJournal(self.path, owner_patience_s))
@@ -140,9 +143,13 @@ def _pack(rows: Iterable[tuple[object, ...]]) -> tuple[str, bytes]:
 
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {_AUTOCHECKPOINT_PAGES}")
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_AUTOCHECKPOINT_PAGES}")
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 
@@ -202,7 +209,9 @@ def _read(connection: sqlite3.Connection) -> Snapshot:
         "SELECT id, live, seq, open_branches, body FROM jobs INDEXED BY jobs_live WHERE live"
     )
     return Snapshot(
-        jobs=[JobRow(id, bool(live), seq, open_branches, body) for id, live, seq, open_branches, body in jobs],
+        jobs=[
+            JobRow(id, bool(live), seq, open_branches, body) for id, live, seq, open_branches, body in jobs
+        ],
         tasks=[body for (body,) in connection.execute("SELECT body FROM tasks")],
         messages=[body for (body,) in connection.execute("SELECT body FROM messages ORDER BY rowid")],
         entries=[body for (body,) in connection.execute("SELECT body FROM outbox ORDER BY number")],

@@ -40,7 +40,7 @@ class Fuse(Struct):
     when: When
 
     def blows(self, batch: Batch) -> bool:
-        """This write is the one."""
+        """Whether this write is the one."""
         if self.writes is not None:
             self.writes -= 1
             return self.writes == 0
@@ -167,7 +167,7 @@ class Life:
             await self.director.recorder.run_once()
         except StorageFailed:
             raise
-        except Exception:  # noqa: BLE001 - history never breaks a job, here as in a real run
+        except Exception:  # history never breaks a job, here as in a real run
             log.exception("recording history failed; the next turn tries again")
         return again_s
 

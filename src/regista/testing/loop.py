@@ -22,6 +22,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._virtual_time = 0.0
         self._listeners: list[asyncio.Future[None]] = []
+        # After 97 days a nanosecond is less than a float can add, and a due timer would never count as due.
+        self._clock_resolution = 1e-6
         # BaseEventLoop asks its selector for events; we have none, only the time to pass.
         self._selector = self
 
@@ -61,7 +63,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         future: asyncio.Future[_T] = self.create_future()
         try:
             future.set_result(func(*args))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to whoever awaits
             future.set_exception(error)
         return future
 

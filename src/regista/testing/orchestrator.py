@@ -1,16 +1,16 @@
 """TestOrchestrator: a whole orchestrator for a test, on a clock that can be skipped."""
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, TypeVar
 
-from ..blueprint import StateMachineBlueprint
+from ..blueprint import Graph, StateMachineBlueprint
 from ..clock import Ids
 from ..config import Config
-from ..errors import StorageFailed
 from ..history.base import HistoryStorage
 from ..history.memory import MemoryHistory
 from ..model import (
@@ -85,6 +85,8 @@ class TestOrchestrator:
         self._disk = SimulatedDisk(delay=lambda: 0.0)
         self._clients = clients or {}
         self._blueprints: list[StateMachineBlueprint] = []
+        #: Every graph that a job of this test may have followed.
+        self._graphs: dict[tuple[str, str], Graph] = {}
         self._workers = list(workers)
         self._own: Worker | None = None
         self._life: Life | None = None
@@ -101,6 +103,7 @@ class TestOrchestrator:
         for blueprint in blueprints:
             blueprint.validate()
             self._blueprints.append(blueprint)
+            self._graphs[(blueprint.name, blueprint.version)] = blueprint.graph
             if self._life is not None:
                 self._life.director.register_blueprint(blueprint)
                 self._life.wake()
@@ -192,6 +195,10 @@ class TestOrchestrator:
         """The states that the job has entered, in order."""
         return [event.state or "" for event in self.events(job) if event.type is EventType.STATE_STARTED]
 
+    def jobs(self) -> list[Job]:
+        """Every job that was ever accepted, oldest first; children too."""
+        return [self.get(job_id) for job_id in list(self._disk.jobs)]
+
     # -- time ------------------------------------------------------------------------------------
 
     @property
@@ -242,6 +249,11 @@ class TestOrchestrator:
     def director(self) -> OrchestratorEngine:
         """The orchestrator itself, as it runs now; a crash replaces it."""
         return self._open().director
+
+    @property
+    def writes(self) -> int:
+        """How many writes have reached the disk: what is decided together is written together."""
+        return self._disk.writes
 
     def call(self, ask: Callable[[], Awaitable[_T]]) -> _T:
         """Run something async on the virtual loop, beside the orchestrator."""
@@ -299,7 +311,8 @@ class TestOrchestrator:
         """Ask, and ask again after a power cut."""
         while True:
             life = self._life
-            assert life is not None and life.keeper is not None
+            assert life is not None
+            assert life.keeper is not None
             asking = asyncio.ensure_future(_as_coroutine(ask))
             cut = asyncio.ensure_future(life.outlet.is_cut.wait())
             await asyncio.wait({asking, cut, life.keeper}, return_when=asyncio.FIRST_COMPLETED)
@@ -332,7 +345,8 @@ class TestOrchestrator:
             left_s = give_up - self.clock.elapsed()
             if person is not None or left_s <= 0:
                 raise NotSettled(job, person or await self._explain(job))
-            await asyncio.wait([asyncio.ensure_future(stirred.wait())], timeout=left_s)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stirred.wait(), left_s)
 
     async def _settled_get(self, job_id: str) -> Job:
         await self._loop.quiet()
@@ -368,7 +382,11 @@ class TestOrchestrator:
                 why = f": {child.error.message}" if child.error is not None else ""
                 return f"its child {child.id}, which is quarantined in state {child.state!r}{why}"
             below = await self._person_for(child)
-            return None if below is None else f"its child {child.id} ({child.blueprint}), which waits for {below}"
+            return (
+                None
+                if below is None
+                else f"its child {child.id} ({child.blueprint}), which waits for {below}"
+            )
         return None
 
     async def _explain(self, job: Job) -> str:
@@ -385,10 +403,9 @@ class TestOrchestrator:
 
     async def _check(self) -> None:
         await self._loop.quiet()
-        graphs = {(known.name, known.version): known.graph for known in self._blueprints}
         jobs = {job_id: await self.director.get(job_id) for job_id in list(self._disk.jobs)}
         events = {job_id: await self._events(job_id) for job_id in jobs}
-        check_history(graphs, events, jobs)
+        check_history(self._graphs, events, jobs)
         audit(StorageView(self._open().storage))
 
 

@@ -32,9 +32,9 @@ class HealthChecker:
         lost = 0
         for worker in await self._storage.lapsed():
             lost += await self._service.bury(worker.id, worker.session)
-        known = {worker.id for worker in await self._storage.workers()}
         for worker_id in await self._storage.holders():
-            if worker_id not in known:
+            # Asked anew for each: somebody may have come back while we buried another one.
+            if worker_id not in {worker.id for worker in await self._storage.workers()}:
                 lost += await self._service.bury(worker_id, None)
         return Report(done=lost)
 

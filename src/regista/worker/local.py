@@ -1,6 +1,7 @@
 """LocalWorker: the reference performer. Does tasks in the orchestrator's own process."""
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,21 @@ log = logging.getLogger("regista.worker")
 
 _RESULT_KEYS = frozenset({"status", "data", "error"})
 _encode = msgspec.msgpack.Encoder().encode
-_decode_result = msgspec.msgpack.Decoder(TaskResult).decode
+_decode = msgspec.msgpack.Decoder().decode
+
+
+class _Performance:
+    """One attempt in our hands, until its result is acknowledged."""
+
+    __slots__ = ("attempt_id", "began", "context", "future", "job_id")
+
+    def __init__(self, task: Task, began: datetime) -> None:
+        self.attempt_id = task.attempt_id
+        self.job_id = task.job_id
+        self.began = began
+        self.context: TaskContext | None = None
+        #: What can be cancelled. None for a thread: it is asked, and counts as running until it returns.
+        self.future: asyncio.Future[Any] | None = None
 
 
 class BeatLike(Protocol):
@@ -45,7 +60,7 @@ class Stage(Protocol):
     ) -> tuple[model.Worker, tuple[str, ...]]: ...
     async def heartbeat(self, worker_id: str, session: int, running: Collection[str]) -> BeatLike: ...
     async def leave(self, worker_id: str, session: int) -> None: ...
-    async def deliver(self, result: TaskResult) -> object: ...
+    def report(self, result: TaskResult) -> asyncio.Future[Any]: ...
     def started(self, attempt_id: str) -> None: ...
     def progress(
         self, attempt_id: str, value: float | None = None, message: str = "", checkpoint: Any = None
@@ -61,10 +76,11 @@ class LocalWorker:
         self._stage = stage
         self._clock = clock
         self._session = 0
-        self._running: dict[str, tuple[asyncio.Future[Any] | None, TaskContext]] = {}
+        self._running: dict[str, _Performance] = {}
         self._performing: set[asyncio.Future[Any]] = set()
-        self._deliveries: set[asyncio.Task[None]] = set()
+        self._deliveries: set[asyncio.Future[Any]] = set()
         self._beat: asyncio.Task[None] | None = None
+        self._leaving = False
         self._threads: ThreadPoolExecutor | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -75,6 +91,7 @@ class LocalWorker:
         if self._beat is not None:
             return
         self._loop = asyncio.get_running_loop()
+        self._leaving = False
         await self._register()
         self._beat = self._loop.create_task(self._beat_on(), name=f"heartbeat-{self.id}")
 
@@ -87,8 +104,9 @@ class LocalWorker:
         self._beat = None
         if self._performing and grace_s > 0:
             await asyncio.wait(self._performing, timeout=grace_s)
+        self._leaving = True  # what is stopped now was not cancelled by anybody: it is handed back
         self._cancel(list(self._running))
-        stoppable = [future for future, _ in self._running.values() if future is not None]
+        stoppable = [one.future for one in self._running.values() if one.future is not None]
         await asyncio.gather(*stoppable, return_exceptions=True)
         await asyncio.gather(*self._deliveries, return_exceptions=True)
         try:
@@ -126,88 +144,105 @@ class LocalWorker:
     # -- tasks -----------------------------------------------------------------------------------
 
     def _take(self, tasks: Sequence[Task]) -> None:
+        now = self._clock.now()
         for task in tasks:
-            attempt_id = task.attempt_id
-            if attempt_id in self._running:
-                continue  # offered again under the same id: it is already being done
-            self._stage.started(attempt_id)
-            self._perform(task, attempt_id)
+            performance = _Performance(task, now)
+            # Offered again under the same id, it is already being done.
+            if self._running.setdefault(performance.attempt_id, performance) is performance:
+                self._perform(task, performance)
 
-    def _perform(self, task: Task, attempt_id: str) -> None:
+    def _perform(self, task: Task, performance: _Performance) -> None:
         skill = self._worker.skills.get(task.type)
-        context = TaskContext(task, self._report)
-        began = self._clock.now()
         if skill is None:
             failure = TaskFailure("PERMANENT_ERROR", f"worker {self.id!r} has no task {task.type!r}")
-            self._send(TaskResult(task_id=attempt_id, job_id=task.job_id, error=failure), began)
+            self._finish(performance, error=failure)
             return
-        call = self._call(skill, task, context)
+        if skill.arity > 1:
+            performance.context = TaskContext(task, self._report)
+        arguments = (task.params, performance.context)[: skill.arity]
+        if not skill.suspends:
+            self._perform_inline(skill, arguments, performance)
+            return
+        self._stage.started(performance.attempt_id)
+        call = self._call(skill, arguments)
         future = asyncio.get_running_loop().create_task(call, name=f"task-{task.type}")
-        # A thread cannot be stopped from outside: it is asked, and counts as running until it returns.
-        self._running[attempt_id] = (future if skill.is_async else None, context)
+        performance.future = future if skill.is_async else None
         self._performing.add(future)
-        future.add_done_callback(lambda done: self._done(done, task, attempt_id, began))
+        future.add_done_callback(functools.partial(self._done, performance))
 
-    async def _call(self, skill: Skill, task: Task, context: TaskContext) -> Any:
-        arguments = (task.params, context)[: skill.arity]
+    def _perform_inline(self, skill: Skill, arguments: tuple[Any, ...], performance: _Performance) -> None:
+        """A coroutine that awaits nothing is over with one push: no task, no turn of the loop."""
+        try:
+            skill.func(*arguments).send(None)
+        except StopIteration as end:
+            self._finish(performance, end.value)
+        except Exception as error:
+            self._finish(performance, error=_failure_of(error))
+
+    async def _call(self, skill: Skill, arguments: tuple[Any, ...]) -> Any:
         if skill.is_async:
             return await skill.func(*arguments)
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self._worker.concurrency, thread_name_prefix="regista-task")
         return await asyncio.get_running_loop().run_in_executor(self._threads, skill.func, *arguments)
 
-    def _done(self, future: "asyncio.Future[Any]", task: Task, attempt_id: str, began: datetime) -> None:
+    def _done(self, performance: _Performance, future: "asyncio.Future[Any]") -> None:
         self._performing.discard(future)
-        try:
-            result = _decode_result(_encode(_result_of(future, task, attempt_id)))
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            failure = TaskFailure("PERMANENT_ERROR", f"expected a result of plain data: {error}")
-            result = TaskResult(task_id=attempt_id, job_id=task.job_id, error=failure)
-        self._send(result, began)
+        if future.cancelled():
+            if self._leaving:
+                self._running.pop(performance.attempt_id, None)
+            else:
+                self._finish(performance, {"status": "cancelled"})
+        elif (error := future.exception()) is not None:
+            self._finish(performance, error=_failure_of(error))
+        else:
+            self._finish(performance, future.result())
 
-    def _send(self, result: TaskResult, began: datetime) -> None:
-        """Keep the result until it is acknowledged: the attempt counts as running until then."""
-        signed = msgspec.structs.replace(result, worker_id=self.id, started_at=began)
-        delivery = asyncio.get_running_loop().create_task(self._deliver(signed), name="deliver")
+    def _finish(self, performance: _Performance, value: Any = None, error: TaskFailure | None = None) -> None:
+        """Send the result, and keep it until it is acknowledged: it counts as running until then."""
+        status = None
+        try:
+            if isinstance(value, dict) and value and value.keys() <= _RESULT_KEYS:
+                status = None if value.get("status") is None else str(value["status"])
+                error = msgspec.convert(value["error"], TaskFailure) if value.get("error") else None
+                value = value.get("data")
+            if value is not None:
+                value = _decode(_encode(value))  # as a store keeps it, and nobody else's any more
+        except (TypeError, ValueError, OverflowError, RecursionError) as problem:
+            value = status = None
+            error = TaskFailure("PERMANENT_ERROR", f"expected a result of plain data: {problem}")
+        result = TaskResult(
+            task_id=performance.attempt_id,
+            job_id=performance.job_id,
+            worker_id=self.id,
+            status=status,
+            data=value,
+            error=error,
+            started_at=performance.began,
+        )
+        delivery = self._stage.report(result)
         self._deliveries.add(delivery)
-        delivery.add_done_callback(self._deliveries.discard)
+        delivery.add_done_callback(functools.partial(self._acknowledged, performance.attempt_id))
 
-    async def _deliver(self, result: TaskResult) -> None:
-        try:
-            await self._stage.deliver(result)
-        except StorageFailed:
-            return  # it was not acknowledged; after the restart the attempt is lost and done again
-        self._running.pop(result.task_id, None)
+    def _acknowledged(self, attempt_id: str, delivery: "asyncio.Future[Any]") -> None:
+        self._deliveries.discard(delivery)
+        # Not acknowledged, it stays ours: after a restart the attempt is lost and done again.
+        if not delivery.cancelled() and delivery.exception() is None:
+            self._running.pop(attempt_id, None)
 
     def _cancel(self, attempt_ids: Sequence[str]) -> None:
         for attempt_id in attempt_ids:
-            future, context = self._running.get(attempt_id, (None, None))
-            if context is not None:
-                context.cancel()
-            if future is not None and not future.done():
-                future.cancel()
+            performance = self._running.get(attempt_id)
+            if performance is None:
+                continue
+            if performance.context is not None:
+                performance.context.cancelled = True
+            if performance.future is not None and not performance.future.done():
+                performance.future.cancel()
 
     def _report(self, attempt_id: str, value: float | None, message: str, checkpoint: Any) -> None:
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._stage.progress, attempt_id, value, message, checkpoint)
-
-
-def _result_of(future: "asyncio.Future[Any]", task: Task, attempt_id: str) -> TaskResult:
-    """Whatever the function did, as a result."""
-    base = TaskResult(task_id=attempt_id, job_id=task.job_id)
-    if future.cancelled():
-        return msgspec.structs.replace(base, status="cancelled")
-    error = future.exception()
-    if error is not None:
-        return msgspec.structs.replace(base, error=_failure_of(error))
-    value = future.result()
-    if isinstance(value, dict) and value and value.keys() <= _RESULT_KEYS:
-        said = value.get("error")
-        failure = msgspec.convert(said, TaskFailure) if said is not None else None
-        return msgspec.structs.replace(
-            base, status=value.get("status"), data=value.get("data"), error=failure
-        )
-    return msgspec.structs.replace(base, data=value)
 
 
 def _failure_of(error: BaseException) -> TaskFailure:

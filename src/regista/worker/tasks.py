@@ -1,7 +1,7 @@
 """Worker: the functions that do the work, by skill."""
 
+import dis
 import inspect
-import threading
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeVar
@@ -21,6 +21,8 @@ class Skill(Struct, frozen=True):
     is_async: bool
     #: How many of (params, context) it takes.
     arity: int
+    #: False: it awaits nothing, so a coroutine of it runs to its end with one `send(None)`.
+    suspends: bool = True
 
 
 class Worker:
@@ -48,7 +50,8 @@ class Worker:
         def register(func: Function) -> Function:
             if name in self.skills:
                 raise ValueError(f"worker {self.name!r} already has a task {name!r}")
-            self.skills[name] = Skill(name, func, inspect.iscoroutinefunction(func), _arity(name, func))
+            is_async = inspect.iscoroutinefunction(func)
+            self.skills[name] = Skill(name, func, is_async, _arity(name, func), not is_async or _waits(func))
             return func
 
         return register
@@ -67,20 +70,12 @@ class TaskContext:
         self.checkpoint = task.checkpoint
         self.deadline: datetime | None = task.deadline
         self._report = report
-        self._cancelled = threading.Event()
+        #: Somebody wants this attempt to stop. An async function gets CancelledError; a thread must look.
+        self.cancelled = False
 
     def progress(self, value: float | None = None, message: str = "", *, checkpoint: Any = None) -> None:
         """Say how far it is (0 to 1), and leave a checkpoint for the next attempt. Cheap; any thread."""
         self._report(self.attempt_id, value, message, checkpoint)
-
-    @property
-    def cancelled(self) -> bool:
-        """Somebody wants this attempt to stop. An async function gets CancelledError; a thread must look."""
-        return self._cancelled.is_set()
-
-    def cancel(self) -> None:
-        """Called by the worker."""
-        self._cancelled.set()
 
 
 def _arity(name: str, func: Callable[..., Any]) -> int:
@@ -91,3 +86,9 @@ def _arity(name: str, func: Callable[..., Any]) -> int:
     if required > 2:
         raise ValueError(f"task {name!r}: expected a function of (params) or (params, context), got {func}")
     return min(count, 2)
+
+
+def _waits(func: Callable[..., Any]) -> bool:
+    code = getattr(func, "__code__", None)
+    waits = {"SEND", "GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH"}
+    return code is None or any(step.opname in waits for step in dis.get_instructions(code))

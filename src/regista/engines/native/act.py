@@ -18,6 +18,7 @@ class Act:
     __slots__ = (
         "base",
         "born",
+        "called_off",
         "job",
         "offers",
         "result",
@@ -42,6 +43,8 @@ class Act:
         self.told: asyncio.Future[Verdict] | None = None
         #: Tasks that were matched with a worker before the commit.
         self.offers: list[Task] = []
+        #: Branches that end with a sibling's failure: their workers are told after the commit.
+        self.called_off: list[Task] = []
         #: Go on to the handler in the same turn.
         self.sticky = True
         self.settled = False

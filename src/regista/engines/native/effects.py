@@ -59,18 +59,24 @@ class Effects:
             case HintKind.DEADLINE:
                 self.on_deadline()
 
-    async def changed(self, job_id: str, timeout_s: float) -> None:
-        """Return when the job has settled, or the time is up: look again either way."""
+    def changed(self, job_id: str) -> "asyncio.Future[None]":
+        """Done when the job has settled, or somebody thinks that all should look again."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(job_id, []).append(waiter)
-        try:
-            await asyncio.wait([waiter], timeout=timeout_s)
-        finally:
-            waiters = self._waiters.get(job_id, [])
-            if waiter in waiters:
-                waiters.remove(waiter)
+        return waiter
+
+    def leave(self, job_id: str, waiter: "asyncio.Future[None]") -> None:
+        """This one waits no longer."""
+        waiters = self._waiters.get(job_id)
+        if waiters is not None and waiter in waiters:
+            waiters.remove(waiter)
             if not waiters:
-                self._waiters.pop(job_id, None)
+                del self._waiters[job_id]
+
+    def wake_all(self) -> None:
+        """Hints may be lost: let everybody look again. Called every two seconds (FENCES 4)."""
+        for job_id in list(self._waiters):
+            self.wake_waiters(job_id)
 
     def wake_waiters(self, job_id: str) -> None:
         """Let everybody who waits for this job look again."""

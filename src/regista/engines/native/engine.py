@@ -24,14 +24,11 @@ from .runner import Runner, approval_token
 
 log = logging.getLogger("regista.engine")
 
-#: Every waiter looks again after this time, whatever it was told (FENCES 4).
-RECHECK_S = 2.0
 #: Losing a race this often means that something is wrong, not that somebody was faster.
 _MAX_RACES = 1000
 _encode = msgspec.msgpack.Encoder().encode
 _plain_order = msgspec.msgpack.Encoder(order="sorted").encode
 _decode_data = msgspec.msgpack.Decoder(dict[str, Any]).decode
-_decode_submission = msgspec.msgpack.Decoder(Submission).decode
 
 Decide = Callable[[Job, list[Task], Scene], Step | TaskStep | None]
 
@@ -98,22 +95,24 @@ class NativeEngine:
 
     async def submit(self, submission: Submission) -> Job:
         """Accept a job; durable when this returns. Its first handler may have run by then."""
-        job = self._new_job(submission)
-        return await self._admit(submission, job, await self.executor.submit(job, sticky=True))
+        wished = self._new_job(submission)
+        job = await self.executor.submit(wished, sticky=True)
+        if submission.idempotency_key is None:
+            return job
+        return await self._admit(submission, wished, job)
 
     async def submit_many(self, submissions: Sequence[Submission]) -> list[Job]:
         """Accept several jobs with one flush. All are checked before any is written."""
         jobs = [self._new_job(submission) for submission in submissions]
         futures = [self.executor.submit(job, sticky=False) for job in jobs]
         born = await asyncio.gather(*futures)
-        return [await self._admit(s, job, b) for s, job, b in zip(submissions, jobs, born, strict=True)]
+        return [
+            job if submission.idempotency_key is None else await self._admit(submission, wished, job)
+            for submission, wished, job in zip(submissions, jobs, born, strict=True)
+        ]
 
     def _new_job(self, submission: Submission) -> Job:
         graph = self.library.get(submission.blueprint).graph
-        try:
-            submission = _decode_submission(_encode(submission))
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise ValueError(f"expected an input of plain data, got something else: {error}") from error
         key = submission.idempotency_key
         now = self._clock.now()
         return Job(
@@ -124,25 +123,23 @@ class NativeEngine:
             created_at=now,
             updated_at=now,
             client=submission.client,
-            input=submission.input,
+            input=plain(submission.input),
             priority=submission.priority,
             dispatch_timeout_s=submission.dispatch_timeout_s,
             result_timeout_s=submission.result_timeout_s,
             webhook_url=submission.webhook_url,
-            search_attributes=submission.search_attributes,
+            search_attributes=plain(submission.search_attributes),
             tracing_context=submission.tracing_context,
             body_hash="" if key is None else sha256(_plain_order(submission)).hexdigest()[:32],
         )
 
     async def _admit(self, submission: Submission, wished: Job, job: Job) -> Job:
         """A replay returns the job that is there; another body under the same key is refused."""
-        if submission.idempotency_key is None:
-            return job
         stored = await self._storage.get(wished.id)
         if stored is None:
             return job
         if stored.body_hash != wished.body_hash:
-            raise IdempotencyConflict(stored.id, submission.idempotency_key)
+            raise IdempotencyConflict(stored.id, submission.idempotency_key or "")
         return stored
 
     async def get(self, job_id: str) -> Job:
@@ -154,13 +151,29 @@ class NativeEngine:
 
     async def wait(self, job_id: str, timeout_s: float | None = None) -> Job:
         """The job once it has settled, or as it is when the time is up."""
-        give_up = None if timeout_s is None else self._clock.elapsed() + timeout_s
+        if timeout_s is not None:
+            return await self._wait_until(job_id, self._clock.elapsed() + timeout_s)
         while True:
-            job = await self.get(job_id)
-            left = RECHECK_S if give_up is None else min(RECHECK_S, give_up - self._clock.elapsed())
-            if job.status.settled or left <= 0:
-                return job
-            await self.effects.changed(job_id, left)
+            waiter = self.effects.changed(job_id)
+            try:
+                job = await self.get(job_id)
+                if job.status.settled:
+                    return job
+                await waiter
+            finally:
+                self.effects.leave(job_id, waiter)
+
+    async def _wait_until(self, job_id: str, give_up: float) -> Job:
+        while True:
+            waiter = self.effects.changed(job_id)
+            try:
+                job = await self.get(job_id)
+                left = give_up - self._clock.elapsed()
+                if job.status.settled or left <= 0:
+                    return job
+                await asyncio.wait([waiter], timeout=left)
+            finally:
+                self.effects.leave(job_id, waiter)
 
     async def cancel(self, job_id: str, reason: str = "") -> Job:
         """Ask for a stop; JobAlreadyTerminal when it is too late. Twice is fine."""
@@ -301,8 +314,10 @@ class NativeEngine:
 
 
 def plain(data: dict[str, Any] | None) -> dict[str, Any]:
-    """The data as a store keeps it; ValueError when no store could."""
+    """The data as a store keeps it, and nobody else's; ValueError when no store could."""
+    if not data:
+        return {}
     try:
-        return _decode_data(_encode(data or {}))
+        return _decode_data(_encode(data))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ValueError(f"expected a dict of plain data: {error}") from error

@@ -15,6 +15,7 @@ from ...clock import Clock, Ids
 from ...dispatch.dispatcher import Dispatcher
 from ...errors import StorageFailed
 from ...model import (
+    HELD_STATES,
     AwaitBranches,
     Change,
     Job,
@@ -35,8 +36,8 @@ from .runner import Runner
 log = logging.getLogger("regista.engine")
 
 #: Acts of one turn at most, and the time after which a turn is cut: nobody waits for a crowd.
-_TURN_ACTS = 256
-_TURN_S = 0.01
+_TURN_ACTS = 128
+_TURN_MS = 10.0
 #: Turns that may wait for their flush at once: while one is on its way to the disk, the next decides.
 _TURNS = 4
 #: Decisions that are folded into one write at most; a blueprint that never waits still commits.
@@ -86,6 +87,7 @@ class JobExecutor:
         self._scheduled = False
         self._slow: set[asyncio.Task[None]] = set()
         self._stopping = False
+        self._scenes: dict[tuple[str, str] | None, Scene] = {}
 
     # -- coming in -------------------------------------------------------------------------------
 
@@ -154,7 +156,9 @@ class JobExecutor:
         if turn.cancelled():
             return
         error = turn.exception()
-        if error is not None and not isinstance(error, StorageFailed):
+        if isinstance(error, StorageFailed):
+            return  # final: another turn would only spin until somebody stops us
+        if error is not None:
             log.error("a turn failed", exc_info=error, extra={"action": "turn_failed"})
         if self._inbox or self._ready:
             self._schedule()
@@ -165,7 +169,9 @@ class JobExecutor:
                 acts += await self._claim(_TURN_ACTS - len(acts))
             if len(self._inbox) and self._turns < _TURNS:
                 self._schedule()
+            self._new_scenes()
             await self._prepare(acts)
+            self._new_scenes()
             acts = self._play_all(acts)
             await self._commit(acts)
         except BaseException as error:
@@ -197,12 +203,15 @@ class JobExecutor:
             for act, job, task, result in zip(told, jobs, tasks, results, strict=True):
                 await self._judge(act, job, task, result)
         for act in acts:
-            if act.result is None and act.base is not None:
-                await self._see_branches(act, act.base)
+            if act.result is None and act.base is not None and self._has_branches(act.base):
+                act.tasks = await self._storage.tasks_of(act.base.id)
 
     async def _judge(self, act: Act, job: Job | None, task: Task | None, result: TaskResult) -> None:
         self._dispatcher.release(result.worker_id, result.task_id)
-        found = judge(job, task, result, self._scene(job))
+        scene = self._scene(job)
+        if result.error is not None or result.status is not None:
+            scene = self._chancy(scene)
+        found = judge(job, task, result, scene)
         if isinstance(found, Verdict):
             act.answer(found)
             act.settled = True
@@ -210,54 +219,63 @@ class JobExecutor:
             act.task_step = found
         else:
             if task is not None and task.branch and job is not None:
-                found = with_siblings(job, found, await self._storage.tasks_of(job.id))
+                siblings = await self._storage.tasks_of(job.id)
+                act.called_off = [one for one in siblings if one.id != task.id and one.state in HELD_STATES]
+                found = with_siblings(job, found, siblings)
             act.base = job
             act.add(found)
 
-    async def _see_branches(self, act: Act, job: Job) -> None:
+    def _has_branches(self, job: Job) -> bool:
         """An aggregator sees its branches, and so does the end of a cancelled fan-out."""
+        if isinstance(job.wait, AwaitBranches):
+            return True
         blueprint = self._library.find(job.blueprint, job.version)
         info = blueprint.graph.states.get(job.state) if blueprint is not None else None
-        if isinstance(job.wait, AwaitBranches) or (info is not None and info.is_aggregator):
-            act.tasks = await self._storage.tasks_of(job.id)
+        return info is not None and info.is_aggregator
 
     # -- playing ---------------------------------------------------------------------------------
 
     def _play_all(self, acts: list[Act]) -> list[Act]:
         """Play until the turn has lasted long enough; the rest goes back to the head of the line."""
-        began = self._clock.elapsed()
+        spent_ms = 0.0
         for index, act in enumerate(acts):
             if act.settled or act.task_step is not None:
                 continue
-            self._play(act)
-            if self._clock.elapsed() - began > _TURN_S:
+            spent_ms += self._play(act)
+            if spent_ms > _TURN_MS:
                 rest = acts[index + 1 :]
                 # What was judged or settled stays in this turn: it only has to be written.
                 late = [a for a in rest if not a.settled and a.task_step is None]
                 self._inbox.extendleft(reversed(late))
-                kept = [a for a in rest if a.settled or a.task_step is not None]
-                return acts[: index + 1] + kept
+                return acts[: index + 1] + [a for a in rest if a.settled or a.task_step is not None]
         return acts
 
-    def _play(self, act: Act) -> None:
-        """Run handlers and fold their decisions until the job waits, ends, or a handler suspends."""
-        began = self._clock.elapsed()
+    def _play(self, act: Act) -> float:
+        """Run handlers and fold their decisions until the job waits, ends, or a handler suspends.
+
+        Returns the milliseconds that the handlers took.
+        """
         self._open(act)
+        spent_ms = 0.0
         for _ in range(_FOLD):
             job = act.job
             assert job is not None
             if not act.sticky or not self._can_run(job):
-                return
+                break
             blueprint = self._library.find(job.blueprint, job.version)
             if blueprint is None:
-                return  # committed without the handler and queued for whoever has the version
-            verdict = self._runner.run(blueprint, job, act.tasks)
+                break  # committed without the handler and queued for whoever has the version
+            graph = self._scene(job).graph
+            assert graph is not None
+            verdict = self._runner.run(blueprint, graph, job, act.tasks)
             if isinstance(verdict, asyncio.Future):
                 self._go_slow(act, verdict)
-                return
+                break
             self._take(act, verdict)
-            if self._clock.elapsed() - began > self._settings.patience_s:
-                return
+            spent_ms += verdict.duration_ms
+            if spent_ms > self._settings.patience_s * 1000:
+                break
+        return spent_ms
 
     def _open(self, act: Act) -> None:
         """The first step of an act that does not begin with a result."""
@@ -279,20 +297,32 @@ class JobExecutor:
         assert job is not None
         scene = self._scene(job)
         if isinstance(verdict, HandlerFailed):
-            act.add(machine.handler_failed(job, verdict, scene))
+            act.add(machine.handler_failed(job, verdict, self._chancy(scene)))
         else:
             act.add(machine.decide(job, verdict, scene, tuple(act.tasks or ())))
             act.tasks = None
 
     def _scene(self, job: Job | None) -> Scene:
-        blueprint = self._library.find(job.blueprint, job.version) if job is not None else None
-        return Scene(
-            now=self._clock.now(),
-            graph=blueprint.graph if blueprint is not None else None,
-            find=self._library.newest_graph,
-            rules=self._settings.rules,
-            chance=self._chance.random(),
-        )
+        """What the machine may know. One scene serves all jobs of a version within a turn."""
+        version = (job.blueprint, job.version) if job is not None else None
+        scene = self._scenes.get(version)
+        if scene is None:
+            blueprint = self._library.find(*version) if version is not None else None
+            scene = self._scenes[version] = Scene(
+                now=self._clock.now(),
+                graph=blueprint.graph if blueprint is not None else None,
+                find=self._library.newest_graph,
+                rules=self._settings.rules,
+            )
+        return scene
+
+    def _new_scenes(self) -> None:
+        """A new turn begins: time has passed."""
+        self._scenes.clear()
+
+    def _chancy(self, scene: Scene) -> Scene:
+        """The scene with a throw of its own, where something is tried again: a crowd must not come back at once."""
+        return replace(scene, chance=self._chance.random())
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -338,6 +368,8 @@ class JobExecutor:
     def _match(self, act: Act) -> None:
         """Offer new tasks to free workers in the very write that creates them."""
         assert act.step is not None
+        if not act.step.tasks:
+            return
         writes = list(act.step.tasks)
         changed = False
         for index, write in enumerate(writes):
@@ -355,6 +387,9 @@ class JobExecutor:
         if outcome.ok:
             if act.offers:
                 self._dispatcher.deliver(act.offers)
+            for task in act.called_off:
+                self._dispatcher.cancel(task.worker_id, [task.attempt_id])
+            act.called_off = []
             act.answer(Verdict.ACCEPTED)
             if change.job is not None:
                 act.welcome(change.job)
@@ -398,6 +433,7 @@ class JobExecutor:
                 if not await self._still_held(act):
                     return
             act.settled = False
+            self._new_scenes()
             self._take(act, running.result())
             self._play(act)
             if not act.settled:

@@ -28,7 +28,7 @@ from . import retries
 from .retries import Cancel, Fail, Fate, Follow, Quarantine, Retry
 
 
-class TaskStep(Struct, frozen=True, kw_only=True):
+class TaskStep(Struct, frozen=True, kw_only=True, gc=False):
     """A change of tasks alone: a retry, or the end of a branch. The job's record is not touched."""
 
     job_id: str
@@ -209,7 +209,7 @@ def _reported(job: Job, task: Task, result: TaskResult, now: datetime) -> Event:
         task_id=task.id,
         attempt=task.attempt,
         worker_id=result.worker_id or task.worker_id,
-        duration_ms=round((now - began).total_seconds() * 1000, 3),
+        duration_ms=(now - began).total_seconds() * 1000,
         code=error.code if error is not None else None,
         message=error.message if error is not None else None,
     )

@@ -9,32 +9,32 @@ from ...blueprint.step import retry_at
 from ...model import AttemptState, FailureKind, Fault, Task, TaskFailure, TaskResult
 
 
-class Retry(Struct, frozen=True):
+class Retry(Struct, frozen=True, gc=False):
     """Another attempt: the task as it goes back to its lane."""
 
     task: Task
 
 
-class Follow(Struct, frozen=True):
+class Follow(Struct, frozen=True, gc=False):
     """The task is over and the job goes on in `to`; `fault` says what is wrong, if something is."""
 
     to: str
     fault: Fault | None = None
 
 
-class Fail(Struct, frozen=True):
+class Fail(Struct, frozen=True, gc=False):
     """The job fails (through the state `failed` where there is one)."""
 
     fault: Fault
 
 
-class Quarantine(Struct, frozen=True):
+class Quarantine(Struct, frozen=True, gc=False):
     """The job waits for a person."""
 
     fault: Fault
 
 
-class Cancel(Struct, frozen=True):
+class Cancel(Struct, frozen=True, gc=False):
     """The worker gave the task up as cancelled, and nothing says where to go then."""
 
 

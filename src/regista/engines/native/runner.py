@@ -10,9 +10,10 @@ from collections.abc import Coroutine, Mapping
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
-from ...blueprint import ActionFactory, JobContext, StateMachineBlueprint
-from ...blueprint.decisions import Decision, HandlerFailed
+from ...blueprint import ActionFactory, Graph, JobContext, StateMachineBlueprint
+from ...blueprint.decisions import Decision, Finish, HandlerFailed, Transition
 from ...blueprint.handlers import Handler
 from ...clock import Clock
 from ...errors import ActionError
@@ -21,7 +22,7 @@ from ...model import ClientConfig, Job, Task
 log = logging.getLogger("regista.engine")
 
 #: A handler that holds the loop longer than this is named in the log.
-_HOLDS_LOOP_S = 0.05
+_HOLDS_LOOP_MS = 50.0
 
 Verdict = Decision | HandlerFailed
 _encode = msgspec.msgpack.Encoder().encode
@@ -38,14 +39,17 @@ class Runner:
         self.secret = secret
 
     def run(
-        self, blueprint: StateMachineBlueprint, job: Job, tasks: list[Task] | None
+        self, blueprint: StateMachineBlueprint, graph: Graph, job: Job, tasks: list[Task] | None
     ) -> Verdict | asyncio.Future[Verdict]:
         """Run the handler of the job's state: a verdict at once, or a future if the handler suspends."""
         began = self._clock.elapsed()
-        actions = ActionFactory(blueprint.graph, job.state, functools.partial(approval_token, self.secret, job))
-        client = self._clients.get(job.client) or ClientConfig(name=job.client)
+        actions = ActionFactory(graph, job.state, functools.partial(approval_token, self.secret, job))
+        client = self._clients.get(job.client) or _stranger(job.client)
         results = None if tasks is None else {task.id: _result_of(task) for task in tasks}
-        context = JobContext(_private(job), client, blueprint.data_stores, results, actions)
+        context = JobContext(job, client, blueprint.data_stores, results, actions)
+        # Dictionaries of its own: what a handler writes must not reach the record by itself.
+        context.initial_data = _decode_any(_encode(job.input)) if job.input else {}
+        context.state_history = _decode_any(_encode(job.data)) if job.data else {}
         try:
             handler = blueprint.select(job.state, context)
             if handler is None:
@@ -74,16 +78,16 @@ class Runner:
                 handler.func(context, actions).send(None)
             except StopIteration:
                 pass
-        held = self._clock.elapsed() - began
-        if held > _HOLDS_LOOP_S:
+        verdict = self._verdict(context, actions, began)
+        if verdict.duration_ms > _HOLDS_LOOP_MS:
             log.warning(
                 "handler %s of state %r held the loop for %.0f ms; declare it blocking=True",
                 handler.name,
                 handler.state,
-                held * 1000,
+                verdict.duration_ms,
                 extra={"action": "handler_held_loop", "job_id": context.job_id},
             )
-        return self._verdict(context, actions, began)
+        return verdict
 
     async def _later(self, call: Any, context: JobContext, actions: ActionFactory, began: float) -> Verdict:
         try:
@@ -96,8 +100,10 @@ class Runner:
 
     def _verdict(self, context: JobContext, actions: ActionFactory, began: float) -> Decision:
         """The decision as the store will see it: no object of the handler's is in it any more."""
-        duration_ms = round((self._clock.elapsed() - began) * 1000, 3)
+        duration_ms = (self._clock.elapsed() - began) * 1000
         decision = actions.decision(context.state_history, duration_ms)
+        if not decision.data and decision.result is UNSET and isinstance(decision.action, Transition | Finish):
+            return decision  # nothing of the handler's is in it anyway
         try:
             return _decode_decision(_encode(decision))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -118,7 +124,7 @@ class Runner:
             code=getattr(error, "code", "handler_error") if isinstance(error, ActionError) else "handler_error",
             message=f"{type(error).__name__}: {error}",
             final=isinstance(error, _Unstorable),
-            duration_ms=round((self._clock.elapsed() - began) * 1000, 3),
+            duration_ms=(self._clock.elapsed() - began) * 1000,
         )
 
 
@@ -128,20 +134,18 @@ class _Unstorable(ActionError):
     code = "unstorable"
 
 
+@functools.lru_cache(maxsize=256)
+def _stranger(name: str) -> ClientConfig:
+    """A client that nobody configured."""
+    return ClientConfig(name=name)
+
+
 def _start(coroutine: Coroutine[Any, Any, Verdict]) -> asyncio.Task[Verdict]:
     """A task for a coroutine that may suspend; where Python can, it runs up to there at once."""
     loop = asyncio.get_running_loop()
     if sys.version_info >= (3, 12):
         return asyncio.Task(coroutine, loop=loop, eager_start=True)
     return loop.create_task(coroutine)
-
-
-def _private(job: Job) -> Job:
-    """The job with dictionaries of its own: what a handler writes must not reach the record by itself."""
-    if not job.input and not job.data:
-        return msgspec.structs.replace(job, input={}, data={})
-    own_input, own_data = _decode_any(_encode((job.input, job.data)))
-    return msgspec.structs.replace(job, input=own_input, data=own_data)
 
 
 def _result_of(task: Task) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """WorkerService: workers come and go, and what they held is never in doubt. FENCES 9 to 14."""
 
+import asyncio
 import logging
 from collections.abc import Collection
 from datetime import datetime
@@ -81,10 +82,10 @@ class WorkerService:
         What the store says it holds and it does not report is offered again if it never started, and
         lost otherwise.
         """
+        self._unseat(worker.id, None)  # what the old session loses must not be offered to it again
         known = await self._storage.register(replace(worker, instance=self._instance), self.lease_s)
         held = {task.attempt_id: task for task in await self._storage.held_by(worker.id)}
         kept = [attempt for attempt in running if attempt in held]
-        self._dispatcher.unseat(worker.id, known.session - 1)
         again: list[Task] = []
         for attempt, task in held.items():
             if attempt in kept:
@@ -150,13 +151,18 @@ class WorkerService:
 
     async def bury(self, worker_id: str, session: int | None) -> int:
         """The worker is gone: its attempts are lost, then its record. Returns how many attempts."""
+        self._unseat(worker_id, session)  # first of all: what the dead lose must not be offered to them again
         tasks = await self._storage.held_by(worker_id)
         for task in tasks:
             await self.lose(task, EventType.TASK_LOST)
         if session is not None:
-            self._dispatcher.unseat(worker_id, session)
             await self._storage.forget(worker_id, session)
         return len(tasks)
+
+    def _unseat(self, worker_id: str, session: int | None) -> None:
+        seat = self._dispatcher.find(worker_id)
+        if seat is not None and session in (None, seat.worker.session):
+            self._dispatcher.unseat(worker_id, seat.worker.session)
 
     async def lose(self, task: Task, kind: EventType) -> None:
         """Close the attempt as lost or undelivered, unless it has moved on."""
@@ -175,9 +181,13 @@ class WorkerService:
             return  # its job ended and left; so did the attempt
 
     async def deliver(self, result: TaskResult) -> Verdict:
-        """A result. The last sign of life is no longer worth writing down."""
-        self._signs.pop(result.task_id, None)
-        return await self._engine.deliver(result)
+        """A result; answered after the commit that it caused."""
+        return await self.report(result)
+
+    def report(self, result: TaskResult) -> "asyncio.Future[Verdict]":
+        """A result; the future is done after the commit that it caused."""
+        self._signs.pop(result.task_id, None)  # no longer worth writing down
+        return self._engine.executor.deliver(result)
 
     # -- signs of life ---------------------------------------------------------------------------
 

@@ -58,9 +58,12 @@ BEGIN
 
     DELETE FROM tasks WHERE id IN (SELECT value FROM json_each(new.dropped_tasks));
 
-    INSERT OR REPLACE INTO messages (id, body)
+    -- Said again, a message keeps its place: no OR REPLACE here.
+    INSERT INTO messages (id, body)
     SELECT j.value ->> 0, substr(new.message_bodies, j.value ->> 1, j.value ->> 2)
-    FROM json_each(new.messages) AS j;
+    FROM json_each(new.messages) AS j
+    WHERE true
+    ON CONFLICT (id) DO UPDATE SET body = excluded.body;
 
     DELETE FROM messages WHERE id IN (SELECT value FROM json_each(new.dropped_messages));
 

@@ -155,14 +155,16 @@ class CommitPromises:
         assert await told(storage) == [(1, "the end")]
 
     @on_a_clock
-    async def test_a_change_of_mine_that_others_built_upon_is_stale(
+    async def test_my_own_change_is_repeated_even_if_another_built_upon_it(
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
         await create(storage, make_job())
-        mine = write(next_of(await job_of(storage)))
+        mine = write(next_of(await job_of(storage)), events=(event("mine"),))
         assert await commit(storage, mine) == [APPLIED]
         assert await commit(storage, write(next_of(await job_of(storage)))) == [APPLIED]
-        assert await commit(storage, mine) == [STALE]
+        before = await picture(storage, ["job-1"])
+        assert await commit(storage, mine) == [REPEATED]
+        assert await picture(storage, ["job-1"]) == before
 
     @on_a_clock
     async def test_changing_a_job_that_is_not_there_is_missing(

@@ -31,7 +31,10 @@ from ....model import (
     Worker,
 )
 from ....storage.base import Hint, StorageBackend
+from ... import clock as clocks
 
+#: Stands still until a test moves it.
+ManualClock = clocks.Clock
 StorageFactory = Callable[[Clock], StorageBackend]
 Reopen = Callable[[], Awaitable[StorageBackend]]
 
@@ -46,22 +49,6 @@ APPLIED, REPEATED, STALE = OutcomeKind.APPLIED, OutcomeKind.REPEATED, OutcomeKin
 MISSING, EXISTS = OutcomeKind.MISSING, OutcomeKind.EXISTS
 QUEUED, OFFERED, STARTED, CLOSED = AttemptState
 _tokens = count(1)
-
-
-class ManualClock:
-    """Stands still until somebody moves it."""
-
-    def __init__(self) -> None:
-        self._passed = 0.0
-
-    def now(self) -> datetime:
-        return START + timedelta(seconds=self._passed)
-
-    def elapsed(self) -> float:
-        return 1000.0 + self._passed
-
-    def move(self, seconds: float) -> None:
-        self._passed += seconds
 
 
 @asynccontextmanager
@@ -81,7 +68,7 @@ def on_a_clock(
 
     def run(self: Any, open_storage: StorageFactory) -> None:
         async def body() -> None:
-            clock = ManualClock()
+            clock = ManualClock(START)
             async with running(open_storage(clock)) as storage:
                 await test(self, storage, clock)
 
@@ -108,7 +95,7 @@ def over_a_restart(
 
     def run(self: "Leaver", open_storage: StorageFactory) -> None:
         async def body() -> None:
-            clock = ManualClock()
+            clock = ManualClock(START)
             async with AsyncExitStack() as stack:
                 last = await stack.enter_async_context(running(open_storage(clock)))
 

@@ -11,6 +11,7 @@ from .kit import (
     START,
     ManualClock,
     StorageFactory,
+    at,
     claim,
     close_branch,
     commit,
@@ -29,6 +30,7 @@ from .kit import (
     on_a_clock,
     only,
     picture,
+    timer,
     write,
 )
 
@@ -139,6 +141,34 @@ class LifePromises:
         asked = replace(task, cancel_requested=True)
         await commit(storage, only("job-1", fenced(asked), messages=(message("m", "job-7"),)))
         assert await hears(hints, Hint(HintKind.MESSAGE, "job-7"), Hint(HintKind.CANCEL, "w1"))
+
+    @on_a_clock
+    async def test_a_deadline_before_all_others_is_hinted_at(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        await create(storage, make_job("late", **timer(90)))
+        hints: list[Hint] = []
+        storage.listen(hints.append)
+        await create(storage, make_job("early", **timer(50)))
+        assert await hears(hints, Hint(HintKind.DEADLINE))
+        hints.clear()
+        await dispatch(storage, make_task(dispatch_by=at(10)))
+        assert await hears(hints, Hint(HintKind.DEADLINE))
+
+    @on_a_clock
+    async def test_a_listener_that_fails_harms_nobody(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        def fail(hint: Hint) -> None:
+            raise RuntimeError("a planted failure")
+
+        hints: list[Hint] = []
+        storage.listen(fail)
+        storage.listen(hints.append)
+        await create(storage, make_job("a"))
+        await create(storage, make_job("b"))
+        assert await hears(hints, Hint(HintKind.READY))
+        assert await claim(storage) == ["a", "b"]
 
     @on_a_clock
     async def test_a_hint_comes_when_there_is_something_to_see(

@@ -209,7 +209,12 @@ class PersistenceConformance:
         storage = await reopen()
         late = only("job-2", fenced(closed(make_task("job-2")), attempt=2))
         rival = write(next_of(first, state="lost"))
-        assert await commit(storage, second, rival, write(first), late) == [REPEATED, STALE, EXISTS, STALE]
+        assert await commit(storage, second, rival, write(make_job()), late) == [
+            REPEATED,
+            STALE,
+            EXISTS,
+            STALE,
+        ]
         assert await told(storage) == [(1, "second")]
 
     @over_a_restart

@@ -1,0 +1,193 @@
+"""A model of the storage contract, as naive as can be: lists, dictionaries and sorting."""
+
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from regista.model import (
+    HELD_STATES,
+    AttemptState,
+    Change,
+    Job,
+    Message,
+    OutcomeKind,
+    Task,
+    TaskWrite,
+    Worker,
+)
+from regista.storage.base import AGEING_STEP_S, Due, DueKind
+from regista.storage.lanes import order_key
+
+#: How many writers back a repetition is still recognised.
+TOKENS = 4
+
+
+class Model:
+    """What a store must know after the calls that it got."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Job] = {}
+        self.tokens: dict[str, list[str]] = {}
+        self.tasks: dict[str, Task] = {}
+        self.arrivals: dict[str, int] = {}
+        self.open: dict[str, int] = {}
+        self.messages: dict[str, Message] = {}
+        self.told: list[tuple[str, int, tuple[str | None, ...]]] = []
+        self.leases: dict[str, tuple[str, float]] = {}
+        self._arrived = 0
+
+    # writing
+
+    def commit(self, change: Change, instance: str, elapsed: float) -> tuple[OutcomeKind, bool]:
+        """How the change goes, and whether it closed the last branch."""
+        if change.job is None and not change.tasks:
+            there = self.messages.pop(change.consumes or "", None)
+            return (OutcomeKind.STALE if there is None else OutcomeKind.APPLIED, False)
+        refusal = self._refuse(change)
+        if refusal is not None:
+            return refusal, False
+        self._apply(change)
+        job = self.jobs[change.job_id]
+        if change.job is None:
+            woken = change.closes_branches > 0 and job.runnable(self.open[job.id]) and not self.open[job.id]
+            return OutcomeKind.APPLIED, woken
+        self.leases.pop(job.id, None)
+        if change.hold_s is not None and job.runnable(self.open[job.id]):
+            self.leases[job.id] = (instance, elapsed + change.hold_s)
+        return OutcomeKind.APPLIED, False
+
+    def _refuse(self, change: Change) -> OutcomeKind | None:
+        job = self.jobs.get(change.job_id)
+        creates = change.job is not None and change.expected is None
+        if job is None and not creates:
+            return OutcomeKind.MISSING
+        if job is not None and change.job is not None and (creates or job.revision != change.expected):
+            if change.token in self.tokens[job.id]:
+                return OutcomeKind.REPEATED
+            return OutcomeKind.EXISTS if creates else OutcomeKind.STALE
+        if job is not None and job.status.terminal:
+            return OutcomeKind.STALE
+        if not all(self._fence_holds(write) for write in change.tasks):
+            return OutcomeKind.STALE
+        if change.consumes is not None and change.consumes not in self.messages:
+            return OutcomeKind.STALE
+        return None
+
+    def _fence_holds(self, write: TaskWrite) -> bool:
+        if not write.attempt:
+            return True
+        task = self.tasks.get(write.task.id)
+        return task is not None and task.attempt == write.attempt and task.state in write.states
+
+    def _apply(self, change: Change) -> None:
+        if change.drop_tasks:
+            self._drop_tasks(change.job_id)
+        for write in change.tasks:
+            if not (change.drop_tasks and write.attempt):
+                self._put_task(write.task)
+        self.open.setdefault(change.job_id, 0)
+        if change.opens_branches is not None:
+            self.open[change.job_id] = change.opens_branches
+        self.open[change.job_id] -= change.closes_branches
+        for birth in change.children:
+            if birth.job.id not in self.jobs:
+                self.open[birth.job.id] = 0
+                self._put_job(birth.job)
+                self._tell(birth.job.id, birth.events)
+        for message in change.messages:
+            self.messages[message.id] = message
+        if change.consumes is not None:
+            del self.messages[change.consumes]
+        if change.job is not None:
+            self._put_job(change.job)
+        self._tell(change.job_id, change.events)
+
+    def _put_job(self, job: Job) -> None:
+        self.jobs[job.id] = job
+        self.tokens[job.id] = [*self.tokens.get(job.id, ()), job.token][-TOKENS:]
+        if job.status.terminal:
+            self._drop_tasks(job.id)
+            self.tokens[job.id] = [job.token]
+
+    def _put_task(self, task: Task) -> None:
+        self.tasks[task.id] = task
+        self._arrived += 1
+        self.arrivals[task.id] = self._arrived
+
+    def _drop_tasks(self, job_id: str) -> None:
+        self.tasks = {id: task for id, task in self.tasks.items() if task.job_id != job_id}
+
+    def _tell(self, job_id: str, events: tuple[Any, ...]) -> None:
+        if events:
+            seq = sum(len(words) for job, _, words in self.told if job == job_id)
+            self.told.append((job_id, seq + 1, tuple(event.message for event in events)))
+
+    def claimed(self, job_id: str, instance: str, until: float) -> None:
+        """Somebody got a lease."""
+        self.leases[job_id] = (instance, until)
+
+    def offer(self, worker: Worker, limit: int, now: datetime) -> list[Task]:
+        """The best tasks that this worker may have, offered to it."""
+        waiting = [task for task in self.tasks.values() if task.waiting and worker.serves(*task.lane)]
+        best = sorted(waiting, key=lambda task: (order_key(task), self.arrivals[task.id]))[:limit]
+        offered = [
+            replace(
+                task,
+                state=AttemptState.OFFERED,
+                worker_id=worker.id,
+                session=worker.session,
+                offered_at=now,
+                seen_at=now,
+            )
+            for task in best
+        ]
+        self.tasks.update({task.id: task for task in offered})
+        return offered
+
+    def restart(self) -> None:
+        """Leases are gone; a repetition is known by the last token; equal tasks stand by their jobs' ids."""
+        self.leases.clear()
+        self.tokens = {job_id: tokens[-1:] for job_id, tokens in self.tokens.items()}
+        for task in sorted(self.tasks.values(), key=lambda task: (task.job_id, task.index)):
+            self._arrived += 1
+            self.arrivals[task.id] = self._arrived
+
+    # reading
+
+    def ready(self, elapsed: float) -> set[str]:
+        """The jobs that somebody could claim now."""
+        leased = {job_id for job_id, (_, until) in self.leases.items() if until > elapsed}
+        runnable = {job.id for job in self.jobs.values() if job.runnable(self.open[job.id])}
+        return runnable - leased
+
+    def due(self) -> list[Due]:
+        """All deadlines, which follow from the records."""
+        rows = [
+            Due(job.deadline, DueKind.JOB, job.id, job.id)
+            for job in self.jobs.values()
+            if job.deadline is not None
+        ]
+        rows += [
+            Due(task.deadline, DueKind.TASK, task.id, task.job_id)
+            for task in self.tasks.values()
+            if task.deadline is not None
+        ]
+        return sorted(rows)
+
+    def tasks_of(self, job_id: str) -> list[Task]:
+        """In dispatch order."""
+        return sorted(
+            (task for task in self.tasks.values() if task.job_id == job_id), key=lambda task: task.index
+        )
+
+    def held(self) -> dict[str, set[str]]:
+        """Worker → the tasks in its hands."""
+        held: dict[str, set[str]] = {}
+        for task in self.tasks.values():
+            if task.state in HELD_STATES and task.worker_id:
+                held.setdefault(task.worker_id, set()).add(task.id)
+        return held
+
+
+__all__ = ["AGEING_STEP_S", "Model"]

@@ -1,0 +1,48 @@
+"""Every example is a program: it runs, ends well, and says what it promises."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+#: Program and arguments → the line that must be in its output.
+PROMISES = {
+    ("quickstart.py", "Ada"): "finished Hello, Ada!",
+    ("approval.py", "approve"): "500 €: finished, 500 € paid",
+    ("approval.py", "reject"): "500 €: failed, no refund",
+    ("demo.py",): "FINISHED: 4 of 4 legs, and nobody submitted it twice",
+}
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("command", PROMISES, ids=" ".join)
+def test_example_runs_and_keeps_its_promise(command: tuple[str, ...], tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / command[0], *command[1:]],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONWARNINGS": "error"},
+        capture_output=True,
+        text=True,
+        timeout=25,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert PROMISES[command] in done.stdout.splitlines()
+    assert done.stderr == ""
+
+
+def test_demo_shows_every_kind_of_waiting(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "demo.py"], cwd=tmp_path, capture_output=True, text=True
+    )
+
+    for sight in ("task_retried", "approval_given", "timer_fired", "child_finished", "plan → review"):
+        assert sight in done.stdout
+
+
+def test_every_example_is_run() -> None:
+    assert {command[0] for command in PROMISES} == {path.name for path in EXAMPLES.glob("*.py")}

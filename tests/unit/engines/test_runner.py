@@ -1,0 +1,218 @@
+"""One handler, run once: whatever it does becomes a value. DESIGN 5; FENCES 18."""
+
+import asyncio
+import hmac
+import logging
+import time
+from functools import partial
+from typing import Any
+
+import pytest
+
+from regista import ClientConfig, JobStatus, StateMachineBlueprint
+from regista.blueprint import ActionFactory, JobContext
+from regista.engines.native.runner import Runner, approval_token
+from regista.model import Job
+from regista.testing.clock import BEGINNING, Clock
+from regista.testing.orchestrator import TestOrchestrator
+from tests.support import fault, script
+
+
+def go_on(context: JobContext, actions: ActionFactory) -> None:
+    actions.transition_to("done")
+
+
+async def go_on_without_awaiting(context: JobContext, actions: ActionFactory) -> None:
+    actions.transition_to("done")
+
+
+async def go_on_later(context: JobContext, actions: ActionFactory) -> None:
+    await asyncio.sleep(3)
+    actions.transition_to("done")
+
+
+class Callable_:
+    async def __call__(self, context: JobContext, actions: ActionFactory) -> None:
+        await asyncio.sleep(1)
+        actions.transition_to("done")
+
+    def method(self, context: JobContext, actions: ActionFactory) -> None:
+        actions.transition_to("done")
+
+
+def partly(to: str, context: JobContext, actions: ActionFactory) -> None:
+    actions.transition_to(to)
+
+
+def wrapper(context: JobContext, actions: ActionFactory) -> Any:
+    return go_on_later(context, actions)
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [go_on, go_on_without_awaiting, go_on_later, Callable_(), Callable_().method, partial(partly, "done"), wrapper],
+)
+def test_a_handler_may_be_sync_async_a_method_an_object_or_a_wrapper(handler: Any) -> None:
+    with TestOrchestrator(script(handler, "done")) as kit:
+        assert kit.run("script").status is JobStatus.FINISHED
+
+
+def test_a_blocking_handler_works_and_sees_the_same_context() -> None:
+    def start(context: JobContext, actions: ActionFactory) -> None:
+        context.state_history["seen"] = context.initial_data["n"]
+        actions.transition_to("done")
+
+    with TestOrchestrator(script(start, "done", blocking=True)) as kit:
+        assert kit.run("script", {"n": 3}).data == {"seen": 3}
+
+
+def test_a_blocking_handler_that_raises_is_run_again() -> None:
+    def start(context: JobContext, actions: ActionFactory) -> None:
+        if context.attempt < 3:
+            raise OSError("the share is not mounted")
+        actions.transition_to("done")
+
+    with TestOrchestrator(script(start, "done", blocking=True)) as kit:
+        assert kit.run("script").status is JobStatus.FINISHED
+
+
+class Odd:
+    pass
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda context, actions: context.state_history.update(odd=Odd()),
+        lambda context, actions: context.state_history.update(loop=context.state_history),
+        lambda context, actions: context.state_history.update(big=2**70),
+        lambda context, actions: actions.set_result(Odd()),
+    ],
+)
+@pytest.mark.parametrize("suspends", [True, False])
+def test_what_no_store_can_keep_quarantines_at_once_and_says_so(spoil: Any, suspends: bool) -> None:
+    runs: list[int] = []
+
+    def start(context: JobContext, actions: ActionFactory) -> None:
+        runs.append(1)
+        spoil(context, actions)
+        actions.transition_to("done")
+
+    async def start_slowly(context: JobContext, actions: ActionFactory) -> None:
+        await asyncio.sleep(1)
+        start(context, actions)
+
+    with TestOrchestrator(script(start_slowly if suspends else start, "done")) as kit:
+        job = kit.run("script")
+        assert (job.status, fault(job), len(runs)) == (JobStatus.QUARANTINED, "unstorable", 1)
+        assert "plain data" in str(job.error)
+        assert job.data == {}
+
+
+def test_params_that_no_store_can_keep_quarantine_too() -> None:
+    def start(context: JobContext, actions: ActionFactory) -> None:
+        actions.dispatch_task("work", {"odd": Odd()}, transitions={"success": "done"})
+
+    with TestOrchestrator(script(start, "done")) as kit:
+        assert fault(kit.run("script")) == "unstorable"
+
+
+def test_what_a_handler_keeps_is_a_copy_that_nobody_can_change_afterwards() -> None:
+    kept: list[dict[str, Any]] = []
+
+    def start(context: JobContext, actions: ActionFactory) -> None:
+        inner = {"n": 1}
+        kept.append(inner)
+        context.state_history["inner"] = inner
+        actions.sleep(1, then="more")
+
+    def more(context: JobContext, actions: ActionFactory) -> None:
+        kept[0]["n"] = 99
+        actions.transition_to("done")
+
+    with TestOrchestrator(script(start, "done", more=more)) as kit:
+        assert kit.run("script").data == {"inner": {"n": 1}}
+
+
+def test_the_context_tells_what_the_job_is() -> None:
+    seen: dict[str, Any] = {}
+
+    def start(context: JobContext, actions: ActionFactory) -> None:
+        seen.update(
+            client=(context.client.name, context.client.params),
+            blueprint=context.blueprint,
+            state=context.current_state,
+            visit=context.visit,
+            webhook=context.webhook_url,
+            tracing=context.tracing_context,
+            attributes=context.search_attributes,
+            parent=context.parent_id,
+        )
+        actions.transition_to("done")
+
+    clients = {"acme": ClientConfig(name="acme", params={"tier": "gold"})}
+    with TestOrchestrator(script(start, "done"), clients=clients) as kit:
+        kit.run(
+            "script",
+            client="acme",
+            webhook_url="https://example.com",
+            tracing_context={"traceparent": "00-1"},
+            search_attributes={"Kind": "x"},
+        )
+    assert seen == {
+        "client": ("acme", {"tier": "gold"}),
+        "blueprint": "script",
+        "state": "start",
+        "visit": 1,
+        "webhook": "https://example.com",
+        "tracing": {"traceparent": "00-1"},
+        "attributes": {"Kind": "x"},
+        "parent": None,
+    }
+
+
+def test_the_approval_token_is_the_same_when_the_handler_is_run_again_and_another_at_another_visit() -> None:
+    tokens: list[str] = []
+
+    def start(context: JobContext, actions: ActionFactory) -> None:
+        tokens.append(actions.await_human_approval("ok?", transitions={"again": "start", "yes": "done"}))
+        if context.attempt < 3:
+            raise RuntimeError("the mail server is down")
+
+    with TestOrchestrator(script(start, "done")) as kit:
+        job = kit.run("script")
+        assert len(tokens) == 3
+        assert len(set(tokens)) == 1
+        assert kit.director.engine.approval_token(job) == tokens[0]
+        kit.crash()  # the secret survives
+        assert kit.director.engine.approval_token(job) == tokens[0]
+        kit.approve(job, "again")
+        assert tokens[3] != tokens[0]
+
+
+def test_the_approval_token_is_an_hmac_of_job_state_and_visit() -> None:
+    job = Job(
+        id="j", blueprint="b", version="v", state="s", visit=3, created_at=BEGINNING, updated_at=BEGINNING
+    )
+    assert approval_token(b"secret", job) == hmac.digest(b"secret", b"j\ns\n3", "sha256").hex()
+
+
+def test_a_handler_that_holds_the_loop_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    blueprint = StateMachineBlueprint("script")
+
+    @blueprint.handler_for("start", is_start=True)
+    def hog(context: JobContext, actions: ActionFactory) -> None:
+        clock.move(0.06)
+        time.sleep(0.06)  # whichever clock is read
+        actions.transition_to("done")
+
+    blueprint.handler_for("done", is_end=True)(go_on)
+    job = Job(
+        id="j", blueprint="script", version="v", state="start", created_at=BEGINNING, updated_at=BEGINNING
+    )
+    with caplog.at_level(logging.WARNING, "regista.engine"):
+        Runner(clock, {}).run(blueprint, blueprint.graph, job, None)
+    assert "hog" in caplog.text
+    assert "'start'" in caplog.text
+    assert "blocking=True" in caplog.text

@@ -1,0 +1,380 @@
+"""Workers come and go. FENCES 9 to 14."""
+
+import asyncio
+from typing import Any
+
+from regista import EventType, JobStatus, RetryPolicy, Worker
+from regista.engines.base import Verdict
+from regista.model import AttemptState, Task
+from regista.testing.orchestrator import TestOrchestrator
+from tests.support import Puppet, fan_out, fault, one_task, only, script, types
+
+
+def stored(kit: TestOrchestrator, task: Task) -> Task:
+    """The task as it is in the store."""
+    (found,) = kit.call(lambda: kit.director.storage.load([], [task.id]))[1]
+    assert found is not None
+    return found
+
+
+def signs(kit: TestOrchestrator) -> None:
+    """Write the signs of life down, as the chore does."""
+    kit.call(lambda: kit.director.workers.write_signs())
+
+
+# -- 9: a closed socket changes nothing --------------------------------------------------------------
+
+
+def test_silence_changes_nothing_while_the_lease_holds() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        puppet = Puppet(kit, lease_s=30)
+        puppet.join()
+        job = kit.submit("script")
+        kit.skip(29)
+        assert kit.get(job).status is JobStatus.WAITING_FOR_WORKER
+        assert EventType.TASK_LOST not in types(kit.events(job))
+        # its result is welcome, although nobody heard of it for a while
+        assert puppet.finish(puppet.tasks[0]) is Verdict.ACCEPTED
+
+
+def test_a_lapsed_lease_closes_the_attempts_as_lost_and_they_go_to_somebody_else() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        dead, alive = Puppet(kit, id="dead", lease_s=30), Puppet(kit, id="alive", lease_s=100_000)
+        dead.join()
+        job = kit.submit("script")
+        dead.settle()
+        first = dead.tasks[0]
+        alive.join()
+        kit.skip(64)
+        # then
+        (lost,) = only(kit.events(job), EventType.TASK_LOST)
+        assert (lost.attempt, lost.worker_id) == (1, "dead")
+        (second,) = alive.tasks
+        assert (second.id, second.attempt) == (first.id, 2)
+        assert dead.finish(first, {"late": True}) is Verdict.STALE_TASK
+        assert alive.finish(second, {"late": False}) is Verdict.ACCEPTED
+        assert kit.get(job).data == {"late": False}
+
+
+def test_a_worker_that_lapsed_is_told_to_register_again() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        puppet = Puppet(kit, lease_s=30)
+        puppet.join()
+        kit.skip(100)
+        assert puppet.beat().known is False
+        puppet.join()
+        assert puppet.beat().known is True
+
+
+def test_an_old_session_cannot_speak_for_a_new_one() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        old, new = Puppet(kit), Puppet(kit)
+        old.join()
+        new.join()
+        assert old.beat().known is False
+        old.leave()  # and cannot throw the new one out
+        assert new.beat().known is True
+        kit.submit("script")
+        new.settle()
+        assert (len(old.tasks), len(new.tasks)) == (0, 1)
+
+
+def test_a_worker_that_says_goodbye_hands_its_tasks_back_at_once() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        leaving, staying = Puppet(kit, id="leaving"), Puppet(kit, id="staying")
+        leaving.join()
+        job = kit.submit("script")
+        leaving.settle()
+        staying.join()
+        leaving.leave()
+        assert [task.attempt for task in staying.tasks] == [2]
+        assert kit.get(job).status is JobStatus.WAITING_FOR_WORKER
+
+
+# -- 10: delivered is not started --------------------------------------------------------------------
+
+
+def test_a_task_is_offered_until_there_is_evidence_that_it_started() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        puppet = Puppet(kit)
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        (task,) = puppet.tasks
+        assert stored(kit, task).state is AttemptState.OFFERED
+        puppet.beat(task.attempt_id)  # listed in current_tasks: that is evidence
+        signs(kit)
+        assert stored(kit, task).state is AttemptState.STARTED
+        assert [event.attempt for event in only(kit.events(job), EventType.TASK_STARTED)] == [1]
+
+
+def test_progress_is_evidence_too_and_its_checkpoint_is_handed_to_the_next_attempt() -> None:
+    with TestOrchestrator(one_task(retry=RetryPolicy(first_s=0, jitter=0))) as kit:
+        puppet = Puppet(kit)
+        puppet.join()
+        kit.submit("script")
+        puppet.settle()
+        (task,) = puppet.tasks
+        kit.director.workers.progress(task.attempt_id, 0.25, "a quarter", checkpoint={"frame": 7})
+        kit.director.workers.progress(task.attempt_id, 0.5, "half")
+        signs(kit)
+        kept = stored(kit, task)
+        assert (kept.state, kept.progress, kept.progress_message) == (AttemptState.STARTED, 0.5, "half")
+        assert kept.checkpoint == {"frame": 7}
+        puppet.fail(task, "TRANSIENT_ERROR")
+        assert (puppet.tasks[1].attempt, puppet.tasks[1].checkpoint) == (2, {"frame": 7})
+
+
+def test_missing_from_two_heartbeats_is_undelivered_and_spends_no_run() -> None:
+    with TestOrchestrator(one_task(retry=RetryPolicy(max_attempts=1))) as kit:
+        puppet = Puppet(kit)
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        puppet.beat()
+        assert len(puppet.tasks) == 1
+        puppet.beat()
+        # then: queued again under a new attempt
+        assert [task.attempt for task in puppet.tasks] == [1, 2]
+        assert types(kit.events(job)).count("task_undelivered") == 1
+        assert puppet.finish(puppet.tasks[0]) is Verdict.STALE_TASK
+        assert puppet.finish(puppet.tasks[1]) is Verdict.ACCEPTED
+        assert kit.get(job).status is JobStatus.FINISHED
+
+
+def test_one_heartbeat_that_lists_the_attempt_makes_up_for_one_that_did_not() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        puppet = Puppet(kit)
+        puppet.join()
+        kit.submit("script")
+        puppet.settle()
+        attempt = puppet.tasks[0].attempt_id
+        for running in ([], [attempt], [], []):
+            puppet.beat(*running)
+        assert len(puppet.tasks) == 1  # it has started: what is missing now is for the lease to say
+
+
+def test_a_started_attempt_that_a_heartbeat_lacks_is_not_called_undelivered() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        puppet = Puppet(kit)
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        puppet.beat(puppet.tasks[0].attempt_id)
+        signs(kit)
+        for _ in range(5):
+            puppet.beat()
+        assert "task_undelivered" not in types(kit.events(job))
+
+
+# -- 11: reconnect -----------------------------------------------------------------------------------
+
+
+def test_a_worker_that_reconnects_keeps_what_it_still_runs() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        puppet = Puppet(kit)
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        (task,) = puppet.tasks
+        assert puppet.join(task.attempt_id) == ()
+        assert puppet.tasks == []
+        assert puppet.finish(task) is Verdict.ACCEPTED
+        assert kit.get(job).status is JobStatus.FINISHED
+        assert len(only(kit.events(job), EventType.TASK_LOST)) == 0
+
+
+def test_what_was_offered_and_never_started_is_offered_again_under_the_same_id() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        puppet = Puppet(kit)
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        (task,) = puppet.tasks
+        puppet.join()
+        assert [again.attempt_id for again in puppet.tasks] == [task.attempt_id]
+        assert "task_lost" not in types(kit.events(job))
+        assert puppet.finish(puppet.tasks[0]) is Verdict.ACCEPTED
+
+
+def test_what_had_started_and_is_not_reported_is_lost() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        puppet = Puppet(kit)
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        kit.director.workers.started(puppet.tasks[0].attempt_id)
+        signs(kit)
+        puppet.join()
+        assert [task.attempt for task in puppet.tasks] == [2]
+        assert types(kit.events(job)).count("task_lost") == 1
+
+
+def test_what_a_reconnecting_worker_lost_is_offered_to_its_new_session_once() -> None:
+    with TestOrchestrator(fan_out(4)) as kit:
+        puppet = Puppet(kit)
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        for task in puppet.tasks:
+            kit.director.workers.started(task.attempt_id)
+        signs(kit)
+        puppet.join()
+        assert sorted(task.attempt_id for task in puppet.tasks) == [f"{job.id}_1_{n}-2" for n in range(4)]
+        assert {task.session for task in puppet.tasks} == {puppet.session}
+        assert types(kit.events(job)).count("task_lost") == 4
+
+
+def test_what_is_reported_and_not_stored_is_called_off() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        puppet = Puppet(kit)
+        assert puppet.join("somebody-elses_1_0-1") == ("somebody-elses_1_0-1",)
+        assert puppet.beat("somebody-elses_1_0-1").cancel == ("somebody-elses_1_0-1",)
+
+
+def test_reconnecting_frees_the_slots_that_neither_side_knows_any_more() -> None:
+    with TestOrchestrator(fan_out(6)) as kit:
+        puppet = Puppet(kit, capacity=2)
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        for _ in range(3):
+            assert len(puppet.tasks) >= 2
+            first, second = puppet.tasks[-2:]
+            puppet.finish(first)
+            puppet.join(second.attempt_id)
+            puppet.finish(second)
+        assert kit.get(job).status is JobStatus.FINISHED
+
+
+# -- 12: after our own outage --------------------------------------------------------------------------
+
+
+def test_after_a_restart_nothing_expires_for_one_full_lease() -> None:
+    with TestOrchestrator(one_task(result_timeout=40)) as kit:
+        puppet = Puppet(kit, lease_s=1000)
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        (task,) = puppet.tasks
+        kit.skip(39)
+        kit.crash()
+        kit.skip(20)  # 19 s after its deadline, the result was waiting at the worker
+        assert kit.get(job).status is JobStatus.WAITING_FOR_WORKER
+        assert puppet.join(task.attempt_id) == ()
+        assert puppet.finish(task) is Verdict.ACCEPTED
+        assert kit.get(job).status is JobStatus.FINISHED
+
+
+def test_after_a_restart_whoever_does_not_come_back_within_the_lease_is_gone() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        puppet, other = Puppet(kit), Puppet(kit, id="other", lease_s=100_000)
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        kit.crash()
+        other.join()
+        kit.skip(29)
+        assert other.tasks == []
+        kit.skip(40)
+        assert [task.attempt for task in other.tasks] == [2]
+        assert types(kit.events(job)).count("task_lost") == 1
+
+
+def test_timers_ring_at_once_after_a_restart() -> None:
+    blueprint = script(lambda context, actions: actions.sleep(10, then="done"), "done")
+    with TestOrchestrator(blueprint) as kit:
+        job = kit.submit("script")
+        kit.skip(9)
+        kit.crash()
+        kit.skip(1)
+        assert kit.get(job).status is JobStatus.FINISHED
+
+
+# -- 14: the budget of the lost ------------------------------------------------------------------------
+
+
+def test_lost_attempts_have_a_budget_apart_from_the_retry_policy() -> None:
+    policy = RetryPolicy(max_attempts=1, lost_budget=3)
+    with TestOrchestrator(one_task(retry=policy)) as kit:
+        job = kit.submit("script")
+        for number in range(1, 5):
+            puppet = Puppet(kit, id=f"puppet-{number}")
+            puppet.join()
+            assert [task.attempt for task in puppet.tasks] == [number]
+            puppet.leave()
+        job = kit.get(job)
+        assert (job.status, fault(job)) == (JobStatus.QUARANTINED, "lost")
+        assert types(kit.events(job)).count("task_lost") == 4
+
+
+def test_the_budget_is_ten_by_default() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        job = kit.submit("script")
+        lost = 0
+        while kit.get(job).status is not JobStatus.QUARANTINED:
+            puppet = Puppet(kit, id=f"puppet-{lost}")
+            puppet.join()
+            puppet.leave()
+            lost += 1
+        assert lost == 11
+
+
+def test_silence_longer_than_the_heartbeat_timeout_is_a_lost_attempt() -> None:
+    with TestOrchestrator(one_task(heartbeat_timeout=20)) as kit:
+        puppet = Puppet(kit, lease_s=100_000)
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        (task,) = puppet.tasks
+        for _ in range(4):
+            kit.skip(15)
+            kit.director.workers.progress(task.attempt_id, 0.5)
+            signs(kit)
+        assert "task_lost" not in types(kit.events(job))
+        kit.skip(21)
+        assert types(kit.events(job)).count("task_lost") == 1
+        assert task.attempt_id in puppet.cancels
+
+
+# -- slots -------------------------------------------------------------------------------------------
+
+
+def test_a_worker_never_holds_more_than_its_capacity_and_takes_the_next_when_a_slot_is_free() -> None:
+    running: list[int] = []
+    most: list[int] = []
+
+    async def work(params: dict[str, Any]) -> None:
+        running.append(1)
+        most.append(len(running))
+        await asyncio.sleep(10)
+        running.pop()
+
+    worker = Worker("small", concurrency=3)
+    worker.task("work")(work)
+    with TestOrchestrator(fan_out(10), workers=[worker]) as kit:
+        began = kit.now
+        assert kit.run("script").status is JobStatus.FINISHED
+        assert max(most) == 3
+        assert (kit.now - began).total_seconds() < 41
+
+
+def test_a_worker_serves_only_its_queues() -> None:
+    night = Worker("night", queues=["q-night"])
+    night.task("work")(lambda params: {"by": "night"})
+    with TestOrchestrator(one_task(), one_task(name="late", queue="q-night"), workers=[night]) as kit:
+        assert kit.run("late").data == {"by": "night"}
+        job = kit.submit("script")
+        kit.skip(10)
+        assert kit.get(job).status is JobStatus.WAITING_FOR_WORKER
+
+
+def test_a_higher_priority_goes_first_and_age_makes_up_for_it() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        old = kit.submit("script")
+        kit.skip(61)
+        young = kit.submit("script")
+        urgent = kit.submit("script", priority=1.5)
+        puppet = Puppet(kit)
+        puppet.join()
+        assert [task.job_id for task in puppet.tasks] == [urgent.id, old.id, young.id]

@@ -1,0 +1,440 @@
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regista.errors import SchemaError, StorageError, StorageFailed, StorageOwned
+from regista.model import JobStatus
+from regista.storage import memory, sqlite
+from regista.storage.base import StorageBackend
+from regista.storage.sqlite import SqliteStorage
+from regista.testing.conformance.storage.kit import (
+    ALL,
+    APPLIED,
+    EXISTS,
+    FINISHED,
+    REPEATED,
+    STALE,
+    START,
+    V1,
+    closed,
+    commit,
+    create,
+    dispatch,
+    event,
+    fenced,
+    job_of,
+    make_job,
+    make_task,
+    make_worker,
+    message,
+    next_of,
+    offers,
+    only,
+    running,
+    write,
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "jobs.db"
+
+
+def ask(path: Path, question: str) -> list[Any]:
+    """One question to the file, past our own code."""
+    connection = sqlite3.connect(path)
+    try:
+        return [row[0] for row in connection.execute(question)]
+    finally:
+        connection.close()
+
+
+def start(path: Path, patience_s: float = 0.0) -> None:
+    async def body() -> None:
+        async with running(SqliteStorage(path, owner_patience_s=patience_s)):
+            pass
+
+    asyncio.run(body())
+
+
+def program(path: Path, *lines: str) -> subprocess.Popen[str]:
+    """Another process that opens the store, does this, and says so."""
+    source = "\n".join(
+        [
+            "import asyncio, os, resource, signal, sys, time",
+            "from regista.errors import StorageFailed",
+            "from regista.storage.sqlite import SqliteStorage",
+            "from regista.testing.conformance.storage.kit import *",
+            "async def main():",
+            "    storage = SqliteStorage(sys.argv[1])",
+            "    await storage.start()",
+            *(f"    {line}" for line in lines),
+            "asyncio.run(main())",
+        ]
+    )
+    command = [sys.executable, "-c", source, str(path)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ})
+
+
+# One process owns the file
+
+
+def test_a_second_owner_is_refused_with_the_pid_of_the_first(path: Path) -> None:
+    owner = program(path, "print('there', flush=True)", "time.sleep(60)")
+    try:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == "there\n"
+        begun = time.monotonic()
+        with pytest.raises(StorageOwned, match=f"pid {owner.pid}"):
+            start(path, patience_s=0.2)
+        assert 0.2 <= time.monotonic() - begun < 3
+    finally:
+        owner.kill()
+        owner.communicate()
+    start(path)  # a dead owner's lock is gone with it
+
+
+def test_a_start_waits_for_a_predecessor_that_leaves(path: Path) -> None:
+    async def body() -> None:
+        first = SqliteStorage(path)
+        await first.start()
+        await create(first, make_job())
+        second = SqliteStorage(path, owner_patience_s=9)
+        starting = asyncio.create_task(second.start())
+        await asyncio.sleep(0.15)
+        assert not starting.done()
+        await first.stop()
+        await starting
+        assert (await job_of(second)).id == "job-1"
+        await second.stop()
+
+    asyncio.run(body())
+
+
+def test_a_refused_start_can_be_tried_again(path: Path) -> None:
+    async def body() -> None:
+        second = SqliteStorage(path, owner_patience_s=0)
+        async with running(SqliteStorage(path)):
+            with pytest.raises(StorageOwned, match=f"pid {os.getpid()}"):
+                await second.start()
+            await second.stop()
+        async with running(second):
+            await create(second, make_job())
+
+    asyncio.run(body())
+
+
+# The file
+
+
+def schema(path: Path) -> list[str]:
+    return sorted(
+        str(statement) for statement in ask(path, "SELECT sql FROM sqlite_schema WHERE sql NOT NULL")
+    )
+
+
+def test_migrating_equals_creating(tmp_path: Path) -> None:
+    created = tmp_path / "created.db"
+    start(created)
+    steps = sqlite.migrations()
+    for taken in range(len(steps)):
+        migrated = tmp_path / f"from-{taken}.db"
+        connection = sqlite3.connect(migrated)
+        connection.executescript("".join(steps[:taken]) + f"PRAGMA user_version = {taken};")
+        connection.close()
+        start(migrated)
+        assert schema(migrated) == schema(created)
+        assert ask(migrated, "PRAGMA user_version") == [len(steps)]
+
+
+def test_a_newer_file_is_refused_untouched(path: Path) -> None:
+    start(path)
+    newer = len(sqlite.migrations()) + 1
+    ask(path, f"PRAGMA user_version = {newer}")
+    before = path.read_bytes()
+    with pytest.raises(SchemaError, match=f"schema version {newer}"):
+        start(path)
+    assert path.read_bytes() == before
+    with pytest.raises(SchemaError):
+        start(path)  # and the refused start has let go of the lock
+
+
+def test_a_migration_that_fails_leaves_the_file_as_it_was(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(path)
+    before = schema(path)
+    steps = [*sqlite.migrations(), "CREATE TABLE half (x); CREATE TABLE jobs (x);"]
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite, "migrations", lambda: steps)
+        with pytest.raises(StorageError, match="already exists"):
+            start(path)
+    assert schema(path) == before
+    start(path)
+
+
+def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
+    path.write_text("a letter, much longer than the header of a database would be" * 20)
+    with pytest.raises(StorageError, match="not a database"):
+        start(path)
+
+
+def test_an_old_sqlite_is_refused_by_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 37, 2))
+    with pytest.raises(SchemaError, match=r"expected SQLite 3\.38\.0 or newer"):
+        start(path)
+
+
+def test_the_folder_is_made(tmp_path: Path) -> None:
+    start(tmp_path / "deep" / "down" / "jobs.db")
+    assert (tmp_path / "deep" / "down" / "jobs.db").exists()
+
+
+def writer_of(storage: SqliteStorage) -> sqlite3.Connection:
+    writer = storage._journal._writer  # type: ignore[attr-defined]
+    assert isinstance(writer, sqlite3.Connection)
+    return writer
+
+
+def test_the_file_runs_with_wal_and_full(path: Path) -> None:
+    async def body() -> None:
+        async with running(SqliteStorage(path)) as storage:
+            for pragma, value in (("journal_mode", "wal"), ("synchronous", 2)):
+                assert writer_of(storage).execute(f"PRAGMA {pragma}").fetchone() == (value,)
+
+    asyncio.run(body())
+
+
+def test_a_batch_is_one_statement(path: Path) -> None:
+    async def body() -> list[str]:
+        statements: list[str] = []
+        async with running(SqliteStorage(path)) as storage:
+            writer_of(storage).set_trace_callback(statements.append)
+            await asyncio.gather(*(create(storage, make_job(str(n)), events=(event(),)) for n in range(50)))
+            writer_of(storage).set_trace_callback(None)
+        return statements
+
+    (statement,) = set(asyncio.run(body()))  # traced once more for each step of the trigger
+    assert statement.startswith("INSERT INTO flush")
+
+
+def test_a_start_reads_only_what_is_live(path: Path) -> None:
+    start(path)
+    statements: list[str] = []
+    connection = sqlite3.connect(path)
+    connection.set_trace_callback(statements.append)
+    sqlite._read(connection)
+    connection.set_trace_callback(None)
+    (question,) = [statement for statement in statements if "FROM jobs" in statement]
+    ((_, _, _, plan),) = connection.execute(f"EXPLAIN QUERY PLAN {question}")
+    connection.close()
+    assert "USING INDEX jobs_live" in plan
+
+
+def test_the_file_forgets_what_is_over(path: Path) -> None:
+    async def body() -> None:
+        async with running(SqliteStorage(path)) as storage:
+            await dispatch(storage, make_task(), events=(event(),), messages=(message("m"),))
+            end = next_of(await job_of(storage), **FINISHED)
+            await commit(storage, write(end, consumes="m", events=(event(),)))
+            await storage.prune((await storage.outbox(0, ALL))[-1].number)
+            await create(storage, make_job("job-2"))
+
+    asyncio.run(body())
+    assert ask(path, "SELECT id FROM jobs WHERE live") == ["job-2"]
+    assert ask(path, "SELECT id FROM tasks") + ask(path, "SELECT id FROM messages") == []
+    assert len(ask(path, "SELECT number FROM outbox")) == 1  # the last one, to count on from
+
+
+def test_ended_jobs_leave_memory_and_are_answered_all_the_same(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "ENDED_CACHED", 3)
+
+    async def body() -> None:
+        async with running(SqliteStorage(path)) as storage:
+            for n in range(10):
+                job = make_job(f"job-{n}", body_hash="hash")
+                last = write(next_of(job, **FINISHED))
+                await commit(storage, write(job), last)
+                if n == 0:
+                    first, end = job, last
+            assert len(storage._image._ended) == 3
+            assert await storage.get("job-0") == end.job
+            assert await job_of(storage, "job-0") == end.job
+            again = write(next_of(next_of(first)))
+            late = only("job-0", fenced(closed(make_task("job-0"))))
+            rival = write(make_job("job-0", body_hash="hash"))
+            assert await commit(storage, end, again, late, rival) == [REPEATED, STALE, STALE, EXISTS]
+            assert (await job_of(storage, "job-0")).status is JobStatus.FINISHED
+
+    asyncio.run(body())
+
+
+def test_the_same_store_can_be_started_again(path: Path) -> None:
+    async def body() -> None:
+        storage = SqliteStorage(path)
+        await storage.start()
+        await create(storage, make_job())
+        await storage.claim_ready("me", [V1], 1, 3600)
+        worker = await storage.register(make_worker(), 3600)
+        secret = await storage.secret("approval")
+        await storage.stop()
+        await storage.start()
+        assert [job.id for job in await storage.claim_ready("you", [V1], 1, 30)] == ["job-1"]
+        assert await storage.workers() == []
+        assert (await storage.register(make_worker(), 30)).session > worker.session
+        assert await storage.secret("approval") == secret
+        await storage.stop()
+
+    asyncio.run(body())
+
+
+# A failed flush is final
+
+
+async def everything(storage: StorageBackend) -> list[tuple[str, Callable[[], Awaitable[object]]]]:
+    worker = make_worker()
+    return [
+        ("commit", lambda: storage.commit([write(make_job("new"))], "me")),
+        ("load", lambda: storage.load(["job-1"])),
+        ("tasks_of", lambda: storage.tasks_of("job-1")),
+        ("get", lambda: storage.get("job-1")),
+        ("claim_ready", lambda: storage.claim_ready("me", [V1], 1, 30)),
+        ("extend", lambda: storage.extend("me", ["job-1"], 30)),
+        ("attend", lambda: storage.attend("me", [V1], 30)),
+        ("stranded", lambda: storage.stranded(1)),
+        ("claim_tasks", lambda: storage.claim_tasks(worker, 1, START)),
+        ("held_by", lambda: storage.held_by("w1")),
+        ("holders", lambda: storage.holders()),
+        ("due", lambda: storage.due(START, 1)),
+        ("next_due", lambda: storage.next_due()),
+        ("messages", lambda: storage.messages(1)),
+        ("register", lambda: storage.register(worker, 30)),
+        ("heartbeat", lambda: storage.heartbeat("w1", 1, 30)),
+        ("workers", lambda: storage.workers()),
+        ("lapsed", lambda: storage.lapsed()),
+        ("forget", lambda: storage.forget("w1", 1)),
+        ("outbox", lambda: storage.outbox(0, 1)),
+        ("prune", lambda: storage.prune(1)),
+        ("tail", lambda: storage.tail("job-1", 0)),
+        ("lead", lambda: storage.lead("chore", "me", 30)),
+        ("secret", lambda: storage.secret("approval")),
+    ]
+
+
+def test_a_full_disk_fails_those_who_wait_and_those_who_come(path: Path) -> None:
+    async def body() -> None:
+        failures: list[StorageFailed] = []
+        storage = SqliteStorage(path)
+        storage.on_failure = failures.append
+        await storage.start()
+        await create(storage, make_job(), events=(event("safe"),))
+        await storage.secret("approval")
+        (pages,) = writer_of(storage).execute("PRAGMA page_count").fetchone()
+        writer_of(storage).execute(f"PRAGMA max_page_count = {pages + 4}")
+        large = [make_job(f"large-{n}", data={"x": "y" * 20_000}) for n in range(4)]
+        answers = await asyncio.gather(
+            *(storage.commit([write(job)], "me") for job in large), return_exceptions=True
+        )
+        assert [type(answer) for answer in answers] == [StorageFailed] * 4
+        assert "full" in str(answers[0])
+        for name, call in await everything(storage):
+            with pytest.raises(StorageFailed):
+                print(name, await call())
+        assert len(failures) == 1
+        with pytest.raises(StorageFailed):
+            await storage.stop()
+        await storage.stop()
+
+        await storage.start()  # from the file, with the limit gone together with its connection
+        assert await storage.load(["job-1", "large-0"]) == ([await storage.get("job-1"), None], [])
+        assert [entry.job_id for entry in await storage.outbox(0, ALL)] == ["job-1"]
+        assert await commit(storage, write(large[0])) == [APPLIED]
+        await storage.stop()
+
+    asyncio.run(body())
+
+
+def test_a_secret_that_was_never_durable_is_forgotten(path: Path) -> None:
+    async def body() -> None:
+        storage = SqliteStorage(path)
+        await storage.start()
+        writer_of(storage).execute("PRAGMA query_only = 1")
+        answers = await asyncio.gather(
+            *(storage.secret("approval") for _ in range(2)), return_exceptions=True
+        )
+        assert [type(answer) for answer in answers] == [StorageFailed] * 2
+        with pytest.raises(StorageFailed):
+            await storage.stop()
+        await storage.start()
+        secret = await storage.secret("approval")
+        await storage.stop()
+        async with running(SqliteStorage(path)) as again:
+            assert await again.secret("approval") == secret
+
+    asyncio.run(body())
+
+
+def outcome(path: Path, lines: Sequence[str], code: int) -> list[str]:
+    """What a process says that runs these lines and ends with this code."""
+    process = program(path, *lines)
+    said, _ = process.communicate(timeout=9)
+    assert process.returncode == code
+    return said.split()
+
+
+def test_what_was_acknowledged_survives_a_disk_that_really_fills_up(path: Path) -> None:
+    said = outcome(
+        path,
+        [
+            "n = 0",
+            "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)",
+            "limit = os.path.getsize(sys.argv[1] + '-wal') + 200_000",
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))",
+            "try:",
+            "    while n < 1000:",
+            "        await create(storage, make_job(f'job-{n:03}', data={'x': 'y' * 3000}))",
+            "        n += 1",
+            "except StorageFailed:",
+            "    print(n, flush=True)",
+            "    os._exit(7)",
+        ],
+        7,
+    )
+    (acknowledged,) = map(int, said)
+    assert 5 < acknowledged < 1000
+
+    async def body() -> None:
+        async with running(SqliteStorage(path)) as storage:
+            there = [job.id for job in await storage.stranded(ALL)]
+            assert there[:acknowledged] == [f"job-{n:03}" for n in range(acknowledged)]
+            assert len(there) <= acknowledged + 1  # the outcome of the one that failed is unknown
+
+    asyncio.run(body())
+
+
+def test_what_was_acknowledged_survives_the_death_of_the_process(path: Path) -> None:
+    lines = [
+        "await dispatch(storage, make_task(), events=(event('told'),), messages=(message('m'),))",
+        "await storage.claim_tasks(make_worker(), 1, START)",
+        "os.kill(os.getpid(), signal.SIGKILL)",
+    ]
+    outcome(path, lines, -9)
+
+    async def body() -> None:
+        async with running(SqliteStorage(path)) as storage:
+            assert [task.id for task in await storage.held_by("w1")] == ["job-1_1_0"]
+            assert [event.message for event in await storage.tail("job-1", 0)] == ["told"]
+            assert len(await storage.messages(ALL)) == 1
+            assert await offers(storage) == []
+
+    asyncio.run(body())

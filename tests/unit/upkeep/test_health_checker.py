@@ -1,0 +1,125 @@
+"""The HealthChecker and the SignWriter. FENCES 9, 12."""
+
+import asyncio
+
+from regista import JobStatus
+from regista.model import AttemptState
+from regista.testing.orchestrator import TestOrchestrator
+from regista.upkeep.health_checker import HealthChecker, SignWriter
+from regista.upkeep.loop import Report
+from tests.support import Puppet, fan_out, one_task, types
+
+
+def checker(kit: TestOrchestrator) -> HealthChecker:
+    director = kit.director
+    return HealthChecker(director.storage, director.workers, director.grace)
+
+
+def run_once(kit: TestOrchestrator) -> Report:
+    chore = checker(kit)
+    return kit.call(lambda: chore.run_once(kit.now))
+
+
+def test_whoever_beats_in_time_is_left_alone() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        puppet = Puppet(kit, lease_s=30)
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        for _ in range(10):
+            kit.skip(20)
+            puppet.beat(puppet.tasks[0].attempt_id)
+            assert run_once(kit).done == 0
+        assert "task_lost" not in types(kit.events(job))
+
+
+def test_a_lapsed_worker_is_buried_with_everything_it_held() -> None:
+    with TestOrchestrator(fan_out(3)) as kit:
+        puppet = Puppet(kit, lease_s=30)
+        puppet.join()
+        job = kit.submit("script")
+        kit.skip(64)  # the kit's own chore has run by now
+        assert types(kit.events(job)).count("task_lost") == 3
+        assert kit.call(kit.director.storage.workers) == []
+        assert kit.director.dispatcher.find("puppet") is None
+
+
+def test_nothing_is_lost_within_the_grace() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        puppet = Puppet(kit, lease_s=5)
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        kit.director.grace.restart()
+        kit.skip(20)
+        assert run_once(kit).done == 0
+        assert "task_lost" not in types(kit.events(job))
+        kit.skip(11)
+        assert run_once(kit).done <= 1
+        assert types(kit.events(job)).count("task_lost") == 1
+
+
+def test_after_a_restart_the_tasks_of_workers_that_nobody_knows_are_lost_after_the_grace() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        puppet = Puppet(kit, lease_s=1000)
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        kit.crash()
+        assert run_once(kit).done == 0
+        kit.skip(64)
+        assert types(kit.events(job)).count("task_lost") == 1
+        assert kit.get(job).status is JobStatus.WAITING_FOR_WORKER
+
+
+def test_two_checkers_at_once_lose_every_attempt_once() -> None:
+    with TestOrchestrator(fan_out(4)) as kit:
+        puppet = Puppet(kit, lease_s=5)
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        first, second = checker(kit), checker(kit)
+
+        async def race() -> tuple[Report, Report]:
+            await asyncio.sleep(5.0001)
+            return await asyncio.gather(first.run_once(kit.clock.now()), second.run_once(kit.clock.now()))
+
+        kit.call(race)
+        assert types(kit.events(job)).count("task_lost") == 4
+        attempts = {(e.task_id, e.attempt) for e in kit.events(job) if e.type == "task_retried"}
+        assert len(attempts) == 4
+
+
+def test_the_sign_writer_stores_that_a_task_has_started_once() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        puppet = Puppet(kit)
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        (task,) = puppet.tasks
+        kit.director.workers.started(task.attempt_id)
+        first, second = SignWriter(kit.director.workers), SignWriter(kit.director.workers)
+
+        async def race() -> tuple[Report, Report]:
+            return await asyncio.gather(first.run_once(kit.clock.now()), second.run_once(kit.clock.now()))
+
+        kit.call(race)
+        assert types(kit.events(job)).count("task_started") == 1
+        (stored,) = kit.call(lambda: kit.director.storage.load([], [task.id]))[1]
+        assert stored is not None
+        assert stored.state is AttemptState.STARTED
+
+
+def test_a_sign_that_a_result_has_overtaken_is_not_written() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        puppet = Puppet(kit)
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        (task,) = puppet.tasks
+        kit.director.workers.progress(task.attempt_id, 0.5)
+        puppet.finish(task)
+        kit.director.workers.progress(task.attempt_id, 0.9)  # it comes late
+        kit.skip(5)
+        assert kit.get(job).status is JobStatus.FINISHED
+        assert types(kit.events(job)).count("task_started") == 1

@@ -1,0 +1,162 @@
+"""The Watcher: deadlines fire once, in time, and never before the grace is over. FENCES 12, 13."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from regista import EventType, JobStatus, RetryPolicy
+from regista.storage.base import DueKind
+from regista.testing.orchestrator import TestOrchestrator
+from regista.upkeep.loop import Grace, Report
+from regista.upkeep.watcher import Watcher
+from tests.support import Puppet, one_task, only, script, types
+
+
+def sleeping(seconds: float = 10) -> Any:
+    return script(lambda context, actions: actions.sleep(seconds, then="done"), "done")
+
+
+def watcher(kit: TestOrchestrator, limit: int = 500) -> Watcher:
+    director = kit.director
+    return Watcher(director.storage, director.engine, director.grace, limit=limit)
+
+
+def run_once(kit: TestOrchestrator, later_s: float = 0.0, limit: int = 500) -> Report:
+    """One run of the chore, as if it were `later_s` seconds later."""
+    chore = watcher(kit, limit)
+    return kit.call(lambda: chore.run_once(kit.now + timedelta(seconds=later_s)))
+
+
+def test_due_never_pops_what_nobody_acted_on_is_due_again() -> None:
+    with TestOrchestrator(sleeping()) as kit:
+        job = kit.submit("script")
+        storage = kit.director.storage
+        later = kit.now + timedelta(seconds=11)
+        for _ in range(3):
+            (due,) = kit.call(lambda: storage.due(later, 10))
+            assert (due.kind, due.job_id) == (DueKind.JOB, job.id)
+
+
+def test_nothing_is_done_before_its_time() -> None:
+    with TestOrchestrator(sleeping()) as kit:
+        kit.submit("script")
+        report = run_once(kit)
+        assert report.done == 0
+        assert report.again_s == pytest.approx(10)
+
+
+def test_a_timer_fires_once_however_often_it_is_looked_at() -> None:
+    with TestOrchestrator(sleeping()) as kit:
+        job = kit.submit("script")
+        kit.skip(10)
+        assert run_once(kit).done == 0
+        assert types(kit.events(job)).count("timer_fired") == 1
+
+
+def test_a_retry_wakes_when_its_pause_is_over() -> None:
+    with TestOrchestrator(one_task(retry=RetryPolicy(first_s=20, jitter=0))) as kit:
+        puppet = Puppet(kit, lease_s=1000)
+        puppet.join()
+        kit.submit("script")
+        puppet.settle()
+        puppet.fail(puppet.tasks[0], "TRANSIENT_ERROR")
+        kit.skip(19)
+        assert len(puppet.tasks) == 1
+        kit.skip(1)
+        assert len(puppet.tasks) == 2
+
+
+def test_expiries_wait_for_the_grace_and_alarms_do_not() -> None:
+    with TestOrchestrator(sleeping(), one_task(name="timed", result_timeout=10)) as kit:
+        alarm, expiry = kit.submit("script"), kit.submit("timed")
+        kit.director.grace.restart()
+        kit.skip(10)
+        assert kit.get(alarm).status is JobStatus.FINISHED
+        assert kit.get(expiry).status is JobStatus.WAITING_FOR_WORKER
+        kit.skip(60)
+        assert kit.get(expiry).status is JobStatus.FAILED
+
+
+def test_a_cancel_that_nobody_confirms_waits_for_the_grace_as_well() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        puppet = Puppet(kit, lease_s=1000)
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        kit.cancel(job)
+        kit.skip(20)
+        kit.director.grace.restart()
+        kit.skip(15)
+        assert kit.get(job).status is JobStatus.CANCELLING
+        kit.skip(60)
+        assert kit.get(job).status is JobStatus.CANCELLED
+
+
+def test_what_stays_due_in_spite_of_the_watcher_does_not_make_it_spin() -> None:
+    with TestOrchestrator(one_task(result_timeout=10)) as kit:
+        kit.submit("script")
+        kit.director.grace.restart()
+        kit.skip(10)
+        assert run_once(kit) == Report(done=0, again_s=None)
+
+
+def test_a_full_page_is_followed_by_the_next_one_at_once() -> None:
+    with TestOrchestrator(sleeping()) as kit:
+        jobs = [kit.submit("script") for _ in range(5)]
+        chore = watcher(kit, limit=2)
+
+        async def look() -> list[Report]:
+            await asyncio.sleep(10)  # before anybody else wakes up at this instant
+            now = kit.clock.now()
+            return [await chore.run_once(now) for _ in range(4)]
+
+        reports = kit.call(look)
+        assert sum(report.done for report in reports) <= 5
+        assert all(kit.get(job).status is JobStatus.FINISHED for job in jobs)
+
+
+def test_two_watchers_at_once_fire_every_deadline_once() -> None:
+    with TestOrchestrator(sleeping(), one_task(name="timed", result_timeout=10)) as kit:
+        jobs = [kit.submit(name) for name in ("script", "timed") for _ in range(5)]
+        first, second = watcher(kit), watcher(kit)
+
+        async def race() -> tuple[Report, Report]:
+            now = kit.clock.now() + timedelta(seconds=10)
+            return await asyncio.gather(first.run_once(now), second.run_once(now))
+
+        # when: the clock itself has not moved, the machine says no to both
+        assert sum(report.done for report in kit.call(race)) == 0
+        kit.skip(9.999)
+
+        async def race_in_time() -> tuple[Report, Report]:
+            await asyncio.sleep(0.001)
+            return await asyncio.gather(first.run_once(kit.clock.now()), second.run_once(kit.clock.now()))
+
+        kit.call(race_in_time)
+        for job in jobs:
+            fired = only(kit.events(job), EventType.TIMER_FIRED) + only(kit.events(job), EventType.TASK_TIMED_OUT)
+            assert len(fired) == 1
+            assert kit.get(job).status.terminal
+
+
+def test_a_deadline_of_a_job_that_is_gone_is_no_matter() -> None:
+    with TestOrchestrator(one_task(result_timeout=10)) as kit:
+        job = kit.submit("script")
+        kit.cancel(job)
+        kit.skip(100)
+        assert kit.get(job).status is JobStatus.CANCELLED
+
+
+def test_the_grace_is_one_lease_long_and_starts_again_with_every_outage() -> None:
+    from regista.testing.clock import Clock
+
+    clock = Clock()
+    grace = Grace(clock, 30)
+    clock.move(29)
+    assert not grace.over
+    clock.move(1)
+    assert grace.over
+    grace.restart()
+    assert not grace.over
