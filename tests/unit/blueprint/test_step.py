@@ -1,6 +1,7 @@
 """Steps add up, and pauses grow, are capped and stay within their jitter."""
 
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -19,6 +20,8 @@ from regista.model import (
 )
 from regista.testing.clock import BEGINNING
 
+T = TypeVar("T")
+
 JOBS = st.builds(
     Job,
     id=st.just("j"),
@@ -35,7 +38,7 @@ MESSAGES = st.builds(Message, st.text("m"), st.sampled_from(MessageKind), st.jus
 BIRTHS = st.builds(Birth, JOBS, st.just(()))
 
 
-def several[T](things: st.SearchStrategy[T]) -> st.SearchStrategy[tuple[T, ...]]:
+def several(things: st.SearchStrategy[T]) -> st.SearchStrategy[tuple[T, ...]]:
     return st.lists(things, max_size=3).map(tuple)
 
 
