@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from regista import Event, EventType, Job, StateMachineBlueprint, TaskResult
+from regista import Event, EventType, Job, MemoryStorage, StateMachineBlueprint, TaskResult
 from regista.blueprint import ActionFactory, JobContext
 from regista.engines.base import Verdict
 from regista.engines.native.workers import Beat
@@ -41,7 +41,9 @@ def script(
     return blueprint
 
 
-def one_task(*ends: str, name: str = "script", transitions: dict[str, str] | None = None, **options: Any) -> StateMachineBlueprint:
+def one_task(
+    *ends: str, name: str = "script", transitions: dict[str, str] | None = None, **options: Any
+) -> StateMachineBlueprint:
     """Dispatches one task "work" and ends where its transitions lead."""
 
     def start(context: JobContext, actions: ActionFactory) -> None:
@@ -86,7 +88,12 @@ class Puppet:
     """A worker that does nothing by itself. The test moves it."""
 
     def __init__(
-        self, kit: TestOrchestrator, *skills: str, id: str = "puppet", capacity: int = 10, lease_s: float = 30.0
+        self,
+        kit: TestOrchestrator,
+        *skills: str,
+        id: str = "puppet",
+        capacity: int = 10,
+        lease_s: float = 30.0,
     ) -> None:
         self._kit = kit
         self._record = WorkerRecord(id=id, skills=skills or ("work",), capacity=capacity)
@@ -150,3 +157,19 @@ class Puppet:
 
     def fail(self, task: Task, code: str, message: str = "") -> Verdict:
         return self.finish(task, error=TaskFailure(code, message))
+
+
+class Shared:
+    """The store as each of two instances sees it: neither may close it."""
+
+    def __init__(self, storage: MemoryStorage) -> None:
+        self._storage = storage
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
+
+    async def start(self) -> None:
+        return None
+
+    async def stop(self) -> None:
+        return None

@@ -99,11 +99,13 @@ class OrchestratorEngine:
         self.library.add(blueprint)
 
     def add_worker(self, worker: Worker) -> LocalWorker:
-        """Perform this worker's tasks in this process, from `start` on."""
+        """Perform this worker's tasks in this process, from `start` on; at once if that has been."""
         local = LocalWorker(worker, self.workers, self.clock)
         if any(known.id == local.id for known in self._workers):
             raise ValueError(f"a worker named {worker.name!r} is already there; give this one another name")
         self._workers.append(local)
+        if self._started:
+            self._starting = asyncio.get_running_loop().create_task(local.start(), name=f"start-{local.id}")
         return local
 
     # -- life ------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ from regista.model import (
     Worker,
 )
 from regista.storage.base import AGEING_STEP_S, Due, DueKind
-from regista.storage.lanes import order_key
 
 #: How many writers back a repetition is still recognised.
 TOKENS = 4
@@ -130,7 +129,7 @@ class Model:
     def offer(self, worker: Worker, limit: int, now: datetime) -> list[Task]:
         """The best tasks that this worker may have, offered to it."""
         waiting = [task for task in self.tasks.values() if task.waiting and worker.serves(*task.lane)]
-        best = sorted(waiting, key=lambda task: (order_key(task), self.arrivals[task.id]))[:limit]
+        best = sorted(waiting, key=lambda task: (_age(task), self.arrivals[task.id]))[:limit]
         offered = [
             replace(
                 task,
@@ -190,4 +189,6 @@ class Model:
         return held
 
 
-__all__ = ["AGEING_STEP_S", "Model"]
+def _age(task: Task) -> float:
+    assert task.queued_at is not None
+    return task.queued_at.timestamp() - task.priority * AGEING_STEP_S

@@ -74,6 +74,7 @@ class StorageMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="regista-machine-"))
+        self.path = self.folder / "jobs.db"
         self.runner = asyncio.Runner()
         self.clock = Clock(START)
         self.disk = SimulatedDisk(lambda: 0)
@@ -88,7 +89,7 @@ class StorageMachine(RuleBasedStateMachine):
     def _open(self) -> tuple[StorageBackend, StorageBackend]:
         stores = (
             MemoryStorage(self.clock, self.disk),
-            SqliteStorage(self.folder / "jobs.db", self.clock, owner_patience_s=0),
+            SqliteStorage(self.path, self.clock, owner_patience_s=0),
         )
         for store in stores:
             self.runner.run(store.start())
@@ -365,35 +366,23 @@ class StorageMachine(RuleBasedStateMachine):
     @rule(crash=some)
     def restart(self, crash: bool) -> None:
         self.clock.move(0.001)
+        old = self.stores
+        if crash:
+            # Nobody says goodbye: the next store finds the files as they are at this moment.
+            there = self.folder / self.name()
+            there.mkdir()
+            for name in (self.path.name, f"{self.path.name}-wal"):
+                shutil.copy(self.path.with_name(name), there / name)
+            self.path = there / self.path.name
+            self.stores = self._open()
+        for store in old:
+            self.runner.run(store.stop())
         if not crash:
-            for store in self.stores:
-                self.runner.run(store.stop())
             self.stores = self._open()
-        else:
-            # Nobody said goodbye: the next ones find what was durable at this moment.
-            old, folder = self.stores, self.folder / self.name()
-            shutil.copytree(self.folder, folder, ignore=lambda _, names: {n for n in names if n.isdigit()})
-            self.folder, parent = folder, self.folder
-            self.stores = self._open()
-            for store in old:
-                self.runner.run(store.stop())
-            self.folder = parent
-            self._move_in(folder)
         self.forgotten = {
             job.id for job in self.model.jobs.values() if job.status.terminal and not job.body_hash
         }
         self.model.restart()
-
-    def _move_in(self, folder: Path) -> None:
-        """Bring the copy back to where the next start looks for it."""
-        for store in self.stores:
-            self.runner.run(store.stop())
-        for name in ("jobs.db", "jobs.db-wal"):
-            (self.folder / name).unlink(missing_ok=True)
-            if (folder / name).exists():
-                shutil.move(folder / name, self.folder / name)
-        shutil.rmtree(folder)
-        self.stores = self._open()
 
     # What must be true at any time
 

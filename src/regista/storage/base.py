@@ -78,7 +78,7 @@ class JobStore(Protocol):
 
         Refused changes write nothing: STALE when the revision, a task's fence or the consumed message
         has passed on; MISSING when there is no such job; EXISTS when a created job is there already.
-        A change whose token the job already carries is REPEATED: it had been applied.
+        A change whose token is among those of the job's last writers is REPEATED: it had been applied.
         Events get the job's next sequence numbers; every task, deadline, ready entry, child, message
         and outbox entry is part of the same write.
         """
@@ -105,7 +105,9 @@ class ReadyQueue(Protocol):
     async def claim_ready(
         self, instance: str, versions: Collection[Version], limit: int, lease_s: float
     ) -> list[Job]:
-        """Take up to `limit` runnable jobs of these versions, oldest first, each for `lease_s` seconds.
+        """Take up to `limit` runnable jobs of these versions, each for `lease_s` seconds.
+
+        Oldest first within a version, and one from each version in turn.
 
         Two claimers never get the same job. An entry was written for one revision and is dropped when
         that has passed. A job whose lease lapsed can be claimed again.

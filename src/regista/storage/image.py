@@ -5,10 +5,10 @@ where its batches are written. Records are kept as their encoded bytes: a third 
 objects, nothing for the garbage collector to walk, and whoever loads one owns a fresh copy.
 """
 
+import math
 from collections import OrderedDict, deque
 from collections.abc import Collection
 from datetime import datetime
-from heapq import heappop, heappush
 from itertools import islice
 from typing import NamedTuple
 
@@ -34,7 +34,10 @@ from .codec import decode_entry, decode_job, decode_message, decode_task, encode
 from .deadlines import DeadlineIndex
 from .journal import Batch, JobRow, Snapshot
 from .lanes import Lanes
+from .ready import ReadyLine
 
+_READY = Hint(HintKind.READY)
+_DEADLINE = Hint(HintKind.DEADLINE)
 #: A repetition comes within milliseconds; so many writers do not.
 _TOKENS_KEPT = 4
 _APPLIED = Outcome(OutcomeKind.APPLIED)
@@ -100,8 +103,10 @@ class Image:
         self._ended: OrderedDict[str, tuple[bytes, int]] = OrderedDict()
         self._tasks: dict[str, _TaskCell] = {}
         self._held: dict[str, dict[str, None]] = {}
-        self._ready: dict[Version, dict[str, int]] = {}
-        self._leases: list[tuple[float, str]] = []
+        self._ready: dict[Version, ReadyLine] = {}
+        self._leased: dict[str, None] = {}
+        #: No lease lapses before then.
+        self._next_lapse = math.inf
         self._versions: dict[Version, Version] = {}
         self._messages: dict[str, bytes] = {}
         self._outbox: deque[tuple[int, Entry]] = deque()
@@ -265,7 +270,7 @@ class Image:
         cell.revision = job.revision
         cell.tokens = (*cell.tokens[1 - _TOKENS_KEPT :], job.token)
         if self.deadlines.set(DueKind.JOB, job.id, job.id, job.deadline):
-            batch.hints[Hint(HintKind.DEADLINE)] = None
+            batch.hints[_DEADLINE] = None
 
     def _bear(self, birth: _Birth, batch: Batch, number: int) -> None:
         job = birth.job
@@ -285,7 +290,7 @@ class Image:
             if woken:
                 self._make_ready(change.job_id, cell, batch)
             return woken
-        cell.lease = None
+        self._let_go(change.job_id, cell)
         self._unready(change.job_id, cell)
         if job.status.terminal:
             self._end(change.job_id, cell, batch)
@@ -330,13 +335,17 @@ class Image:
         if old is not None:
             self._unlink(task.id, old)
         else:
-            if isinstance(job.tasks, tuple):
-                job.tasks = []
-            job.tasks.append(task.id)
+            # Mostly there is one task, and a tuple of one is half a list; more of them grow in place.
+            if not job.tasks:
+                job.tasks = (task.id,)
+            elif isinstance(job.tasks, tuple):
+                job.tasks = [*job.tasks, task.id]
+            else:
+                job.tasks.append(task.id)
         cell = self._tasks[task.id] = _TaskCell(task, body)
         batch.tasks[task.id] = body
         if self.deadlines.set(DueKind.TASK, task.id, task.job_id, task.deadline):
-            batch.hints[Hint(HintKind.DEADLINE)] = None
+            batch.hints[_DEADLINE] = None
         if cell.lane is not None:
             self.lanes.add(task)
             batch.hints[Hint(HintKind.TASK, lane_name(cell.lane))] = None
@@ -384,46 +393,65 @@ class Image:
     # -- ready queue -----------------------------------------------------------------------------
 
     def _make_ready(self, job_id: str, cell: _JobCell, batch: Batch | None) -> None:
-        self._ready.setdefault(cell.version, {})[job_id] = cell.revision
+        line = self._ready.get(cell.version)
+        if line is None:
+            line = self._ready[cell.version] = ReadyLine()
+        line.add(job_id, cell.revision)
         if batch is not None:
-            batch.hints[Hint(HintKind.READY)] = None
+            batch.hints[_READY] = None
 
     def _unready(self, job_id: str, cell: _JobCell) -> None:
-        queue = self._ready.get(cell.version)
-        if queue is not None:
-            queue.pop(job_id, None)
+        line = self._ready.get(cell.version)
+        if line is not None:
+            line.discard(job_id)
 
     def _lease(self, job_id: str, cell: _JobCell, instance: str, until: float) -> None:
         cell.lease = (instance, until)
-        heappush(self._leases, (until, job_id))
+        self._leased[job_id] = None
+        self._next_lapse = min(self._next_lapse, until)
+
+    def _let_go(self, job_id: str, cell: _JobCell) -> None:
+        if cell.lease is not None:
+            cell.lease = None
+            del self._leased[job_id]
 
     def claim_ready(
         self, instance: str, versions: Collection[Version], limit: int, elapsed: float, lease_s: float
     ) -> list[Job]:
         self._return_lapsed(elapsed)
         claimed: list[Job] = []
-        for version in versions:
-            queue = self._ready.get(version)
-            while queue and len(claimed) < limit:
-                job_id, revision = next(iter(queue.items()))
-                del queue[job_id]
-                cell = self._jobs.get(job_id)
-                if cell is None or cell.revision != revision or cell.lease is not None:
-                    continue  # the entry was for a revision that has passed
-                self._lease(job_id, cell, instance, elapsed + lease_s)
-                claimed.append(decode_job(cell.body))
+        lines = [line for version in versions if (line := self._ready.get(version))]
+        # In turns, one from each: a crowd of one version must not keep another waiting.
+        while lines and len(claimed) < limit:
+            for line in lines[: limit - len(claimed)]:
+                job = self._claim_next(line, instance, elapsed + lease_s)
+                if job is not None:
+                    claimed.append(job)
+            lines = [line for line in lines if line]
         return claimed
 
-    def _return_lapsed(self, elapsed: float) -> None:
-        while self._leases and self._leases[0][0] <= elapsed:
-            _, job_id = heappop(self._leases)
+    def _claim_next(self, line: ReadyLine, instance: str, until: float) -> Job | None:
+        while (taken := line.take()) is not None:
+            job_id, revision = taken
             cell = self._jobs.get(job_id)
-            if cell is None or cell.lease is None:
+            # An entry for a revision that has passed is dropped.
+            if cell is not None and cell.revision == revision and cell.lease is None:
+                self._lease(job_id, cell, instance, until)
+                return decode_job(cell.body)
+        return None
+
+    def _return_lapsed(self, elapsed: float) -> None:
+        """Put jobs whose lease is over back in line. Looks at all leases, but only when one may lapse."""
+        if elapsed < self._next_lapse:
+            return
+        self._next_lapse = math.inf
+        for job_id in list(self._leased):
+            cell = self._jobs[job_id]
+            assert cell.lease is not None
+            if cell.lease[1] > elapsed:
+                self._next_lapse = min(self._next_lapse, cell.lease[1])
                 continue
-            if cell.lease[1] > elapsed:  # it was extended since
-                heappush(self._leases, (cell.lease[1], job_id))
-                continue
-            cell.lease = None
+            self._let_go(job_id, cell)
             if decode_job(cell.body).runnable(cell.open):
                 self._make_ready(job_id, cell, None)
 
@@ -432,20 +460,18 @@ class Image:
         for job_id in job_ids:
             cell = self._jobs.get(job_id)
             if cell is not None and cell.lease is not None and cell.lease[0] == instance:
-                if until < cell.lease[1]:
-                    heappush(self._leases, (until, job_id))
-                cell.lease = (instance, until)
+                self._lease(job_id, cell, instance, until)
                 kept.append(job_id)
         return kept
 
     def stranded(self, attended: Collection[Version], limit: int, elapsed: float) -> list[Job]:
         self._return_lapsed(elapsed)
-        lost = (queue for version, queue in self._ready.items() if version not in attended)
-        ids = islice((job_id for queue in lost for job_id in queue), limit)
+        lost = (line for version, line in self._ready.items() if version not in attended)
+        ids = islice((job_id for line in lost for job_id in line), limit)
         return [decode_job(self._jobs[job_id].body) for job_id in ids]
 
     def ready_count(self) -> int:
-        return sum(len(queue) for queue in self._ready.values())
+        return sum(len(line) for line in self._ready.values())
 
     def due(self, now: datetime, limit: int) -> list[Due]:
         return self.deadlines.due(now, limit)

@@ -13,17 +13,7 @@ from ..clock import Ids
 from ..config import Config
 from ..history.base import HistoryStorage
 from ..history.memory import MemoryHistory
-from ..model import (
-    AwaitBranches,
-    AwaitChild,
-    AwaitHuman,
-    AwaitTask,
-    ClientConfig,
-    Event,
-    EventType,
-    Job,
-    JobStatus,
-)
+from ..model import ClientConfig, Event, EventType, Job
 from ..orchestrator import OrchestratorEngine
 from ..worker.tasks import Function, Worker
 from .clock import LoopClock
@@ -32,19 +22,12 @@ from .invariants import audit, check_history
 from .life import Fuse, Life, When
 from .loop import VirtualLoop
 from .storage_view import StorageView
+from .waiting import NotSettled, explain, person_for
 
 _T = TypeVar("_T")
 
 #: How long a job may take in virtual time unless the test says otherwise. Skipping it costs nothing.
 HORIZON_S = 400 * 86_400.0
-
-
-class NotSettled(AssertionError):
-    """The job did not settle; the message says what it waits for."""
-
-    def __init__(self, job: Job, waits_for: str) -> None:
-        super().__init__(f"job {job.id} is {job.status} in state {job.state!r} and waits for {waits_for}")
-        self.job = job
 
 
 class TestOrchestrator:
@@ -339,12 +322,13 @@ class TestOrchestrator:
             job = await self.director.get(job_id)
             if job.status.settled:
                 return job
-            person = await self._person_for(job)
+            person = await person_for(self.director, job)
             if person is not None and for_person:
                 return job
             left_s = give_up - self.clock.elapsed()
             if person is not None or left_s <= 0:
-                raise NotSettled(job, person or await self._explain(job))
+                skills = {skill for worker in self._workers for skill in worker.skills}
+                raise NotSettled(job, person or await explain(self.director, job, skills))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stirred.wait(), left_s)
 
@@ -370,36 +354,6 @@ class TestOrchestrator:
         while page := await self.director.events(job_id, events[-1].seq if events else 0):
             events += page
         return events
-
-    async def _person_for(self, job: Job) -> str | None:
-        """The person without whom nothing happens to the job, or to the child that it waits for."""
-        if isinstance(job.wait, AwaitHuman) and job.status is JobStatus.WAITING_FOR_HUMAN:
-            known = ", ".join(sorted(job.wait.transitions))
-            return f"a person's decision ({known}): {job.wait.message}"
-        if isinstance(job.wait, AwaitChild) and job.status is JobStatus.WAITING_FOR_CHILD:
-            child = await self.director.get(job.wait.child_id)
-            if child.status is JobStatus.QUARANTINED:
-                why = f": {child.error.message}" if child.error is not None else ""
-                return f"its child {child.id}, which is quarantined in state {child.state!r}{why}"
-            below = await self._person_for(child)
-            return (
-                None
-                if below is None
-                else f"its child {child.id} ({child.blueprint}), which waits for {below}"
-            )
-        return None
-
-    async def _explain(self, job: Job) -> str:
-        wait = job.wait
-        if isinstance(wait, AwaitTask | AwaitBranches):
-            tasks = await self._open().storage.tasks_of(job.id)
-            skills = sorted({skill for worker in self._workers for skill in worker.skills})
-            lines = [f"task {task.type!r} ({task.state}, attempt {task.attempt})" for task in tasks]
-            return f"{', '.join(lines) or 'its tasks'}; tasks that somebody here can do: {', '.join(skills) or 'none'}"
-        if isinstance(wait, AwaitChild):
-            child = await self.director.get(wait.child_id)
-            return f"its child {child.id} ({child.blueprint}), which is {child.status}"
-        return repr(wait) if wait is not None else "its turn"
 
     async def _check(self) -> None:
         await self._loop.quiet()

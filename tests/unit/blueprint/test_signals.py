@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from regista.blueprint import Graph, machine, signals
-from regista.blueprint.decisions import AskHuman, Decision, Dispatch, FanOut, Order, RunChild, Sleep, Transition
+from regista.blueprint.decisions import (
+    AskHuman,
+    Decision,
+    Dispatch,
+    FanOut,
+    Order,
+    RunChild,
+    Sleep,
+    Transition,
+)
 from regista.blueprint.graph import StateInfo
 from regista.errors import ApprovalConflict, JobAlreadyTerminal, NotQuarantined
 from regista.model import (
@@ -139,7 +148,7 @@ def test_release_and_fail_are_for_quarantined_jobs_only(graph: Any, data: st.Dat
 # -- cancel --------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(graph=graphs(), data=st.data())
 def test_cancel_in_every_status_ends_the_job_or_waits_for_somebody_with_a_deadline(
     graph: Any, data: st.DataObject
@@ -174,7 +183,11 @@ def test_cancel_asks_the_worker_and_closes_what_no_worker_has() -> None:
     walker.take(signals.request_cancel(walker.job, walker.listed, walker.scene()))
     assert (walker.job.status, walker.open) == (JobStatus.CANCELLING, 1)
     states = [(task.state, task.cancel_requested) for task in walker.listed]
-    assert states == [(AttemptState.STARTED, True), (AttemptState.CLOSED, False), (AttemptState.CLOSED, False)]
+    assert states == [
+        (AttemptState.STARTED, True),
+        (AttemptState.CLOSED, False),
+        (AttemptState.CLOSED, False),
+    ]
 
 
 def test_cancel_sends_a_message_down_to_the_child() -> None:

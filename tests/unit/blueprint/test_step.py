@@ -32,7 +32,9 @@ JOBS = st.builds(
     updated_at=st.just(BEGINNING),
     visit=st.integers(0, 9),
 )
-TASKS = st.builds(TaskWrite, st.builds(Task, id=st.text("t", max_size=3), job_id=st.just("j"), type=st.just("w")))
+TASKS = st.builds(
+    TaskWrite, st.builds(Task, id=st.text("t", max_size=3), job_id=st.just("j"), type=st.just("w"))
+)
 EVENTS = st.builds(Event, type=st.sampled_from(EventType), at=st.just(BEGINNING))
 MESSAGES = st.builds(Message, st.text("m"), st.sampled_from(MessageKind), st.just("p"), st.just("j"))
 BIRTHS = st.builds(Birth, JOBS, st.just(()))
@@ -81,7 +83,13 @@ def test_the_change_goes_from_the_stored_revision_to_the_next(
     base = None
     if revision is not None:
         base = Job(
-            id="j", blueprint="b", version="v", state="s", created_at=BEGINNING, updated_at=BEGINNING, revision=revision
+            id="j",
+            blueprint="b",
+            version="v",
+            state="s",
+            created_at=BEGINNING,
+            updated_at=BEGINNING,
+            revision=revision,
         )
     change = step.change(base, "token", consumes="m", hold_s=hold)
     assert change.job is not None

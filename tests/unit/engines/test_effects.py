@@ -35,7 +35,11 @@ def test_a_job_of_every_kind_ends_although_all_nudges_of_a_kind_are_lost(
         actions.run_blueprint("child", transitions={"success": "nap"})
 
     blueprint = script(
-        start, "done", aggregators=["join"], join=join, nap=lambda context, actions: actions.sleep(3, then="done")
+        start,
+        "done",
+        aggregators=["join"],
+        join=join,
+        nap=lambda context, actions: actions.sleep(3, then="done"),
     )
     with TestOrchestrator(blueprint, child) as kit:
 

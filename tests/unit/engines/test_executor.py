@@ -1,6 +1,7 @@
 """The executor: patience, handlers that fail, and crashes at every boundary. FENCES 5, 7; DESIGN 5."""
 
 import asyncio
+from itertools import pairwise
 from typing import Any, Literal
 
 import pytest
@@ -199,7 +200,7 @@ def test_a_handler_that_raises_is_run_again_with_backoff_and_then_quarantines_th
         assert fault(job) == "handler_error"
         assert "'start'" in str(job.error)
         assert "the printer is on fire" in str(job.error)
-        pauses = [after - before for before, after in zip(runs, runs[1:], strict=False)]
+        pauses = [after - before for before, after in pairwise(runs)]
         assert pauses == [pytest.approx(1, rel=0.11), pytest.approx(2, rel=0.11), pytest.approx(4, rel=0.11)]
         assert [event.attempt for event in only(kit.events(job), EventType.STATE_FAILED)] == [1, 2, 3, 4]
 
@@ -277,7 +278,9 @@ def test_no_matching_condition_and_no_default_handler_quarantines_at_once_and_na
 
 def test_fail_leads_through_the_state_failed_where_there_is_one() -> None:
     plain = script(lambda context, actions: actions.fail("no way", code="nope"), "done")
-    mended = script(lambda context, actions: actions.fail("no way", code="nope"), "done", "failed", name="mended")
+    mended = script(
+        lambda context, actions: actions.fail("no way", code="nope"), "done", "failed", name="mended"
+    )
     with TestOrchestrator(plain, mended) as kit:
         straight, through = kit.submit("script"), kit.submit("mended")
         assert (straight.status, straight.state, fault(straight)) == (JobStatus.FAILED, "start", "nope")

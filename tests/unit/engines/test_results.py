@@ -1,6 +1,7 @@
 """What a worker's word does to a job. DESIGN 5 rules; FENCES 6, 8, 15."""
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from regista import (
     EventType,
     InvalidInputError,
+    Job,
     JobStatus,
     PermanentError,
     RetryPolicy,
@@ -15,8 +17,12 @@ from regista import (
     TransientError,
 )
 from regista.blueprint import ActionFactory, JobContext
+from regista.blueprint.step import Scene
 from regista.config import Config
 from regista.engines.base import Verdict
+from regista.engines.native.results import due
+from regista.model import AttemptState, Task
+from regista.testing.clock import BEGINNING
 from regista.testing.orchestrator import TestOrchestrator
 from tests.support import Puppet, fan_out, fault, one_task, only, script, types
 
@@ -45,7 +51,9 @@ def test_data_that_is_no_dict_is_not_merged(data: Any) -> None:
 
 
 def test_the_status_is_the_key_into_transitions() -> None:
-    with TestOrchestrator(one_task("done", "blurred", transitions={"success": "done", "blurry": "blurred"})) as kit:
+    with TestOrchestrator(
+        one_task("done", "blurred", transitions={"success": "done", "blurry": "blurred"})
+    ) as kit:
         kit.task("work")(lambda params: {"status": "blurry", "data": {"sharpness": 0.1}})
         job = kit.run("script")
         assert (job.status, job.state, job.data) == (JobStatus.FINISHED, "blurred", {"sharpness": 0.1})
@@ -68,7 +76,9 @@ def test_an_unknown_status_leads_to_the_state_failed_whose_handler_runs() -> Non
 
 
 def test_failure_with_a_transition_of_its_own_is_followed_without_a_retry() -> None:
-    with TestOrchestrator(one_task("done", "sorry", transitions={"success": "done", "failure": "sorry"})) as kit:
+    with TestOrchestrator(
+        one_task("done", "sorry", transitions={"success": "done", "failure": "sorry"})
+    ) as kit:
         kit.task("work")(lambda params: {"status": "failure"})
         job = kit.run("script")
         assert (job.status, job.state) == (JobStatus.FINISHED, "sorry")
@@ -90,7 +100,7 @@ def test_a_transient_error_is_retried_with_backoff_and_then_quarantines() -> Non
         job = kit.run("script")
         # then: JOB_MAX_RETRIES=3 means three retries
         assert (job.status, fault(job), job.state) == (JobStatus.QUARANTINED, "TRANSIENT_ERROR", "start")
-        pauses = [after - before for before, after in zip(runs, runs[1:], strict=False)]
+        pauses = [after - before for before, after in pairwise(runs)]
         assert pauses == [pytest.approx(1, rel=0.11), pytest.approx(2, rel=0.11), pytest.approx(4, rel=0.11)]
 
 
@@ -138,7 +148,9 @@ def test_a_permanent_error_quarantines_without_a_retry() -> None:
 
 
 @pytest.mark.parametrize("with_failed_state", [True, False])
-def test_invalid_input_fails_the_job_through_the_state_failed_where_there_is_one(with_failed_state: bool) -> None:
+def test_invalid_input_fails_the_job_through_the_state_failed_where_there_is_one(
+    with_failed_state: bool,
+) -> None:
     ends = ("done", "failed") if with_failed_state else ("done",)
     with TestOrchestrator(one_task(*ends)) as kit:
 
@@ -225,8 +237,9 @@ def test_dispatch_timeout_is_over_once_a_worker_has_the_task() -> None:
 
 @pytest.mark.parametrize("limit", ["dispatch_timeout", "result_timeout"])
 def test_an_expired_timeout_takes_the_transition_named_timeout_or_the_state_failed(limit: str) -> None:
-    named = one_task("done", "late", "failed", transitions={"success": "done", "timeout": "late"}, **{limit: 9})
-    plain = one_task("done", "failed", name="plain", **{limit: 9})
+    options: dict[str, Any] = {limit: 9}
+    named = one_task("done", "late", "failed", transitions={"success": "done", "timeout": "late"}, **options)
+    plain = one_task("done", "failed", name="plain", **options)
     with TestOrchestrator(named, plain) as kit:
         late = kit.run("script")
         assert (late.status, late.state) == (JobStatus.FINISHED, "late")
@@ -277,6 +290,24 @@ def test_worker_timeout_bounds_one_attempt_which_is_then_retried() -> None:
         assert [(event.attempt, event.code) for event in timed_out] == [(1, "attempt_timeout")]
 
 
+def test_a_timeout_of_less_than_a_microsecond_more_is_still_a_timeout() -> None:
+    held = Task(
+        id="j_1_0",
+        job_id="j",
+        type="work",
+        transitions={"success": "done"},
+        state=AttemptState.STARTED,
+        worker_id="w",
+        offered_at=BEGINNING,
+        attempt_timeout_s=0.1234564,  # the deadline is kept in whole microseconds
+    )
+    assert held.deadline is not None
+    job = Job(id="j", blueprint="b", version="v", state="s", created_at=BEGINNING, updated_at=BEGINNING)
+    step = due(job, held, Scene(now=held.deadline, graph=None, find=lambda name: None))
+    assert step is not None
+    assert step.events[0].type is EventType.TASK_TIMED_OUT
+
+
 def test_attempts_that_time_out_spend_the_retry_policy_and_then_quarantine() -> None:
     with TestOrchestrator(one_task(attempt_timeout=50, retry=TWICE)) as kit:
 
@@ -292,7 +323,9 @@ def test_attempts_that_time_out_spend_the_retry_policy_and_then_quarantine() -> 
 # -- sent again, late, or somebody else's (FENCES 6) -------------------------------------------------
 
 
-def test_a_resend_of_an_accepted_result_is_accepted_again_even_after_the_job_ended_and_after_a_crash() -> None:
+def test_a_resend_of_an_accepted_result_is_accepted_again_even_after_the_job_ended_and_after_a_crash() -> (
+    None
+):
     with TestOrchestrator(one_task()) as kit:
         puppet = Puppet(kit)
         puppet.join()
@@ -357,9 +390,9 @@ def test_the_same_result_twice_in_one_frame_is_accepted_twice_and_counts_once() 
             task = next(task for task in puppet.tasks if task.job_id == job.id)
             result = puppet.result(task, 1)
 
-            async def both(result: Any = result) -> list[Verdict]:
+            async def both(result: TaskResult = result) -> list[Verdict]:
                 deliver = kit.director.workers.deliver
-                return await asyncio.gather(deliver(result), deliver(result))
+                return list(await asyncio.gather(deliver(result), deliver(result)))
 
             assert kit.call(both) == [Verdict.ACCEPTED, Verdict.ACCEPTED]
             assert kit.get(job).status is after

@@ -23,7 +23,11 @@ from regista.testing.clock import BEGINNING as NOW
 
 
 def task(**more: Any) -> Task:
-    base: dict[str, Any] = {"transitions": {"success": "done"}, "state": AttemptState.STARTED, "worker_id": "w"}
+    base: dict[str, Any] = {
+        "transitions": {"success": "done"},
+        "state": AttemptState.STARTED,
+        "worker_id": "w",
+    }
     return Task(id="j_1_0", job_id="j", type="work", **(base | more))
 
 

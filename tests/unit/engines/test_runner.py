@@ -50,7 +50,15 @@ def wrapper(context: JobContext, actions: ActionFactory) -> Any:
 
 @pytest.mark.parametrize(
     "handler",
-    [go_on, go_on_without_awaiting, go_on_later, Callable_(), Callable_().method, partial(partly, "done"), wrapper],
+    [
+        go_on,
+        go_on_without_awaiting,
+        go_on_later,
+        Callable_(),
+        Callable_().method,
+        partial(partly, "done"),
+        wrapper,
+    ],
 )
 def test_a_handler_may_be_sync_async_a_method_an_object_or_a_wrapper(handler: Any) -> None:
     with TestOrchestrator(script(handler, "done")) as kit:

@@ -308,6 +308,20 @@ def test_lost_attempts_have_a_budget_apart_from_the_retry_policy() -> None:
         assert types(kit.events(job)).count("task_lost") == 4
 
 
+def test_undelivered_attempts_spend_the_same_budget() -> None:
+    with TestOrchestrator(one_task(retry=RetryPolicy(max_attempts=1, lost_budget=2))) as kit:
+        puppet = Puppet(kit)
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        for _ in range(3):
+            puppet.beat()
+            puppet.beat()
+        job = kit.get(job)
+        assert (job.status, fault(job)) == (JobStatus.QUARANTINED, "lost")
+        assert types(kit.events(job)).count("task_undelivered") == 3
+
+
 def test_the_budget_is_ten_by_default() -> None:
     with TestOrchestrator(one_task()) as kit:
         job = kit.submit("script")

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +11,13 @@ import pytest
 from regista import EventType, JobStatus, Worker
 from regista.blueprint import ActionFactory, JobContext
 from regista.history.memory import MemoryHistory
+from regista.history.sqlite import SqliteHistory
 from regista.model import Entry
 from regista.testing.clock import BEGINNING
 from regista.testing.invariants import InvariantBroken
 from regista.testing.life import When
-from regista.testing.orchestrator import NotSettled, TestOrchestrator
+from regista.testing.orchestrator import TestOrchestrator
+from regista.testing.waiting import NotSettled
 from regista.upkeep.rescuer import Rescuer
 from tests.support import Puppet, fault, one_task, script, types
 
@@ -109,7 +112,9 @@ def test_run_stops_where_only_a_person_can_move_the_job() -> None:
 
 def test_wait_names_the_decision_that_is_missing_and_lets_no_time_pass() -> None:
     asks = script(
-        lambda context, actions: actions.await_human_approval("ship it?", transitions={"yes": "done", "no": "done"}),
+        lambda context, actions: actions.await_human_approval(
+            "ship it?", transitions={"yes": "done", "no": "done"}
+        ),
         "done",
     )
     with TestOrchestrator(asks) as kit:
@@ -123,7 +128,9 @@ def test_wait_names_the_task_that_nobody_does() -> None:
     with TestOrchestrator(one_task()) as kit:
         kit.task("other")(lambda params: None)
         job = kit.submit("script")
-        with pytest.raises(NotSettled, match="task 'work' .*; tasks that somebody here can do: other") as caught:
+        with pytest.raises(
+            NotSettled, match=r"task 'work' .*; tasks that somebody here can do: other"
+        ) as caught:
             kit.wait(job)
         assert caught.value.job.status is JobStatus.WAITING_FOR_WORKER
 
@@ -135,7 +142,9 @@ def test_wait_names_the_quarantined_child() -> None:
     )
     with TestOrchestrator(sick, parent) as kit:
         job = kit.run("script")
-        with pytest.raises(NotSettled, match="its child .* is quarantined in state 'start'.*ZeroDivisionError"):
+        with pytest.raises(
+            NotSettled, match=r"its child .* is quarantined in state 'start'.*ZeroDivisionError"
+        ):
             kit.wait(job)
 
 
@@ -218,10 +227,16 @@ def test_a_submission_that_meets_a_crash_is_one_job(when: When) -> None:
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_call_that_meets_a_crash_asks_again_as_a_client_would(when: When) -> None:
     asks = script(
-        lambda context, actions: actions.await_human_approval("ok?", transitions={"again": "start", "yes": "done"}),
+        lambda context, actions: actions.await_human_approval(
+            "ok?", transitions={"again": "start", "yes": "done"}
+        ),
         "done",
     )
-    sick = script(lambda context, actions: actions.dispatch_task("sick", transitions={"success": "done"}), "done", name="sick")
+    sick = script(
+        lambda context, actions: actions.dispatch_task("sick", transitions={"success": "done"}),
+        "done",
+        name="sick",
+    )
     with TestOrchestrator(asks, sick) as kit:
 
         @kit.task("sick")
@@ -273,11 +288,15 @@ def test_leaving_checks_the_promises() -> None:
 
 
 def test_a_test_that_failed_is_not_blamed_twice() -> None:
-    with pytest.raises(ZeroDivisionError), TestOrchestrator(one_task(), history=Forgetful()) as kit:
-        kit.task("work")(lambda params: None)
-        kit.run("script")
-        kit.skip(10)
-        raise ZeroDivisionError
+    def fails() -> None:
+        with TestOrchestrator(one_task(), history=Forgetful()) as kit:
+            kit.task("work")(lambda params: None)
+            kit.run("script")
+            kit.skip(10)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
 
 
 def test_a_closed_kit_says_so() -> None:
@@ -309,6 +328,17 @@ def test_history_can_be_read_beside_events() -> None:
         summary = kit.call(lambda: kit.history.summary(job.id))
         assert summary is not None
         assert summary.status == "finished"
+
+
+def test_a_history_in_a_file_works_on_virtual_time_too(tmp_path: Path) -> None:
+    with TestOrchestrator(one_task(), history=SqliteHistory(tmp_path / "history.db")) as kit:
+        kit.task("work")(lambda params: None)
+        job = kit.run("script")
+        kit.skip(5)
+        kit.crash()
+        kit.skip(5)
+        told = kit.call(lambda: kit.history.events(job.id))
+        assert [event.seq for event in told] == list(range(1, len(told) + 1))
 
 
 def test_many_events_are_read_to_the_last() -> None:

@@ -13,7 +13,7 @@ pytest_plugins = ["pytester"]
 
 INSTALLED = bool(entry_points(group="pytest11", name="regista"))
 
-TEST = '''
+TEST = """
 from regista import StateMachineBlueprint
 
 hello = StateMachineBlueprint("hello")
@@ -43,7 +43,7 @@ def test_promises_are_checked_after_the_test(monkeypatch, orchestrator):
     orchestrator.register(hello)
     orchestrator.submit("hello")
     monkeypatch.setattr("regista.testing.orchestrator.check_history", broken)
-'''
+"""
 
 
 @pytest.mark.timeout(60)

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from datetime import datetime
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -23,7 +24,7 @@ from regista.testing.loop import VirtualLoop
 from regista.testing.storage_view import StorageView
 from regista.upkeep.loop import Chore, Grace, Report, UpkeepLoop
 from regista.worker import Worker
-from tests.support import script
+from tests.support import Shared, script
 
 
 class Counting:
@@ -72,7 +73,7 @@ def loop() -> Any:
 def test_a_chore_runs_at_once_and_then_at_its_interval_with_jitter(loop: VirtualLoop) -> None:
     chore = Counting()
     run_for(loop, 100, upkeep(loop, chore))
-    pauses = [after - before for before, after in zip(chore.runs, chore.runs[1:], strict=False)]
+    pauses = [after - before for before, after in pairwise(chore.runs)]
     assert chore.runs[0] == 0
     assert all(9 <= pause <= 11 for pause in pauses)
     assert len({round(pause, 6) for pause in pauses}) > 1
@@ -155,26 +156,24 @@ def test_stop_twice_and_before_start_are_fine(loop: VirtualLoop) -> None:
     loop.run_until_complete(main())
 
 
-def test_a_loop_that_stalled_restarts_the_grace(
-    loop: VirtualLoop, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_loop_that_stalled_restarts_the_grace(loop: VirtualLoop, caplog: pytest.LogCaptureFixture) -> None:
     """A SIGSTOP, seen from inside: a second of sleep took a minute."""
     clock = Jumpy(loop)
     grace = Grace(clock, 30)
     keeper = UpkeepLoop([], clock, MemoryStorage(clock), grace, "a", random.Random(1), stall_s=5)
 
+    seen = []
+
     async def main() -> None:
         await keeper.start()
-        await asyncio.sleep(40)
-        assert grace.over
-        clock.jumped_s = 60
-        await asyncio.sleep(1.5)
-        assert not grace.over
-        await asyncio.sleep(31)
-        assert grace.over
+        for seconds in (40, 1.5, 31):
+            await asyncio.sleep(seconds)
+            seen.append(grace.over)
+            clock.jumped_s = 60
         await keeper.stop()
 
     loop.run_until_complete(main())
+    assert seen == [True, False, True]
     assert "the loop stalled for 60.0 s" in caplog.text
 
 
@@ -236,7 +235,7 @@ class TwoEngines:
         self.directors = []
         for name in ("a", "b"):
             director = OrchestratorEngine(
-                cast(StorageBackend, _Shared(self.storage)),
+                cast(StorageBackend, Shared(self.storage)),
                 Config(instance_id=name),
                 history=self.history,
                 clock=clock,
@@ -263,22 +262,6 @@ class TwoEngines:
             await asyncio.gather(
                 first.run_once(now), second.run_once(now), first.run_once(now), second.run_once(now)
             )
-
-
-class _Shared:
-    """The store as each of two instances sees it: neither may close it."""
-
-    def __init__(self, storage: MemoryStorage) -> None:
-        self._storage = storage
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._storage, name)
-
-    async def start(self) -> None:
-        return None
-
-    async def stop(self) -> None:
-        return None
 
 
 def test_every_chore_run_twice_at_once_on_two_engines_does_no_harm() -> None:
@@ -330,7 +313,11 @@ def test_once_or_twice_at_once_gives_the_same_end() -> None:
 
         done = world.loop.run_until_complete(main())
         world.loop.close()
-        return [replace(job, token="", revision=0, updated_at=job.created_at, finished_at=None) for job in done]
+        return [
+            replace(job, token="", revision=0, updated_at=job.created_at, finished_at=None) for job in done
+        ]
 
     once, twice = ends(1), ends(2)
-    assert [(job.status, job.state, job.visit) for job in once] == [(job.status, job.state, job.visit) for job in twice]
+    assert [(job.status, job.state, job.visit) for job in once] == [
+        (job.status, job.state, job.visit) for job in twice
+    ]

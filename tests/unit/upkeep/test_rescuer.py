@@ -14,6 +14,11 @@ def rescuer(kit: TestOrchestrator) -> Rescuer:
     return Rescuer(kit.director.storage, kit.director.engine)
 
 
+def run_once(kit: TestOrchestrator) -> Report:
+    chore = rescuer(kit)
+    return kit.call(lambda: chore.run_once(kit.now))
+
+
 def stranded(seconds: float = 10) -> tuple[TestOrchestrator, str]:
     """A job whose version nobody has any more, just before it could run."""
     old = script(lambda context, actions: actions.sleep(seconds, then="done"), "done", "old")
@@ -59,8 +64,7 @@ def test_naming_a_missing_version_happens_once_and_does_not_go_on_writing() -> N
         named = kit.get(job_id)
         writes = kit.writes
         for _ in range(5):
-            chore = rescuer(kit)
-            assert kit.call(lambda chore=chore: chore.run_once(kit.now)).done == 0
+            assert run_once(kit).done == 0
         kit.skip(days=2)
         assert (kit.get(job_id), kit.writes) == (named, writes)
 

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from ...blueprint import machine, signals
 from ...blueprint.step import Scene, Step
+from ...clock import later
 from ...model import (
     OPEN_STATES,
     AttemptState,
@@ -110,7 +111,8 @@ def due(job: Job, task: Task, scene: Scene) -> Step | TaskStep | None:
             job_id=job.id, tasks=(TaskWrite(awake, task.attempt, (AttemptState.QUEUED,)),)
         )
     if task.attempt_timeout_s is None or (
-        task.offered_at and (now - task.offered_at).total_seconds() < task.attempt_timeout_s
+        # The arithmetic of `Task.deadline`: whole microseconds, so that the two agree.
+        task.offered_at and later(task.offered_at, task.attempt_timeout_s) > now
     ):
         return lost(job, task, EventType.TASK_LOST, scene)  # it went silent
     late = _own_result(task, "failure", "TIMEOUT_ERROR", f"no result within {task.attempt_timeout_s:g} s")
