@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from regista import JobStatus, OrchestratorEngine
 from regista.engines.base import Submission
+from regista.model import Job
 
 from . import plays
 from .measures import Beside, Better, Measure, Sample
@@ -175,9 +176,9 @@ async def recover(folder: Path, quick: bool) -> Sample:
 async def simulation(folder: Path, quick: bool) -> Sample:
     """Simulated jobs: two orchestrators, failing power, lying workers, no disk."""
     try:
-        simulate = importlib.import_module("regista.testing").simulate
+        simulate = importlib.import_module("regista.testing.simulation").simulate
     except (ImportError, AttributeError):
-        return Sample({}, missing="regista.testing.simulate is not there yet")
+        return Sample({}, missing="regista.testing.simulation is not there yet")
     # In a thread: it brings a loop of its own, and this thread has one already.
     seeds = range(20 if quick else 100)
     report = await asyncio.to_thread(
@@ -200,7 +201,7 @@ async def _submit(director: OrchestratorEngine, jobs: int, submitters: int = 2) 
             born = await director.submit_many(
                 [Submission(blueprint="one_task", input={"n": n}) for n in numbers]
             )
-            last = born[-1].id
+            last = next(job.id for job in reversed(born) if isinstance(job, Job))
 
     await asyncio.gather(*(submitter() for _ in range(submitters)))
     return last

@@ -15,6 +15,7 @@ RegistaError
 │   ├── IdempotencyConflict  the key was used with another body
 │   ├── ApprovalConflict     not waiting for a person, or already decided otherwise
 │   └── NotQuarantined       release and fail are for quarantined jobs
+├── OrchestratorStopped      it stops, or has stopped; ask again later
 ├── StorageError
 │   ├── StorageFailed        a flush failed; the outcome of what waited is unknown
 │   ├── StorageOwned         another process owns the file
@@ -169,6 +170,15 @@ class NotQuarantined(JobError):
     def __init__(self, job_id: str, status: str) -> None:
         super().__init__(job_id, f"expected a quarantined job, got one that is {status}")
         self.status = status
+
+
+class OrchestratorStopped(RegistaError):
+    """It stops, or has stopped. Nothing is known to be written; ask again, with the same key."""
+
+    code = "stopped"
+
+    def __init__(self) -> None:
+        super().__init__("the orchestrator stops; ask again")
 
 
 class StorageError(RegistaError):

@@ -17,7 +17,7 @@ from .engines.native.executor import Settings
 from .engines.native.library import Library
 from .engines.native.runner import Runner
 from .engines.native.workers import WorkerService
-from .errors import ConfigError, StorageFailed
+from .errors import ConfigError, IdempotencyConflict, StorageFailed
 from .history.base import HistoryStorage
 from .history.memory import MemoryHistory
 from .history.recorder import HistoryRecorder, read_events
@@ -59,7 +59,9 @@ class OrchestratorEngine:
         self.clock = clock or SystemClock()
         self._ids = ids or Ids(self.clock)
         name = storage if isinstance(storage, str) else self.config.storage
-        self.storage = build_storage(name, self.clock) if storage is None or isinstance(storage, str) else storage
+        self.storage = (
+            build_storage(name, self.clock) if storage is None or isinstance(storage, str) else storage
+        )
         self.history = history or build_history(self.config.history_database_uri, self.storage)
         self.library = Library()
         self._workers: list[LocalWorker] = []
@@ -81,7 +83,13 @@ class OrchestratorEngine:
         self.engine.effects.on_entries = self.recorder.wake
         self.grace = Grace(clock, config.lease_s)
         chores: list[Chore] = [
-            Watcher(self.storage, self.engine, self.grace, min(1.0, config.watcher_interval_s), config.watcher_limit),
+            Watcher(
+                self.storage,
+                self.engine,
+                self.grace,
+                min(1.0, config.watcher_interval_s),
+                config.watcher_limit,
+            ),
             HealthChecker(self.storage, self.workers, self.grace, min(1.0, config.lease_s / 3)),
             SignWriter(self.workers),
             Rescuer(self.storage, self.engine),
@@ -177,8 +185,8 @@ class OrchestratorEngine:
         """Accept a job; durable when this returns. Options are those of `Submission`."""
         return await self.engine.submit(Submission(blueprint=blueprint, input=input or {}, **options))
 
-    async def submit_many(self, submissions: Sequence[Submission]) -> list[Job]:
-        """Accept several jobs with one flush."""
+    async def submit_many(self, submissions: Sequence[Submission]) -> list[Job | IdempotencyConflict]:
+        """Accept several jobs with one flush; each is answered in its own place."""
         return await self.engine.submit_many(submissions)
 
     async def create_background_job(
@@ -189,7 +197,11 @@ class OrchestratorEngine:
         return job.id
 
     async def run_job(
-        self, blueprint: str, input: dict[str, Any] | None = None, timeout_s: float | None = None, **options: Any
+        self,
+        blueprint: str,
+        input: dict[str, Any] | None = None,
+        timeout_s: float | None = None,
+        **options: Any,
     ) -> Job:
         """Submit and wait until the job has settled."""
         job = await self.submit(blueprint, input, **options)

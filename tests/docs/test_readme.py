@@ -12,7 +12,9 @@ def test_the_readmes_program_runs_and_says_hello(tmp_path: Path) -> None:
     (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     (tmp_path / "hello.py").write_text(program)
 
-    done = subprocess.run([sys.executable, "hello.py"], cwd=tmp_path, capture_output=True, text=True, timeout=9)
+    done = subprocess.run(
+        [sys.executable, "hello.py"], cwd=tmp_path, capture_output=True, text=True, timeout=9
+    )
 
     assert done.returncode == 0, done.stderr
     assert done.stdout == "finished Hello, Ada!\n"

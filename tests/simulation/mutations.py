@@ -212,21 +212,21 @@ def follow_a_success_after_cancel(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(results, "settle", settle)
 
 
-def go_on_after_the_end(patch: pytest.MonkeyPatch) -> None:
-    """An ended job is written to again."""
+def report_a_lost_race_as_won(patch: pytest.MonkeyPatch) -> None:
+    """A change that was refused is answered as if it had been written."""
     patch.setattr(image_module, "_STALE", Outcome(OutcomeKind.APPLIED))
 
 
 def write_the_events_twice(patch: pytest.MonkeyPatch) -> None:
-    """History gets every line twice."""
-    original = Image._put_events
+    """History gets the last line of a commit twice."""
+    original = Image._tell
 
-    def put(self: Image, cell: Any, job_id: str, events: tuple[Event, ...], *rest: Any) -> None:
-        original(self, cell, job_id, events, *rest)
-        if len(events) > 1:
-            original(self, cell, job_id, events[-1:], *rest)
+    def tell(
+        self: Image, ahead: int, job_id: str, seq: int, events: tuple[Event, ...], job: Job | None
+    ) -> Any:
+        return original(self, ahead, job_id, seq, (*events, *events[-1:]), job)
 
-    patch.setattr(Image, "_put_events", put)
+    patch.setattr(Image, "_tell", tell)
 
 
 def prune_what_history_never_saw(patch: pytest.MonkeyPatch) -> None:
@@ -272,7 +272,7 @@ ALL: Sequence[Mutation] = [
     retry_under_the_same_attempt,
     lose_a_message,
     follow_a_success_after_cancel,
-    go_on_after_the_end,
+    report_a_lost_race_as_won,
     write_the_events_twice,
     prune_what_history_never_saw,
     flush_half_a_batch,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regista.testing.simulate import SimulationFailed, simulate
+from regista.testing.simulation import SimulationFailed, simulate
 
 from . import mutations
 from .blueprints import everything, shaky
@@ -16,6 +16,10 @@ def test_a_planted_bug_turns_the_simulation_red(
 ) -> None:
     mutation(monkeypatch)
     with pytest.raises(SimulationFailed):
-        for start in range(0, 300, 10):
-            simulate(everything(), seeds=range(start, start + 10), horizon_s=120)
-            simulate(shaky(), seeds=range(start, start + 10), jobs=12, storm_s=10, horizon_s=120)
+        _storm()
+
+
+def _storm() -> None:
+    for start in range(0, 300, 10):
+        simulate(everything(), seeds=range(start, start + 10), horizon_s=120)
+        simulate(shaky(), seeds=range(start, start + 10), jobs=12, storm_s=10, horizon_s=120)

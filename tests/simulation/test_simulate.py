@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from regista.testing.simulate import simulate
+from regista.testing.simulation import simulate
 from regista.testing.world import Faults
 
 from .blueprints import everything, one_task, shaky

@@ -36,7 +36,8 @@ class Graph(Struct, frozen=True, kw_only=True):
 
     def allows(self, source: str, target: str) -> bool:
         """`source` → `target` is an edge. `failed` can be reached from everywhere; a state from itself
-        only when it says so."""
+        only when it says so.
+        """
         if target not in self.states or source not in self.states:
             return False
         targets = self.states[source].targets

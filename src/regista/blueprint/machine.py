@@ -90,7 +90,9 @@ def _act(job: Job, decision: Decision, scene: Scene) -> Step:
         case FanOut(orders, aggregator):
             return _fan_out(job, orders, aggregator, scene)
         case AskHuman() as ask:
-            asked = Event(type=EventType.APPROVAL_REQUESTED, at=scene.now, state=job.state, message=ask.message)
+            asked = Event(
+                type=EventType.APPROVAL_REQUESTED, at=scene.now, state=job.state, message=ask.message
+            )
             wait = AwaitHuman(ask.message, ask.transitions, ask.integration)
             return Step(job=park(job, JobStatus.WAITING_FOR_HUMAN, wait, scene), events=(asked,))
         case RunChild() as run:
@@ -207,7 +209,9 @@ def end(job: Job, status: JobStatus, scene: Scene, *, unconfirmed: bool = False)
         message=job.error.message if job.error else None,
         detail={"unconfirmed": True} if unconfirmed else {},
     )
-    return Step(job=ended, drop_tasks=True, messages=_tell_parent(ended), events=(_left(job, scene, None), finished))
+    return Step(
+        job=ended, drop_tasks=True, messages=_tell_parent(ended), events=(_left(job, scene, None), finished)
+    )
 
 
 def remember(job: Job, tasks: tuple[Task, ...]) -> tuple[Wave, ...]:

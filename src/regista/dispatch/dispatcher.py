@@ -82,9 +82,9 @@ class Dispatcher:
     def release(self, worker_id: str | None, attempt_id: str) -> None:
         """The attempt is no longer in the worker's hands. Twice is fine."""
         seat = self._seats.find(worker_id)
-        if seat is not None and seat.holding.pop(attempt_id, self) is None:
-            if self._waiting or not seat.asked:
-                self.wake()
+        had = seat is not None and seat.holding.pop(attempt_id, self) is None
+        if had and seat is not None and (self._waiting or not seat.asked):
+            self.wake()
 
     def cancel(self, worker_id: str | None, attempt_ids: Sequence[str]) -> None:
         """Tell the worker to stop. Lost words are said again with its heartbeat."""
@@ -120,7 +120,9 @@ class Dispatcher:
         except StorageFailed:
             pass  # the store has told the orchestrator; nothing more can be offered
         except Exception:
-            log.exception("pulling tasks failed; the next wake tries again", extra={"action": "dispatch_pull"})
+            log.exception(
+                "pulling tasks failed; the next wake tries again", extra={"action": "dispatch_pull"}
+            )
         finally:
             self._puller = None
 

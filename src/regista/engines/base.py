@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
+from ..errors import IdempotencyConflict
 from ..model import Job, TaskResult
 
 
@@ -64,6 +65,6 @@ class Engine(Protocol):
         """The job, or JobNotFound."""
         ...
 
-    async def submit_many(self, submissions: Sequence[Submission]) -> list[Job]:
-        """Accept several jobs with one flush. All are checked before any is written."""
+    async def submit_many(self, submissions: Sequence[Submission]) -> list[Job | IdempotencyConflict]:
+        """Accept several jobs with one flush; each is answered in its own place."""
         ...

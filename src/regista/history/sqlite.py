@@ -13,8 +13,8 @@ import msgspec
 from ..clock import EPOCH
 from ..errors import SchemaError, StorageError, StorageFailed
 from ..model import Entry, Event, Summary
-from .encoding import decode_events, encode_events, encode_json
 from ..onethread import OneThread
+from .encoding import decode_events, encode_events, encode_json
 
 T = TypeVar("T")
 

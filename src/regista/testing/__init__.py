@@ -8,7 +8,7 @@ _HOMES = {
     "Clock": "regista.testing.clock",
     "TestOrchestrator": "regista.testing.orchestrator",
     "VirtualLoop": "regista.testing.loop",
-    "simulate": "regista.testing.simulate",
+    "simulate": "regista.testing.simulation",
     "invariants": "regista.testing.invariants",
 }
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .clock import Clock as Clock
     from .loop import VirtualLoop as VirtualLoop
     from .orchestrator import TestOrchestrator as TestOrchestrator
-    from .simulate import simulate as simulate
+    from .simulation import simulate as simulate
 
 
 def __getattr__(name: str) -> Any:

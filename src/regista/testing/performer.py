@@ -46,7 +46,7 @@ class Performer:
     # -- faults ----------------------------------------------------------------------------------
 
     def die(self) -> None:
-        """kill -9: everything it had in its hands is gone."""
+        """Kill -9: everything it had in its hands is gone."""
         self.alive = False
         self._life += 1
         for doing in self._doing.values():

@@ -13,7 +13,13 @@ from ..blueprint import StateMachineBlueprint
 from ..clock import Ids
 from ..config import Config
 from ..engines.base import Submission, Verdict
-from ..errors import JobAlreadyTerminal, NotQuarantined, StorageError
+from ..errors import (
+    ApprovalConflict,
+    JobAlreadyTerminal,
+    NotQuarantined,
+    OrchestratorStopped,
+    StorageError,
+)
 from ..history.memory import MemoryHistory
 from ..model import AwaitHuman, Change, Event, EventType, Job, JobStatus, Outcome, Task, TaskResult
 from ..orchestrator import OrchestratorEngine
@@ -255,7 +261,7 @@ class World:
         running.add_done_callback(_hear_out)
         try:
             answer = await asyncio.shield(running)
-        except StorageError as error:
+        except (StorageError, OrchestratorStopped) as error:
             raise ConnectionError(str(error)) from error
         await asyncio.sleep(self.chance.uniform(0.0005, 0.01))
         if self._drops() or instance.line.dead:
@@ -283,7 +289,9 @@ class World:
 
     def work_s(self) -> float:
         """How long a task takes."""
-        return self.chance.uniform(0.001, 0.05) if self.chance.random() < 0.9 else self.chance.uniform(0.1, 4.0)
+        return (
+            self.chance.uniform(0.001, 0.05) if self.chance.random() < 0.9 else self.chance.uniform(0.1, 4.0)
+        )
 
     def outcome(self, task: Task) -> dict[str, Any]:
         """How a task ends: as its function says, or by chance."""
@@ -320,7 +328,9 @@ class World:
         """12: after an outage of our own, what a living worker holds does not expire for one lease."""
         if self.loop.time() >= self._outage_until:
             return
-        holding = {attempt for performer in self.performers if performer.awake for attempt in performer.holding}
+        holding = {
+            attempt for performer in self.performers if performer.awake for attempt in performer.holding
+        }
         for event in (event for change in changes for event in change.events):
             expired = event.type in (EventType.TASK_LOST, EventType.TASK_TIMED_OUT)
             if expired and f"{event.task_id}-{event.attempt}" in holding:
@@ -353,7 +363,7 @@ class World:
         return self.chance.choice(("before", "during", "after"))
 
     def crash(self, line: Line, why: str) -> None:
-        """kill -9 of one instance; it comes back a little later."""
+        """Kill -9 of one instance; it comes back a little later."""
         if line.dead:
             return
         line.cut()
@@ -450,11 +460,8 @@ class World:
         decision = self.chance.choice(sorted(wait.transitions))
         try:
             await self._ask(lambda director: director.engine.approve(job.id, decision))
-        except StorageError:
-            raise
-        except Exception as error:
-            # Somebody cancelled meanwhile; anything else would be a lie, since only we decide.
-            self.note(f"approval refused {type(error).__name__}")
+        except ApprovalConflict:
+            self.note(f"approval of {job.id} came too late")  # somebody cancelled meanwhile
 
     async def _operator(self) -> None:
         """The one person who moves quarantined jobs on."""
@@ -473,7 +480,7 @@ class World:
             instance = self.pick_instance()
             engine = instance.engine
             await (engine.fail(job.id, "given up") if give_up else engine.release(job.id))
-        except (StorageError, asyncio.CancelledError):
+        except (StorageError, OrchestratorStopped, asyncio.CancelledError):
             self._unsure.add(job.id)
         except ConnectionError:
             return
@@ -524,7 +531,9 @@ class World:
             if job is None:
                 raise InvariantBroken(4, job_id, "was acknowledged and is gone")
             if not job.status.terminal:
-                raise InvariantBroken(1, job_id, f"never ended: {job.status} in {job.state!r}, waits for {job.wait}")
+                raise InvariantBroken(
+                    1, job_id, f"never ended: {job.status} in {job.state!r}, waits for {job.wait}"
+                )
         raise InvariantBroken(4, "?", "a client was never answered")
 
     async def _auditor(self) -> None:

@@ -96,7 +96,9 @@ class UpkeepLoop:
         """Begin all chores."""
         if not self._tasks:
             loop = asyncio.get_running_loop()
-            self._tasks = [loop.create_task(self._run(chore), name=f"chore-{chore.name}") for chore in self.chores]
+            self._tasks = [
+                loop.create_task(self._run(chore), name=f"chore-{chore.name}") for chore in self.chores
+            ]
             self._tasks.append(loop.create_task(self._watch_stalls(), name="chore-stalls"))
 
     async def stop(self) -> None:

@@ -19,7 +19,9 @@ class Rescuer:
     name = "rescuer"
     needs_leader = False
 
-    def __init__(self, ready: ReadyQueue, engine: NativeEngine, interval_s: float = 2.0, limit: int = 500) -> None:
+    def __init__(
+        self, ready: ReadyQueue, engine: NativeEngine, interval_s: float = 2.0, limit: int = 500
+    ) -> None:
         self.interval_s = interval_s
         self._ready = ready
         self._engine = engine

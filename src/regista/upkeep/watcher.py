@@ -29,7 +29,12 @@ class Watcher:
     needs_leader = False
 
     def __init__(
-        self, deadlines: Deadlines, engine: NativeEngine, grace: Grace, interval_s: float = 1.0, limit: int = 500
+        self,
+        deadlines: Deadlines,
+        engine: NativeEngine,
+        grace: Grace,
+        interval_s: float = 1.0,
+        limit: int = 500,
     ) -> None:
         self.interval_s = interval_s
         self._deadlines = deadlines
@@ -55,8 +60,10 @@ class Watcher:
 
         def decide(job: Job, tasks: list[Task], scene: Scene) -> Step | TaskStep | None:
             nonlocal acted
-            step = self._job_due(job, tasks, scene) if entry.kind is DueKind.JOB else self._task_due(
-                entry.id, job, tasks, scene
+            step = (
+                self._job_due(job, tasks, scene)
+                if entry.kind is DueKind.JOB
+                else self._task_due(entry.id, job, tasks, scene)
             )
             acted = step is not None
             return step

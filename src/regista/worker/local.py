@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import inspect
 import logging
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -176,7 +177,7 @@ class LocalWorker:
             skill.func(*arguments).send(None)
         except StopIteration as end:
             self._finish(performance, end.value)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # a user's error is a result
             self._finish(performance, error=_failure_of(error))
 
     async def _call(self, skill: Skill, arguments: tuple[Any, ...]) -> Any:
@@ -184,7 +185,8 @@ class LocalWorker:
             return await skill.func(*arguments)
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self._worker.concurrency, thread_name_prefix="regista-task")
-        return await asyncio.get_running_loop().run_in_executor(self._threads, skill.func, *arguments)
+        value = await asyncio.get_running_loop().run_in_executor(self._threads, skill.func, *arguments)
+        return await value if inspect.isawaitable(value) else value  # a plain wrapper around an async one
 
     def _done(self, performance: _Performance, future: "asyncio.Future[Any]") -> None:
         self._performing.discard(future)

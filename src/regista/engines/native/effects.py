@@ -66,7 +66,7 @@ class Effects:
         return waiter
 
     def leave(self, job_id: str, waiter: "asyncio.Future[None]") -> None:
-        """This one waits no longer."""
+        """Wait no longer."""
         waiters = self._waiters.get(job_id)
         if waiters is not None and waiter in waiters:
             waiters.remove(waiter)

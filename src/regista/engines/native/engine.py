@@ -87,9 +87,7 @@ class NativeEngine:
 
     async def attend(self) -> None:
         """Say which versions this instance can run, for three beats."""
-        await self._storage.attend(
-            self._settings.instance, self.library.versions(), self._settings.lease_s
-        )
+        await self._storage.attend(self._settings.instance, self.library.versions(), self._settings.lease_s)
 
     # -- clients ---------------------------------------------------------------------------------
 
@@ -101,15 +99,22 @@ class NativeEngine:
             return job
         return await self._admit(submission, wished, job)
 
-    async def submit_many(self, submissions: Sequence[Submission]) -> list[Job]:
-        """Accept several jobs with one flush. All are checked before any is written."""
+    async def submit_many(self, submissions: Sequence[Submission]) -> list[Job | IdempotencyConflict]:
+        """Accept several jobs with one flush; the answers stand in the order asked (FENCES 17).
+
+        All are checked before any is written. A key that was used with another body is refused in its
+        own place, and hinders nobody else.
+        """
         jobs = [self._new_job(submission) for submission in submissions]
-        futures = [self.executor.submit(job, sticky=False) for job in jobs]
-        born = await asyncio.gather(*futures)
-        return [
-            job if submission.idempotency_key is None else await self._admit(submission, wished, job)
-            for submission, wished, job in zip(submissions, jobs, born, strict=True)
-        ]
+        born = await asyncio.gather(*[self.executor.submit(job, sticky=False) for job in jobs])
+        answers: list[Job | IdempotencyConflict] = []
+        for submission, wished, job in zip(submissions, jobs, born, strict=True):
+            try:
+                keyed = submission.idempotency_key is not None
+                answers.append(await self._admit(submission, wished, job) if keyed else job)
+            except IdempotencyConflict as conflict:
+                answers.append(conflict)
+        return answers
 
     def _new_job(self, submission: Submission) -> Job:
         graph = self.library.get(submission.blueprint).graph
@@ -287,7 +292,9 @@ class NativeEngine:
         def decide(job: Job, tasks: list[Task], scene: Scene) -> Step | None:
             if message.kind is MessageKind.CHILD_ENDED:
                 return signals.child_ended(job, message, scene)
-            return None if job.status.terminal else signals.request_cancel(job, tasks, scene, "parent cancelled")
+            return (
+                None if job.status.terminal else signals.request_cancel(job, tasks, scene, "parent cancelled")
+            )
 
         try:
             await self.signal(message.to_job, decide, consumes=message.id)

@@ -13,7 +13,7 @@ from ...blueprint.decisions import Decision, HandlerFailed
 from ...blueprint.step import Rules, Scene
 from ...clock import Clock, Ids
 from ...dispatch.dispatcher import Dispatcher
-from ...errors import StorageFailed
+from ...errors import OrchestratorStopped, StorageFailed
 from ...model import (
     HELD_STATES,
     AwaitBranches,
@@ -87,6 +87,7 @@ class JobExecutor:
         self._scheduled = False
         self._slow: set[asyncio.Task[None]] = set()
         self._stopping = False
+        self._idle = asyncio.Event()
         self._scenes: dict[tuple[str, str] | None, Scene] = {}
 
     # -- coming in -------------------------------------------------------------------------------
@@ -116,17 +117,18 @@ class JobExecutor:
     async def stop(self) -> None:
         """Let what is decided be written, and leave the rest to the leases."""
         self._stopping = True
-        for task in self._slow:
+        for task in list(self._slow):
             task.cancel()
         while self._slow or self._turns:
-            await asyncio.sleep(0.001)
+            self._idle.clear()
+            await self._idle.wait()
         for act in self._inbox:
-            act.fail(StorageFailed("the orchestrator stops; ask again"))
+            act.fail(OrchestratorStopped())
         self._inbox.clear()
 
     def _enqueue(self, act: Act) -> None:
         if self._stopping:
-            act.fail(StorageFailed("the orchestrator stops; ask again"))
+            act.fail(OrchestratorStopped())
             return
         self._inbox.append(act)
         self._schedule()
@@ -153,6 +155,7 @@ class JobExecutor:
 
     def _turned(self, turn: asyncio.Task[None]) -> None:
         self._turns -= 1
+        self._idle.set()
         if turn.cancelled():
             return
         error = turn.exception()
@@ -419,9 +422,10 @@ class JobExecutor:
 
     def _slow_done(self, task: asyncio.Task[None]) -> None:
         self._slow.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            if not isinstance(error, StorageFailed):
-                log.error("a slow handler's turn failed", exc_info=error, extra={"action": "slow_turn_failed"})
+        self._idle.set()
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, StorageFailed):
+            log.error("a slow handler's turn failed", exc_info=error, extra={"action": "slow_turn_failed"})
         self._schedule()
 
     async def _finish_slowly(self, act: Act, running: "asyncio.Future[Decision | HandlerFailed]") -> None:
@@ -439,7 +443,7 @@ class JobExecutor:
             if not act.settled:
                 await self._commit([act])
         except BaseException as error:
-            act.fail(error if isinstance(error, StorageFailed) else StorageFailed("the orchestrator stops"))
+            act.fail(error if isinstance(error, StorageFailed) else OrchestratorStopped())
             raise
         finally:
             if not running.done():

@@ -107,9 +107,7 @@ def due(job: Job, task: Task, scene: Scene) -> Step | TaskStep | None:
         if task.dispatch_by is not None and task.dispatch_by <= now:
             return _timed_out(job, task, "dispatch_timeout", "no worker took the task in time", scene)
         awake = replace(task, not_before=None, queued_at=now)
-        return TaskStep(
-            job_id=job.id, tasks=(TaskWrite(awake, task.attempt, (AttemptState.QUEUED,)),)
-        )
+        return TaskStep(job_id=job.id, tasks=(TaskWrite(awake, task.attempt, (AttemptState.QUEUED,)),))
     if task.attempt_timeout_s is None or (
         # The arithmetic of `Task.deadline`: whole microseconds, so that the two agree.
         task.offered_at and later(task.offered_at, task.attempt_timeout_s) > now

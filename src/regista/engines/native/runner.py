@@ -56,7 +56,7 @@ class Runner:
                 message = "no condition matches, and there is no handler without one"
                 return HandlerFailed(code="no_handler", message=message, final=True)
             return self._call(handler, context, actions, began)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # a user's error is a value here
             return self._failed(error, began, job)
 
     def _call(
@@ -68,7 +68,9 @@ class Runner:
             return loop.create_task(self._later(call, context, actions, began))
         if not handler.is_async:
             returned = handler.func(context, actions)
-            if returned is not None and inspect.isawaitable(returned):  # a plain wrapper around an async function
+            if returned is not None and inspect.isawaitable(
+                returned
+            ):  # a plain wrapper around an async function
                 return _start(self._later(returned, context, actions, began))
         elif handler.suspends:
             return _start(self._later(handler.func(context, actions), context, actions, began))
@@ -95,14 +97,18 @@ class Runner:
             if inspect.isawaitable(returned):
                 await returned
             return self._verdict(context, actions, began)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # a user's error is a value here
             return self._failed(error, began, context._job)
 
     def _verdict(self, context: JobContext, actions: ActionFactory, began: float) -> Decision:
         """The decision as the store will see it: no object of the handler's is in it any more."""
         duration_ms = (self._clock.elapsed() - began) * 1000
         decision = actions.decision(context.state_history, duration_ms)
-        if not decision.data and decision.result is UNSET and isinstance(decision.action, Transition | Finish):
+        if (
+            not decision.data
+            and decision.result is UNSET
+            and isinstance(decision.action, Transition | Finish)
+        ):
             return decision  # nothing of the handler's is in it anyway
         try:
             return _decode_decision(_encode(decision))
@@ -121,7 +127,9 @@ class Runner:
             extra={"action": "handler_failed", "job_id": job.id},
         )
         return HandlerFailed(
-            code=getattr(error, "code", "handler_error") if isinstance(error, ActionError) else "handler_error",
+            code=getattr(error, "code", "handler_error")
+            if isinstance(error, ActionError)
+            else "handler_error",
             message=f"{type(error).__name__}: {error}",
             final=isinstance(error, _Unstorable),
             duration_ms=(self._clock.elapsed() - began) * 1000,
@@ -156,5 +164,3 @@ def approval_token(secret: bytes, job: Job) -> str:
     """Names one visit of one state of one job; the same when the handler is run again. FENCES 18."""
     message = f"{job.id}\n{job.state}\n{job.visit}".encode()
     return hmac.digest(secret, message, "sha256").hex()
-
-
