@@ -27,7 +27,7 @@ test: system $(STAMP)  ## Run every test; says at the end what it had to skip
 	@$(PY) -m pytest
 
 check: lint  ## Format, lint, types and the fast tests: under two minutes
-	@$(PY) -m pytest -q -m "not slow"
+	@$(PY) -m pytest -q -m "not slow and not simulation and not chaos"
 
 lint: $(STAMP)  ## Format, lint and types only
 	@$(PY) -m ruff format --check $(SOURCES)

@@ -23,7 +23,6 @@ class EventType(StrEnum):
     TASK_UNDELIVERED = "task_undelivered"
     TASK_TIMED_OUT = "task_timed_out"
     TASK_RETRIED = "task_retried"
-    TASK_CANCELLED = "task_cancelled"
     APPROVAL_REQUESTED = "approval_requested"
     APPROVAL_GIVEN = "approval_given"
     CHILD_STARTED = "child_started"
