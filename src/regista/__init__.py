@@ -13,6 +13,7 @@ __version__ = "0.1.0.dev0"
 _HOMES = {
     # Directing
     "OrchestratorEngine": "regista.orchestrator",
+    "Submission": "regista.engines.base",
     "Config": "regista.config",
     # Writing the script
     "StateMachineBlueprint": "regista.blueprint",
@@ -23,6 +24,7 @@ _HOMES = {
     "load_blueprints": "regista.blueprint",
     # Performing
     "Worker": "regista.worker",
+    "TaskContext": "regista.worker",
     "TransientError": "regista.errors",
     "PermanentError": "regista.errors",
     "InvalidInputError": "regista.errors",
@@ -37,6 +39,8 @@ _HOMES = {
     "RegistaError": "regista.errors",
     "JobNotFound": "regista.errors",
     "JobAlreadyTerminal": "regista.errors",
+    "IdempotencyConflict": "regista.errors",
+    "ApprovalConflict": "regista.errors",
     # Keeping it
     "StorageBackend": "regista.storage.base",
     "MemoryStorage": "regista.storage.memory",
@@ -54,6 +58,9 @@ if TYPE_CHECKING:
     from .blueprint import StateMachineBlueprint as StateMachineBlueprint
     from .blueprint import load_blueprints as load_blueprints
     from .config import Config as Config
+    from .engines.base import Submission as Submission
+    from .errors import ApprovalConflict as ApprovalConflict
+    from .errors import IdempotencyConflict as IdempotencyConflict
     from .errors import InvalidInputError as InvalidInputError
     from .errors import JobAlreadyTerminal as JobAlreadyTerminal
     from .errors import JobNotFound as JobNotFound
@@ -73,6 +80,7 @@ if TYPE_CHECKING:
     from .storage.base import StorageBackend as StorageBackend
     from .storage.memory import MemoryStorage as MemoryStorage
     from .storage.sqlite import SqliteStorage as SqliteStorage
+    from .worker import TaskContext as TaskContext
     from .worker import Worker as Worker
 
 

@@ -21,7 +21,7 @@ from .errors import ConfigError, IdempotencyConflict, StorageFailed
 from .history.base import HistoryStorage
 from .history.memory import MemoryHistory
 from .history.recorder import HistoryRecorder, read_events
-from .model import ClientConfig, Event, Job, RetryPolicy
+from .model import ClientConfig, Event, Job, RetryPolicy, Summary
 from .storage.base import StorageBackend
 from .storage.memory import MemoryStorage
 from .upkeep.health_checker import HealthChecker, SignWriter
@@ -55,7 +55,7 @@ class OrchestratorEngine:
         clock: Clock | None = None,
         ids: Ids | None = None,
     ) -> None:
-        self.config = config or Config()
+        self.config = config if config is not None else Config.from_env()
         self.clock = clock or SystemClock()
         self._ids = ids or Ids(self.clock)
         name = storage if isinstance(storage, str) else self.config.storage
@@ -181,9 +181,39 @@ class OrchestratorEngine:
 
     # -- clients ---------------------------------------------------------------------------------
 
-    async def submit(self, blueprint: str, input: dict[str, Any] | None = None, **options: Any) -> Job:
-        """Accept a job; durable when this returns. Options are those of `Submission`."""
-        return await self.engine.submit(Submission(blueprint=blueprint, input=input or {}, **options))
+    async def submit(
+        self,
+        blueprint: str,
+        input: dict[str, Any] | None = None,
+        *,
+        client: str = "",
+        idempotency_key: str | None = None,
+        priority: float = 0.0,
+        dispatch_timeout_s: float | None = None,
+        result_timeout_s: float | None = None,
+        webhook_url: str | None = None,
+        search_attributes: dict[str, Any] | None = None,
+        tracing_context: dict[str, str] | None = None,
+    ) -> Job:
+        """Accept a job; durable when this returns. Its first handler may have run by then.
+
+        The same `idempotency_key` returns the same job, with another body it is IdempotencyConflict. The
+        priority and the timeouts are what the job's tasks get when their dispatch names none.
+        """
+        return await self.engine.submit(
+            Submission(
+                blueprint=blueprint,
+                input=input or {},
+                client=client,
+                idempotency_key=idempotency_key,
+                priority=priority,
+                dispatch_timeout_s=dispatch_timeout_s,
+                result_timeout_s=result_timeout_s,
+                webhook_url=webhook_url,
+                search_attributes=search_attributes or {},
+                tracing_context=tracing_context or {},
+            )
+        )
 
     async def submit_many(self, submissions: Sequence[Submission]) -> list[Job | IdempotencyConflict]:
         """Accept several jobs with one flush; each is answered in its own place."""
@@ -203,7 +233,7 @@ class OrchestratorEngine:
         timeout_s: float | None = None,
         **options: Any,
     ) -> Job:
-        """Submit and wait until the job has settled."""
+        """Submit (with the options of `submit`) and wait until the job has settled."""
         job = await self.submit(blueprint, input, **options)
         return await self.engine.wait(job.id, timeout_s)
 
@@ -219,6 +249,23 @@ class OrchestratorEngine:
         """What happened to a job: history, and what is still on its way there."""
         return await read_events(self.storage, self.history, job_id, after_seq, limit)
 
+    async def jobs(
+        self,
+        *,
+        status: str | None = None,
+        blueprint: str | None = None,
+        client: str | None = None,
+        before: str | None = None,
+        limit: int = 100,
+    ) -> list[Summary]:
+        """Find jobs, newest first, as history knows them (a moment behind).
+
+        For the next page hand in the last `job_id` of this one as `before`.
+        """
+        return await self.history.summaries(
+            status=status, blueprint=blueprint, client=client, before=before, limit=limit
+        )
+
     async def cancel(self, job_id: str, reason: str = "") -> Job:
         """Ask for a stop."""
         return await self.engine.cancel(job_id, reason)
@@ -230,7 +277,7 @@ class OrchestratorEngine:
         return await self.engine.approve(job_id, decision, comment, data)
 
     async def release(self, job_id: str, data: dict[str, Any] | None = None) -> Job:
-        """Let a quarantined job try again."""
+        """Let a quarantined job try again, with `data` merged into its `state_history` first."""
         return await self.engine.release(job_id, data)
 
     async def fail(self, job_id: str, reason: str = "") -> Job:

@@ -118,11 +118,12 @@ class ActionFactory:
     def dispatch_parallel(self, tasks: Sequence[dict[str, Any]], aggregate_into: str) -> None:
         """Hand several tasks to workers at once; when all are over, the aggregator `aggregate_into` runs.
 
-        Each task is a dict with `type`, `params` and, if wished, any option of `dispatch_task`.
+        Each task is a dict with `type`, `params` and, if wished, any option of `dispatch_task`. With no
+        task at all the aggregator runs at once, over nothing.
         """
         call = self._begin("dispatch_parallel")
-        if not isinstance(tasks, list | tuple) or not tasks:
-            raise arguments.wrong(call, "tasks", "a non-empty list of dicts", tasks)
+        if not isinstance(tasks, list | tuple):
+            raise arguments.wrong(call, "tasks", "a list of dicts", tasks)
         self._target(call, aggregate_into)
         if not self._graph.states[aggregate_into].is_aggregator:
             raise ActionError(

@@ -40,6 +40,7 @@ def write_graph(dot: str, path: Path, output_format: str) -> Path:
     """Write the drawing to `path` (its suffix is added when missing); the path that was written."""
     if path.suffix != f".{output_format}":
         path = path.with_name(f"{path.name}.{output_format}")
+    path.parent.mkdir(parents=True, exist_ok=True)
     if output_format in _TEXT_FORMATS:
         path.write_text(dot, encoding="utf-8")
         return path

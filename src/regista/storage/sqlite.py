@@ -165,9 +165,10 @@ def _own(path: Path, patience_s: float) -> int:
             if time.monotonic() >= give_up:
                 owner = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
                 os.close(handle)
+                whose = "this very process" if owner == str(os.getpid()) else f"another process (pid {owner})"
                 raise StorageOwned(
-                    f"{path} is owned by another process (pid {owner}). One process owns a SQLite store: "
-                    "stop the other one, give this one another path, or use Redis for several."
+                    f"{path} is owned by {whose}. One orchestrator owns a SQLite store: stop the other one, "
+                    "or give this one another path."
                 ) from None
             time.sleep(0.05)
         else:

@@ -28,8 +28,16 @@ class SimulationReport(Struct, kw_only=True):
     virtual_seconds: float = 0.0
     #: Fault → how often it fired.
     faults: Counter[str] = field(default_factory=Counter)
+    #: Status → how many jobs ended so (children too). Look at it: a script that never works ends well, too.
+    ends: Counter[str] = field(default_factory=Counter)
+    #: What handlers and tasks complained of → how often.
+    troubles: Counter[str] = field(default_factory=Counter)
     #: Seed → hash of its trace: the same seed gives the same one.
     traces: dict[int, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        rate = f"{self.jobs_per_second:.0f}/s"
+        return f"{self.jobs} jobs over {self.seeds} seeds ({rate}) ended {dict(self.ends)} in spite of {dict(self.faults)}"
 
     @property
     def jobs_per_second(self) -> float:
@@ -60,6 +68,7 @@ def simulate(
     tasks: dict[str, TaskFunction] | None = None,
     make_input: Callable[[random.Random], dict[str, Any]] = lambda chance: {},
     crash_at: tuple[int, str] | None = None,
+    expect_finished: bool = True,
 ) -> SimulationReport:
     """Run the blueprint (the first one; the others are its children) once per seed and check the promises.
 
@@ -67,7 +76,8 @@ def simulate(
     `storm_s` virtual seconds of faults; then it gets quiet and everything must come to its end.
     `tasks` maps task types to functions (params, chance) → {"status", "data", "error"}; without one a
     task ends by chance, mostly well. `crash_at=(n, "before"|"during"|"after")` replaces random crashes
-    by one at the nth commit.
+    by one at the nth commit. Unless `expect_finished` is False, at least one job must end as finished:
+    a script that cannot work at all proves nothing.
     """
     blueprints = [blueprint] if isinstance(blueprint, StateMachineBlueprint) else list(blueprint)
     report = SimulationReport()
@@ -94,6 +104,12 @@ def simulate(
     finally:
         quiet.setLevel(level)
     report.seconds = time.perf_counter() - began
+    if expect_finished and report.jobs and not report.ends["finished"]:
+        raise AssertionError(
+            f"none of {report.jobs} jobs finished: they ended {dict(report.ends)}, and said "
+            f"{dict(report.troubles.most_common(3))}. Hand in `make_input` and `tasks` that the script can work "
+            "with and the blueprints of its children, or say expect_finished=False."
+        )
     return report
 
 
@@ -110,4 +126,6 @@ def run(world: World, seed: int, report: SimulationReport) -> None:
     report.commits += world.commits
     report.virtual_seconds += world.loop.time()
     report.faults.update(world.fired)
+    report.ends.update(world.ends)
+    report.troubles.update(world.troubles)
     report.traces[seed] = hashlib.sha256("\n".join(world.trace).encode()).hexdigest()

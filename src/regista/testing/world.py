@@ -168,6 +168,8 @@ class World:
         self.store = MemoryStorage(self.clock, self.disk)
         self.trace: list[str] = []
         self.fired: Counter[str] = Counter()
+        self.ends: Counter[str] = Counter()
+        self.troubles: Counter[str] = Counter()
         self.commits = 0
         self._seen_commits = 0
         self._quiet_since = 0.0
@@ -580,6 +582,11 @@ class World:
         graphs = {(b.name, b.version): b.graph for b in self.blueprints}
         check_history(graphs, events, jobs)
         self._check_verdicts(events)
+        self.ends.update(job.status.value for job in jobs.values())
+        told = (event for job_id in events for event in events[job_id])
+        self.troubles.update(
+            event.message or event.code or "" for event in told if event.type is EventType.STATE_FAILED
+        )
         for job_id in sorted(events):
             for event in events[job_id]:
                 self.trace.append(f"{job_id} {event.seq} {event.at.isoformat()} {event.type} {event.state}")

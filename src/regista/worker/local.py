@@ -206,7 +206,7 @@ class LocalWorker:
         try:
             if isinstance(value, dict) and value and value.keys() <= _RESULT_KEYS:
                 status = None if value.get("status") is None else str(value["status"])
-                error = msgspec.convert(value["error"], TaskFailure) if value.get("error") else None
+                error = _said_failure(value.get("error"))
                 value = value.get("data")
             if value is not None:
                 value = _decode(_encode(value))  # as a store keeps it, and nobody else's any more
@@ -251,3 +251,16 @@ def _failure_of(error: BaseException) -> TaskFailure:
     if isinstance(error, TaskError):
         return TaskFailure(error.code, str(error), error.details or None)
     return TaskFailure("TRANSIENT_ERROR", f"{type(error).__name__}: {error}")
+
+
+def _said_failure(said: Any) -> TaskFailure | None:
+    """The failure that a function returned: {"code", "message", "details"}, or just a message."""
+    if not said:
+        return None
+    if isinstance(said, str):
+        return TaskFailure("TRANSIENT_ERROR", said)
+    if not isinstance(said, dict) or not all(
+        isinstance(said.get(key, ""), str) for key in ("code", "message")
+    ):
+        raise ValueError(f"error: expected a str or a dict of code, message and details, got {said!r}")
+    return TaskFailure(said.get("code") or "TRANSIENT_ERROR", said.get("message", ""), said.get("details"))

@@ -183,7 +183,7 @@ def test_dispatch_parallel_is_a_fan_out() -> None:
 @pytest.mark.parametrize(
     ("tasks", "into", "said"),
     [
-        ([], "gather", "tasks: expected a non-empty list"),
+        ("t", "gather", "tasks: expected a list of dicts"),
         ([{"params": {}}], "gather", r"tasks[0]: task_type: expected a non-empty str"),
         ([{"type": "t", "prams": {}}], "gather", "unknown key 'prams'; did you mean 'params'"),
         (["t"], "gather", "tasks[0]: expected a dict, got str 't'"),

@@ -16,7 +16,7 @@ from regista import (
     TaskResult,
     TransientError,
 )
-from regista.blueprint import ActionFactory, JobContext
+from regista.blueprint import ActionFactory, JobContext, StateMachineBlueprint
 from regista.blueprint.step import Scene
 from regista.config import Config
 from regista.engines.base import Verdict
@@ -42,12 +42,34 @@ def test_no_status_means_success_and_a_dict_of_data_merges_into_state_history() 
         assert kit.run("script").data == {"kept": 1, "replaced": "new", "more": [1]}
 
 
-@pytest.mark.parametrize("data", [None, 7, "text", [1, 2]])
-def test_data_that_is_no_dict_is_not_merged(data: Any) -> None:
+@pytest.mark.parametrize("data", [7, "text", [1, 2], False])
+def test_data_that_is_no_dict_is_kept_under_the_tasks_type(data: Any) -> None:
     with TestOrchestrator(one_task()) as kit:
         kit.task("work")(lambda params: data)
         job = kit.run("script")
-        assert (job.status, job.data) == (JobStatus.FINISHED, {})
+        assert (job.status, job.data) == (JobStatus.FINISHED, {"work": data})
+
+
+def test_a_task_that_returns_nothing_leaves_nothing() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        kit.task("work")(lambda params: None)
+        assert kit.run("script").data == {}
+
+
+def test_a_fan_out_of_nothing_runs_its_aggregator_over_nothing() -> None:
+    blueprint = StateMachineBlueprint("none")
+
+    @blueprint.handler_for("split", is_start=True)
+    def split(context: JobContext, actions: ActionFactory) -> None:
+        actions.dispatch_parallel([], "join")
+
+    @blueprint.aggregator_for("join", is_end=True)
+    def join(context: JobContext, actions: ActionFactory) -> None:
+        actions.set_result(len(context.aggregation_results))
+
+    with TestOrchestrator(blueprint) as kit:
+        job = kit.run("none")
+        assert (job.status, job.result) == (JobStatus.FINISHED, 0)
 
 
 def test_the_status_is_the_key_into_transitions() -> None:

@@ -123,7 +123,7 @@ def test_the_details_of_an_error_reach_the_aggregator() -> None:
 
 
 @pytest.mark.parametrize(
-    "odd", [object(), {"f": lambda: 1}, {"big": 2**70}, {"error": "text"}, {"error": {"x": 1}}]
+    "odd", [object(), {"f": lambda: 1}, {"big": 2**70}, {"error": 5}, {"error": {"code": 1}}]
 )
 def test_a_result_that_is_no_plain_data_is_a_permanent_failure_that_says_so(odd: Any) -> None:
     with TestOrchestrator(one_task()) as kit:
@@ -354,3 +354,13 @@ def test_a_worker_that_was_forgotten_registers_again_with_its_next_beat() -> Non
 
     assert stage.run(main()).status is JobStatus.FINISHED
     stage.loop.close()
+
+
+@pytest.mark.parametrize("said", ["the lens is dirty", {"message": "the lens is dirty"}])
+def test_an_error_may_be_just_a_message(said: Any) -> None:
+    with TestOrchestrator(one_task()) as kit:
+        kit.task("work")(lambda params: {"error": said})
+        job = kit.run("script")
+        assert (job.status, fault(job)) == (JobStatus.QUARANTINED, "TRANSIENT_ERROR")
+        assert job.error is not None
+        assert job.error.message == "the lens is dirty"

@@ -1,6 +1,7 @@
 """Results: fence a worker's word by its attempt, then say what follows. Pure."""
 
 from datetime import datetime
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -166,8 +167,7 @@ def _follow(job: Job, task: Task, result: TaskResult, fate: Fate, scene: Scene) 
     unhandled = getattr(job.wait, "unhandled", None)
     match fate:
         case Follow(to, fault):
-            data = {**job.data, **result.data} if isinstance(result.data, dict) else job.data
-            return machine.move(replace(job, data=data, error=fault), to, scene)
+            return machine.move(replace(job, data=_merged(job, task, result), error=fault), to, scene)
         case Fail(fault):
             return machine.fail(job, fault, scene, failed_state=unhandled)
         case Quarantine(fault):
@@ -176,6 +176,13 @@ def _follow(job: Job, task: Task, result: TaskResult, fate: Fate, scene: Scene) 
             return machine.end(job, JobStatus.CANCELLED, scene)
         case Retry():  # settled before: a retry does not touch the job
             raise AssertionError(fate)
+
+
+def _merged(job: Job, task: Task, result: TaskResult) -> dict[str, Any]:
+    """A dict is merged into the job's data; anything else is kept under the name of the task's type."""
+    if isinstance(result.data, dict):
+        return {**job.data, **result.data}
+    return job.data if result.data is None else {**job.data, task.type: result.data}
 
 
 def _write(new: Task, old: Task) -> TaskWrite:

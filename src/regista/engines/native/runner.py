@@ -123,7 +123,7 @@ class Runner:
             "handler of state %r failed: %r",
             job.state,
             error,
-            exc_info=not isinstance(error, ActionError),
+            exc_info=error,
             extra={"action": "handler_failed", "job_id": job.id},
         )
         return HandlerFailed(
@@ -131,7 +131,8 @@ class Runner:
             if isinstance(error, ActionError)
             else "handler_error",
             message=f"{type(error).__name__}: {error}",
-            final=isinstance(error, _Unstorable),
+            # A wish against the rules is a mistake in the script: the next run would make it again.
+            final=isinstance(error, ActionError),
             duration_ms=(self._clock.elapsed() - began) * 1000,
         )
 
