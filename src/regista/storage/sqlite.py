@@ -1,8 +1,11 @@
 """SqliteStorage: the embedded default. One process, one file, fsync before every answer."""
 
+import asyncio
 import contextlib
 import fcntl
 import functools
+import gc
+import logging
 import os
 import sqlite3
 import time
@@ -18,8 +21,12 @@ from ..onethread import OneThread
 from .journal import Batch, JobRow, Snapshot
 from .memory import MemoryStorage
 
-#: Pages of WAL before SQLite copies them into the file (16 MiB); fewer, longer pauses than its 1,000.
-_AUTOCHECKPOINT_PAGES = 4_000
+log = logging.getLogger("regista.storage")
+
+#: Pages of WAL (64 MiB) at which SQLite itself copies them into the file, in the middle of a flush.
+#: Mostly it does not come to that: we do it when nothing has been written for a while.
+_AUTOCHECKPOINT_PAGES = 16_000
+_IDLE_S = 0.5
 #: How long a start waits for a predecessor to leave.
 OWNER_PATIENCE_S = 10.0
 #: `->>` and `substr` on blobs as the batch statement uses them.
@@ -40,6 +47,17 @@ class SqliteStorage(MemoryStorage):
         self.path = Path(path)
         super().__init__(clock, SqliteJournal(self.path, owner_patience_s))
 
+    async def start(self) -> None:
+        """Open the file and rebuild the hot state from it."""
+        await super().start()
+        # What was rebuilt stays: no full collection needs to walk over it again.
+        gc.freeze()
+
+    async def stop(self) -> None:
+        """Flush and close."""
+        gc.unfreeze()
+        await super().stop()
+
 
 class SqliteJournal:
     """Writes batches to the file. Only this class knows SQLite.
@@ -57,6 +75,9 @@ class SqliteJournal:
         self._reader: sqlite3.Connection | None = None
         self._thread: OneThread | None = None
         self._owner: int | None = None
+        self._written = 0
+        self._idle: asyncio.TimerHandle | None = None
+        self._tidying: asyncio.Task[None] | None = None
 
     async def open(self) -> Snapshot:
         self._thread = OneThread("regista-sqlite")
@@ -81,6 +102,30 @@ class SqliteJournal:
         if self._thread is None:
             raise StorageFailed(f"{self._path} is closed")
         await self._thread.run(functools.partial(self._insert, _arguments(batch)))
+        self._written += 1
+        if self._idle is None:
+            self._wait_for_idle()
+
+    def _wait_for_idle(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._idle = loop.call_later(_IDLE_S, self._when_idle, self._written)
+
+    def _when_idle(self, written: int) -> None:
+        self._idle = None
+        if self._thread is None:
+            return
+        if written != self._written:
+            self._wait_for_idle()
+        else:
+            work = self._thread.run(self._checkpoint)
+            self._tidying = asyncio.get_running_loop().create_task(work, name="sqlite-checkpoint")
+
+    def _checkpoint(self) -> None:
+        assert self._writer is not None
+        try:
+            self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        except sqlite3.Error:  # only tidying up: what is in the WAL is durable
+            log.warning("cannot checkpoint %s", self._path, exc_info=True, extra={"action": "checkpoint"})
 
     def _insert(self, arguments: tuple[object, ...]) -> None:
         assert self._writer is not None
@@ -99,6 +144,9 @@ class SqliteJournal:
         if self._thread is None:
             return
         thread, self._thread = self._thread, None
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
         await thread.run(self._close)
         thread.close()
 
