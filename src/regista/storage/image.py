@@ -5,7 +5,6 @@ where its batches are written. Records are kept as their encoded bytes: a third 
 objects, nothing for the garbage collector to walk, and whoever loads one owns a fresh copy.
 """
 
-import math
 from collections import OrderedDict, deque
 from collections.abc import Collection
 from datetime import datetime
@@ -34,7 +33,7 @@ from .codec import decode_entry, decode_job, decode_message, decode_task, encode
 from .deadlines import DeadlineIndex
 from .journal import Batch, JobRow, Snapshot
 from .lanes import Lanes
-from .ready import ReadyLine
+from .ready import Leases, ReadyQueue
 
 _READY = Hint(HintKind.READY)
 _DEADLINE = Hint(HintKind.DEADLINE)
@@ -51,7 +50,7 @@ _EXISTS = Outcome(OutcomeKind.EXISTS)
 class _JobCell:
     """A live job: its bytes, and what the store itself keeps about it."""
 
-    __slots__ = ("body", "lease", "number", "open", "revision", "seq", "tasks", "tokens", "version")
+    __slots__ = ("body", "number", "open", "revision", "seq", "tasks", "tokens", "version")
 
     def __init__(self, version: Version) -> None:
         self.version = version
@@ -64,7 +63,6 @@ class _JobCell:
         self.open = 0
         #: The batch that carries the newest write: readers wait for it.
         self.number = 0
-        self.lease: tuple[str, float] | None = None
         self.tasks: tuple[str, ...] | list[str] = ()
 
 
@@ -103,10 +101,8 @@ class Image:
         self._ended: OrderedDict[str, tuple[bytes, int]] = OrderedDict()
         self._tasks: dict[str, _TaskCell] = {}
         self._held: dict[str, dict[str, None]] = {}
-        self._ready: dict[Version, ReadyLine] = {}
-        self._leased: dict[str, None] = {}
-        #: No lease lapses before then.
-        self._next_lapse = math.inf
+        self.ready = ReadyQueue()
+        self.leases = Leases()
         self._versions: dict[Version, Version] = {}
         self._messages: dict[str, bytes] = {}
         self._outbox: deque[tuple[int, Entry]] = deque()
@@ -264,7 +260,7 @@ class Image:
     def _put_job(self, cell: _JobCell, job: Job, body: bytes, batch: Batch) -> None:
         version = (job.blueprint, job.version)
         if cell.version != version:
-            self._unready(job.id, cell)
+            self.ready.discard(cell.version, job.id)
             cell.version = self._versions.setdefault(version, version)
         cell.body = body
         cell.revision = job.revision
@@ -290,13 +286,13 @@ class Image:
             if woken:
                 self._make_ready(change.job_id, cell, batch)
             return woken
-        self._let_go(change.job_id, cell)
-        self._unready(change.job_id, cell)
+        self.leases.let_go(change.job_id)
+        self.ready.discard(cell.version, change.job_id)
         if job.status.terminal:
             self._end(change.job_id, cell, batch)
         elif job.runnable(cell.open):
             if change.hold_s is not None:
-                self._lease(change.job_id, cell, instance, elapsed + change.hold_s)
+                self.leases.take(change.job_id, instance, elapsed + change.hold_s)
             else:
                 self._make_ready(change.job_id, cell, batch)
         if job.status.settled:
@@ -393,85 +389,41 @@ class Image:
     # -- ready queue -----------------------------------------------------------------------------
 
     def _make_ready(self, job_id: str, cell: _JobCell, batch: Batch | None) -> None:
-        line = self._ready.get(cell.version)
-        if line is None:
-            line = self._ready[cell.version] = ReadyLine()
-        line.add(job_id, cell.revision)
+        self.ready.add(cell.version, job_id, cell.revision)
         if batch is not None:
             batch.hints[_READY] = None
-
-    def _unready(self, job_id: str, cell: _JobCell) -> None:
-        line = self._ready.get(cell.version)
-        if line is not None:
-            line.discard(job_id)
-
-    def _lease(self, job_id: str, cell: _JobCell, instance: str, until: float) -> None:
-        cell.lease = (instance, until)
-        self._leased[job_id] = None
-        self._next_lapse = min(self._next_lapse, until)
-
-    def _let_go(self, job_id: str, cell: _JobCell) -> None:
-        if cell.lease is not None:
-            cell.lease = None
-            del self._leased[job_id]
 
     def claim_ready(
         self, instance: str, versions: Collection[Version], limit: int, elapsed: float, lease_s: float
     ) -> list[Job]:
         self._return_lapsed(elapsed)
         claimed: list[Job] = []
-        lines = [line for version in versions if (line := self._ready.get(version))]
-        # In turns, one from each: a crowd of one version must not keep another waiting.
-        while lines and len(claimed) < limit:
-            for line in lines[: limit - len(claimed)]:
-                job = self._claim_next(line, instance, elapsed + lease_s)
-                if job is not None:
-                    claimed.append(job)
-            lines = [line for line in lines if line]
-        return claimed
-
-    def _claim_next(self, line: ReadyLine, instance: str, until: float) -> Job | None:
-        while (taken := line.take()) is not None:
-            job_id, revision = taken
+        entries = self.ready.take(versions)
+        while len(claimed) < limit and (entry := next(entries, None)) is not None:
+            job_id, revision = entry
             cell = self._jobs.get(job_id)
             # An entry for a revision that has passed is dropped.
-            if cell is not None and cell.revision == revision and cell.lease is None:
-                self._lease(job_id, cell, instance, until)
-                return decode_job(cell.body)
-        return None
+            if cell is not None and cell.revision == revision and job_id not in self.leases:
+                self.leases.take(job_id, instance, elapsed + lease_s)
+                claimed.append(decode_job(cell.body))
+        return claimed
 
     def _return_lapsed(self, elapsed: float) -> None:
-        """Put jobs whose lease is over back in line. Looks at all leases, but only when one may lapse."""
-        if elapsed < self._next_lapse:
-            return
-        self._next_lapse = math.inf
-        for job_id in list(self._leased):
+        """Put jobs whose lease is over back in line."""
+        for job_id in self.leases.lapsed(elapsed):
             cell = self._jobs[job_id]
-            assert cell.lease is not None
-            if cell.lease[1] > elapsed:
-                self._next_lapse = min(self._next_lapse, cell.lease[1])
-                continue
-            self._let_go(job_id, cell)
             if decode_job(cell.body).runnable(cell.open):
                 self._make_ready(job_id, cell, None)
 
     def extend(self, instance: str, job_ids: Collection[str], until: float) -> list[str]:
-        kept = []
-        for job_id in job_ids:
-            cell = self._jobs.get(job_id)
-            if cell is not None and cell.lease is not None and cell.lease[0] == instance:
-                self._lease(job_id, cell, instance, until)
-                kept.append(job_id)
+        kept = [job_id for job_id in job_ids if self.leases.holder(job_id) == instance]
+        for job_id in kept:
+            self.leases.take(job_id, instance, until)
         return kept
 
     def stranded(self, attended: Collection[Version], limit: int, elapsed: float) -> list[Job]:
         self._return_lapsed(elapsed)
-        lost = (line for version, line in self._ready.items() if version not in attended)
-        ids = islice((job_id for line in lost for job_id in line), limit)
-        return [decode_job(self._jobs[job_id].body) for job_id in ids]
-
-    def ready_count(self) -> int:
-        return sum(len(line) for line in self._ready.values())
+        return [decode_job(self._jobs[job_id].body) for job_id in islice(self.ready.others(attended), limit)]
 
     def due(self, now: datetime, limit: int) -> list[Due]:
         return self.deadlines.due(now, limit)

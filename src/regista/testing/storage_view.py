@@ -17,7 +17,7 @@ class StorageView:
     def live_jobs(self) -> Iterator[tuple[Job, int, bool]]:
         image = self._image
         for job_id, cell in list(image._jobs.items()):
-            queued = cell.lease is not None or job_id in image._ready.get(cell.version, ())
+            queued = job_id in image.leases or image.ready.has(cell.version, job_id)
             yield decode_job(cell.body), cell.open, queued
 
     def tasks_of(self, job_id: str) -> list[Task]:

@@ -54,6 +54,6 @@ def test_nothing_is_left_of_jobs_that_have_ended() -> None:
         image.apply(write(ended), Batch(), n, "me", float(n))
         image.claim_ready("me", [("film", "v1")], 1, float(n), 30)
         image.forget_ended(n)
-    assert (len(image._jobs), len(image._tasks), len(image._held), len(image._leased)) == (0, 0, 0, 0)
-    assert (len(image.deadlines), len(image.lanes), image.ready_count()) == (0, 0, 0)
+    assert (len(image._jobs), len(image._tasks), len(image._held), len(image.leases)) == (0, 0, 0, 0)
+    assert (len(image.deadlines), len(image.lanes), len(image.ready)) == (0, 0, 0)
     assert len(image._ended) == 10
