@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ..model import Task, TaskFailure, TaskResult, Worker
 
 if TYPE_CHECKING:
-    from .world import Instance, World
+    from .instance import Instance
+    from .world import World
 
 
 class AnySkill(tuple[str, ...]):

@@ -1,7 +1,6 @@
 """World: two orchestrators, one store, some workers and clients, and everything that can go wrong."""
 
 import asyncio
-import functools
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -10,23 +9,17 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from ..blueprint import StateMachineBlueprint
-from ..clock import Ids
 from ..config import Config
-from ..engines.base import Submission, Verdict
-from ..errors import (
-    ApprovalConflict,
-    JobAlreadyTerminal,
-    NotQuarantined,
-    OrchestratorStopped,
-    StorageError,
-)
+from ..engines.base import Verdict
+from ..errors import OrchestratorStopped, StorageError
 from ..history.memory import MemoryHistory
-from ..model import AwaitHuman, Change, Event, EventType, Job, JobStatus, Outcome, Task, TaskResult
-from ..orchestrator import OrchestratorEngine
+from ..model import Change, Event, EventType, Task, TaskResult
 from ..storage.codec import decode_job, decode_task
 from ..storage.memory import MemoryStorage
 from .clock import LoopClock
+from .crowd import Crowd
 from .disk import SimulatedDisk
+from .instance import Instance, Line
 from .invariants import InvariantBroken, audit, check_history
 from .loop import VirtualLoop
 from .performer import Performer
@@ -51,89 +44,6 @@ class Faults(Struct, frozen=True, kw_only=True):
     duplicate: float = 0.1
     #: Chance that a client cancels its job.
     cancel: float = 0.1
-
-
-class Line:
-    """An instance's connection to the store. When the instance dies, nothing goes through any more."""
-
-    def __init__(self, world: "World") -> None:
-        self._world = world
-        self.dead = False
-        self._deaf: list[Callable[[], None]] = []
-
-    async def start(self) -> None:
-        return None
-
-    async def stop(self) -> None:
-        return None
-
-    def listen(self, hear: Callable[[Any], None]) -> Callable[[], None]:
-        deaf = self._world.store.listen(lambda hint: None if self.dead else hear(hint))
-        self._deaf.append(deaf)
-        return deaf
-
-    def cut(self) -> None:
-        """The process is gone."""
-        self.dead = True
-        for deaf in self._deaf:
-            deaf()
-
-    async def commit(self, changes: Sequence[Change], instance: str) -> list[Outcome]:
-        world = self._world
-        self._alive()
-        world.commits += 1
-        world.saw_changes(changes)
-        boundary = world.crash_boundary()
-        if boundary == "before":
-            world.crash(self, "before commit")
-            self._alive()
-        if boundary == "during":
-            # The store has it, the flush is under way, and the writer will never know.
-            asyncio.get_running_loop().call_soon(world.crash, self, "during flush")
-        outcomes = await world.store.commit(changes, instance)
-        self._alive()
-        if boundary == "after":
-            world.crash(self, "after commit")
-        self._alive()
-        if world.chance.random() < world.faults.lost_answer and world.stormy:
-            world.count("lost answer")
-            return await world.store.commit(changes, instance)
-        return outcomes
-
-    def _alive(self) -> None:
-        # A dead process does not even get an exception; this one ends its coroutine and nothing else.
-        if self.dead:
-            raise asyncio.CancelledError
-
-    def __getattr__(self, name: str) -> Any:
-        async def call(*arguments: Any, **named: Any) -> Any:
-            self._alive()
-            answer = await getattr(self._world.store, name)(*arguments, **named)
-            self._alive()
-            return answer
-
-        return call
-
-
-class Instance:
-    """One orchestrator process."""
-
-    def __init__(self, world: "World", name: str) -> None:
-        self.name = name
-        self.line = Line(world)
-        self.engine = OrchestratorEngine(
-            self.line,
-            world.config(name),
-            history=world.history,
-            clock=LoopClock(world.loop, world.skew(name), world.clock),
-            ids=Ids(world.clock, random.Random(world.chance.getrandbits(64))),
-        )
-        for blueprint in world.blueprints:
-            self.engine.register_blueprint(blueprint)
-
-    @property
-    def alive(self) -> bool:
-        return not self.line.dead
 
 
 class World:
@@ -176,7 +86,7 @@ class World:
         self._crash_at = crash_at
         self._jobs = jobs
         self._tasks = tasks
-        self._make_input = make_input
+        self.make_input = make_input
         self._names = [f"director-{number}" for number in range(instances)]
         self.instances: dict[str, Instance] = {}
         self._worker_count = workers
@@ -187,9 +97,7 @@ class World:
         self._outage_until = 0.0
         self._spawned: set[asyncio.Task[Any]] = set()
         self._problem: BaseException | None = None
-        self._over = False
-        #: Releases whose outcome the operator never heard.
-        self._unsure: set[str] = set()
+        self.over = False
         self.loop.set_exception_handler(self._heard_error)
 
     def _heard_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -213,7 +121,7 @@ class World:
     @property
     def stormy(self) -> bool:
         """Faults happen; later it gets quiet, so that everything can come to its end."""
-        return self.loop.time() < self.storm_s and not self._over
+        return self.loop.time() < self.storm_s and not self.over
 
     def spawn(self, work: Coroutine[Any, Any, _T]) -> "asyncio.Task[_T]":
         """Start something that lives as long as it likes."""
@@ -323,10 +231,10 @@ class World:
         job = self.disk.jobs.get(task.job_id)
         gone = stored is None and job is not None
         if not gone and (stored is None or decode_task(stored).attempt < task.attempt):
-            raise self._fatal(4, task.job_id, f"attempt {attempt} reached a worker before it was durable")
+            raise self.fatal(4, task.job_id, f"attempt {attempt} reached a worker before it was durable")
         first = self._started.setdefault(attempt, worker_id)
         if first != worker_id:
-            raise self._fatal(3, task.job_id, f"attempt {attempt} was handed to {first} and to {worker_id}")
+            raise self.fatal(3, task.job_id, f"attempt {attempt} was handed to {first} and to {worker_id}")
 
     def saw_changes(self, changes: Sequence[Change]) -> None:
         """12: after an outage of our own, what a living worker holds does not expire for one lease."""
@@ -338,18 +246,18 @@ class World:
         for event in (event for change in changes for event in change.events):
             expired = event.type in (EventType.TASK_LOST, EventType.TASK_TIMED_OUT)
             if expired and f"{event.task_id}-{event.attempt}" in holding:
-                raise self._fatal(5, event.task_id or "", "expired right after an outage, in a living worker")
+                raise self.fatal(5, event.task_id or "", "expired right after an outage, in a living worker")
 
     def saw_verdict(self, result: TaskResult, verdict: Verdict) -> None:
         """A worker was answered."""
         self.note(f"verdict {result.task_id} {verdict}")
         before = self._accepted.get(result.task_id)
         if before is not None and not verdict.accepted:
-            raise self._fatal(3, result.job_id, f"{result.task_id} was accepted, then {verdict}")
+            raise self.fatal(3, result.job_id, f"{result.task_id} was accepted, then {verdict}")
         if verdict.accepted:
             self._accepted[result.task_id] = result.outcome
 
-    def _fatal(self, promise: int, job_id: str, message: str) -> InvariantBroken:
+    def fatal(self, promise: int, job_id: str, message: str) -> InvariantBroken:
         broken = InvariantBroken(promise, job_id, message)
         if self._problem is None:
             self._problem = broken
@@ -377,7 +285,7 @@ class World:
 
     async def _restart(self, name: str, after_s: float) -> None:
         await asyncio.sleep(after_s)
-        if not self._over and not self.instances[name].alive:
+        if not self.over and not self.instances[name].alive:
             self.instances[name] = instance = Instance(self, name)
             self.note(f"start {name}")
             try:
@@ -422,79 +330,6 @@ class World:
         await asyncio.sleep(self.chance.uniform(0.1, 1.0))
         performer.revive()
 
-    # -- clients ---------------------------------------------------------------------------------
-
-    async def _client(self, number: int) -> None:
-        """Submits one job until it is acknowledged, then watches it to its end."""
-        await asyncio.sleep(self.chance.uniform(0, self.storm_s * 0.8))
-        submission = Submission(
-            blueprint=self.chance.choice(self.blueprints[:1]).name,
-            input=self._make_input(self.chance),
-            idempotency_key=f"key-{number}",
-        )
-        job = await self._ask(lambda director: director.engine.engine.submit(submission))
-        self.acked[job.id] = submission.blueprint
-        self.note(f"ack {job.id}")
-        cancels = self.chance.random() < self.faults.cancel
-        while not job.status.terminal:
-            await asyncio.sleep(self.chance.uniform(0.2, 1.0))
-            if cancels and self.chance.random() < 0.3:
-                cancels = False
-                await self._cancel(job)
-            job = await self._ask(lambda director, id=job.id: director.engine.get(id))  # type: ignore[misc]
-            if job.status is JobStatus.WAITING_FOR_HUMAN and isinstance(job.wait, AwaitHuman):
-                await self._decide(job, job.wait)
-        self.note(f"end {job.id} {job.status}")
-
-    async def _ask(self, question: Callable[[Instance], Awaitable[Job]]) -> Job:
-        while True:
-            try:
-                instance = self.pick_instance()
-                return await self.network(instance, functools.partial(question, instance))
-            except ConnectionError:
-                await asyncio.sleep(0.3)
-
-    async def _cancel(self, job: Job) -> None:
-        try:
-            await self._ask(lambda director: director.engine.cancel(job.id, "changed my mind"))
-        except JobAlreadyTerminal:
-            return
-
-    async def _decide(self, job: Job, wait: AwaitHuman) -> None:
-        decision = self.chance.choice(sorted(wait.transitions))
-        try:
-            await self._ask(lambda director: director.engine.approve(job.id, decision))
-        except ApprovalConflict:
-            self.note(f"approval of {job.id} came too late")  # somebody cancelled meanwhile
-
-    async def _operator(self) -> None:
-        """The one person who moves quarantined jobs on."""
-        tries: Counter[str] = Counter()
-        while not self._over:
-            await asyncio.sleep(1.0)
-            rows = [row for row in self.disk.jobs.values() if row.live]
-            for job in (decode_job(row.body) for row in rows):
-                if job.status is JobStatus.QUARANTINED:
-                    tries[job.id] += 1
-                    await self._mend(job, tries[job.id])
-
-    async def _mend(self, job: Job, tried: int) -> None:
-        give_up = tried > 2 or self.chance.random() < 0.3
-        try:
-            instance = self.pick_instance()
-            engine = instance.engine
-            await (engine.fail(job.id, "given up") if give_up else engine.release(job.id))
-        except (StorageError, OrchestratorStopped, asyncio.CancelledError):
-            self._unsure.add(job.id)
-        except ConnectionError:
-            return
-        except JobAlreadyTerminal:
-            return
-        except NotQuarantined:
-            (now,), _ = await self.store.load([job.id])
-            if now is not None and now.cancel is None and job.id not in self._unsure:
-                raise self._fatal(3, job.id, "a release was applied, but reported as refused") from None
-
     # -- the run ---------------------------------------------------------------------------------
 
     async def play(self) -> None:
@@ -507,12 +342,13 @@ class World:
             performer = Performer(self, f"worker-{number}", capacity=3)
             self.performers.append(performer)
             self.spawn(performer.run())
-        operator = self.spawn(self._operator())
+        crowd = Crowd(self)
+        operator = self.spawn(crowd.operate())
         self.spawn(self._storm())
         self.spawn(self._auditor())
-        clients = [self.loop.create_task(self._client(number)) for number in range(self._jobs)]
+        clients = [self.loop.create_task(crowd.client(number)) for number in range(self._jobs)]
         await self._until_done(clients)
-        self._over = True
+        self.over = True
         operator.cancel()
         await self._settle()
         await self._check()
@@ -554,7 +390,7 @@ class World:
         raise InvariantBroken(4, "?", "a client was never answered")
 
     async def _auditor(self) -> None:
-        while not self._over:
+        while not self.over:
             await asyncio.sleep(0.5)
             audit(StorageView(self.store))
 
@@ -605,7 +441,7 @@ class World:
 
     def close(self) -> None:
         """Leave nothing behind."""
-        self._over = True
+        self.over = True
         for instance in self.instances.values():
             instance.line.cut()
         self.loop.close()
