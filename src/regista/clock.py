@@ -70,5 +70,7 @@ class Ids:
 
 def derived_id(*parts: str) -> str:
     """The id that follows from `parts`, always the same one. Used where a repeat must be a no-op."""
-    digest = blake2b("\x00".join(parts).encode(), digest_size=16).hexdigest()
+    # Each part says how long it is: no two lists of parts look alike.
+    told = "".join(f"{len(part)}:{part}" for part in parts)
+    digest = blake2b(told.encode(), digest_size=16).hexdigest()
     return f"{digest[:8]}-{digest[8:12]}-8{digest[13:16]}-8{digest[17:20]}-{digest[20:]}"

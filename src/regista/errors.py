@@ -15,6 +15,7 @@ RegistaError
 │   ├── IdempotencyConflict  the key was used with another body
 │   ├── ApprovalConflict     not waiting for a person, or already decided otherwise
 │   └── NotQuarantined       release and fail are for quarantined jobs
+├── NotPlain                 data that no store could keep
 ├── OrchestratorStopped      it stops, or has stopped; ask again later
 ├── StorageError
 │   ├── StorageFailed        a flush failed; the outcome of what waited is unknown
@@ -172,13 +173,25 @@ class NotQuarantined(JobError):
         self.status = status
 
 
+class NotPlain(RegistaError, ValueError):
+    """Data that no store could keep: not plain, of the wrong type, or too much of it. Nothing was written."""
+
+    code = "not_plain"
+
+    def __init__(self, what: str, problem: str) -> None:
+        super().__init__(
+            f"{what}: expected plain data (dict with str keys, list, str, int, float, bool, None, datetime): {problem}"
+        )
+        self.what = what
+
+
 class OrchestratorStopped(RegistaError):
-    """It stops, or has stopped. Nothing is known to be written; ask again, with the same key."""
+    """It stops, or has not been started. Nothing is known to be written; ask again, with the same key."""
 
     code = "stopped"
 
-    def __init__(self) -> None:
-        super().__init__("the orchestrator stops; ask again")
+    def __init__(self, message: str = "the orchestrator stops; ask again") -> None:
+        super().__init__(message)
 
 
 class StorageError(RegistaError):

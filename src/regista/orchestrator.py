@@ -125,9 +125,20 @@ class OrchestratorEngine:
                 self.register_blueprint(blueprint)
 
     async def start(self) -> None:
-        """Recover what is stored and go on with it. Each part needs the ones before it."""
+        """Recover what is stored and go on with it. A start that fails leaves nothing open."""
         if self._started:
             return
+        self._stopped.clear()
+        self._failure = None
+        try:
+            await self._start()
+        except BaseException:
+            await self._stop(0.0)
+            raise
+        self._started = True
+
+    async def _start(self) -> None:
+        # Each part needs the ones before it.
         await self.setup()
         if isinstance(self.storage, MemoryStorage):
             self.storage.on_failure = self._storage_failed
@@ -139,13 +150,15 @@ class OrchestratorEngine:
         for worker in self._workers:
             await worker.start()
         await self.upkeep.start()
-        self._started = True
 
     async def stop(self, grace_s: float = 5.0) -> None:
-        """Drain and close, in the opposite order: nothing is closed before whoever writes to it."""
-        if not self._started:
-            return
-        self._started = False
+        """Drain and close. Tasks get the grace to finish; what does not is done again after the next start."""
+        if self._started:
+            self._started = False
+            await self._stop(grace_s)
+
+    async def _stop(self, grace_s: float) -> None:
+        # In the opposite order: nothing is closed before whoever writes to it.
         await self.upkeep.stop()
         for worker in self._workers:
             await worker.stop(grace_s)
@@ -171,6 +184,7 @@ class OrchestratorEngine:
         """A failed flush is final: say so, and stop by ourselves (FENCES 2)."""
         self._failure = failure
         log.critical("storage failed, stopping: %s", failure, extra={"action": "storage_failed"})
+        self.engine.effects.give_up(failure)
         self._stopping = asyncio.get_running_loop().create_task(self.stop(0.0), name="stop-after-failure")
 
     async def wait_stopped(self) -> None:

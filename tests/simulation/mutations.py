@@ -140,8 +140,8 @@ def lose_the_sequence_in_a_power_cut(patch: pytest.MonkeyPatch) -> None:
 def _patch_restore(patch: pytest.MonkeyPatch, spoil: Callable[[JobRow], JobRow]) -> None:
     original = Image.restore
 
-    def restore(self: Image, snapshot: Snapshot) -> None:
-        original(self, snapshot._replace(jobs=[spoil(row) for row in snapshot.jobs]))
+    def restore(self: Image, snapshot: Snapshot, first_entry: int) -> None:
+        original(self, snapshot._replace(jobs=[spoil(row) for row in snapshot.jobs]), first_entry)
 
     patch.setattr(Image, "restore", restore)
 

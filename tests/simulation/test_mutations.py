@@ -21,5 +21,7 @@ def test_a_planted_bug_turns_the_simulation_red(
 
 def _storm() -> None:
     for start in range(0, 300, 10):
-        simulate(everything(), seeds=range(start, start + 10), horizon_s=120)
-        simulate(shaky(), seeds=range(start, start + 10), jobs=12, storm_s=10, horizon_s=120)
+        simulate(everything(), seeds=range(start, start + 10), horizon_s=120, expect_finished=False)
+        simulate(
+            shaky(), seeds=range(start, start + 10), jobs=12, storm_s=10, horizon_s=120, expect_finished=False
+        )

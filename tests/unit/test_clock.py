@@ -80,7 +80,7 @@ def test_tokens_of_one_maker_never_repeat() -> None:
 
 def test_a_derived_id_is_the_same_in_every_process_and_for_ever() -> None:
     # Written down once: stored ids depend on it, so a change would be a change of format.
-    assert derived_id("client", "key") == "fb51f9b7-6e09-82f3-8dfc-ac2f5b592947"
+    assert derived_id("client", "key") == "072d1b5c-bad0-8d99-845e-a7b0b416dd59"
 
 
 def test_a_derived_id_has_the_shape_of_a_uuid_of_our_own_making() -> None:
@@ -111,3 +111,8 @@ def test_later_stops_at_the_end_of_the_calendar() -> None:
     assert later(NOON, 1e15) == end
     assert later(NOON, 1e12) == end
     assert later(end, 1) == end
+
+
+def test_derived_ids_of_different_parts_differ_however_they_are_cut() -> None:
+    assert derived_id("a", "b\x00c") != derived_id("a\x00b", "c")
+    assert derived_id("ab", "c") != derived_id("a", "bc")

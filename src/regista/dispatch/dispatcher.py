@@ -105,6 +105,10 @@ class Dispatcher:
         if self._puller is None and not self._closed:
             self._puller = asyncio.get_running_loop().create_task(self._pull(), name="dispatcher-pull")
 
+    def start(self) -> None:
+        """Offer (again)."""
+        self._closed = False
+
     async def stop(self) -> None:
         """No more offers from here."""
         self._closed = True

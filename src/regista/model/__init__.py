@@ -25,7 +25,7 @@ from .job import (
     was_heard,
 )
 from .status import HELD_STATES, OPEN_STATES, AttemptState, FailureKind, JobStatus
-from .task import RetryPolicy, Task, TaskFailure, TaskResult, task_of
+from .task import RetryPolicy, Task, TaskFailure, TaskResult, job_of, task_of
 from .worker import Worker
 
 __all__ = [
@@ -65,6 +65,7 @@ __all__ = [
     "Wait",
     "Wave",
     "Worker",
+    "job_of",
     "task_of",
     "was_heard",
 ]

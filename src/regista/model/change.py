@@ -84,6 +84,8 @@ class OutcomeKind(StrEnum):
     REPEATED = "repeated"
     #: Somebody else was first. Nothing was written.
     STALE = "stale"
+    #: It could not be encoded. Nothing was written.
+    UNSTORABLE = "unstorable"
     MISSING = "missing"
     EXISTS = "exists"
 
@@ -94,6 +96,8 @@ class Outcome(Struct, frozen=True, gc=False):
     kind: OutcomeKind
     #: The change closed the last branch: the job can be run at once.
     ready: bool = False
+    #: Why it is UNSTORABLE.
+    reason: str = ""
 
     @property
     def ok(self) -> bool:

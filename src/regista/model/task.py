@@ -162,6 +162,11 @@ def _earlier(one: datetime | None, other: datetime | None) -> datetime | None:
     return one if one < other else other
 
 
+def job_of(task_id: str) -> str:
+    """The id of the job that a task id begins with."""
+    return task_id.rsplit("_", 2)[0]
+
+
 def task_of(attempt_id: str) -> tuple[str, int]:
     """The stable task id and the attempt number that an attempt id names."""
     task_id, _, number = attempt_id.rpartition("-")

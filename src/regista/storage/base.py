@@ -77,7 +77,8 @@ class JobStore(Protocol):
         """Apply each change whole or not at all, in order, and answer when all are flushed.
 
         Refused changes write nothing: STALE when the revision, a task's fence or the consumed message
-        has passed on; MISSING when there is no such job; EXISTS when a created job is there already.
+        has passed on; MISSING when there is no such job; EXISTS when a created job is there already;
+        UNSTORABLE, with the reason, when it holds something that cannot be encoded.
         A change whose token is among those of the job's last writers is REPEATED: it had been applied.
         Events get the job's next sequence numbers; every task, deadline, ready entry, child, message
         and outbox entry is part of the same write.

@@ -4,6 +4,9 @@ import msgspec
 
 from ..model import Entry, Job, Message, Task
 
+#: What encoding a record may raise.
+UNENCODABLE = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
+
 _encoder = msgspec.msgpack.Encoder()
 encode = _encoder.encode
 decode_job = msgspec.msgpack.Decoder(Job).decode

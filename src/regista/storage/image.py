@@ -5,12 +5,14 @@ where its batches are written. Records are kept as their encoded bytes: a third 
 objects, nothing for the garbage collector to walk, and whoever loads one owns a fresh copy.
 """
 
+import logging
 from collections import OrderedDict, deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from datetime import datetime
-from itertools import islice
+from itertools import dropwhile, islice
 from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from ..model import (
@@ -34,6 +36,8 @@ from .deadlines import DeadlineIndex
 from .journal import Batch, JobRow, Snapshot
 from .lanes import Lanes
 from .ready import Leases, ReadyQueue
+
+log = logging.getLogger("regista.storage")
 
 _READY = Hint(HintKind.READY)
 _DEADLINE = Hint(HintKind.DEADLINE)
@@ -95,7 +99,7 @@ class _Birth(NamedTuple):
 class Image:
     """The volatile image. `apply` writes to memory and to the open batch in one go."""
 
-    def __init__(self, keep_ended: int, first_entry: int = 0) -> None:
+    def __init__(self, keep_ended: int) -> None:
         self._keep_ended = keep_ended
         self._jobs: dict[str, _JobCell] = {}
         self._ended: OrderedDict[str, tuple[bytes, int]] = OrderedDict()
@@ -106,9 +110,9 @@ class Image:
         self._versions: dict[Version, Version] = {}
         self._messages: dict[str, bytes] = {}
         self._outbox: deque[tuple[int, Entry]] = deque()
-        #: The number of the last entry. A store that forgets begins at the time of day, so that a
-        #: history that remembers never sees a number twice.
-        self._entries = first_entry
+        #: The number of the last entry. Every start goes on from the time of day in microseconds, so that
+        #: a history that remembers more than this store never sees a number twice.
+        self._entries = 0
         self.lanes = Lanes()
         self.deadlines = DeadlineIndex()
 
@@ -137,11 +141,8 @@ class Image:
         return [decode_message(body) for body in islice(self._messages.values(), limit)]
 
     def outbox(self, after: int, limit: int, flushed: int) -> list[Entry]:
-        if not self._outbox:
-            return []
-        skip = max(0, after + 1 - self._outbox[0][1].number)
-        window = islice(self._outbox, skip, skip + limit)
-        return [entry for batch, entry in window if batch <= flushed]
+        news = dropwhile(lambda item: item[1].number <= after, self._outbox)
+        return [entry for batch, entry in islice(news, limit) if batch <= flushed]
 
     def tail(self, job_id: str, after_seq: int, flushed: int) -> list[Event]:
         entries = (entry for batch, entry in self._outbox if entry.job_id == job_id and batch <= flushed)
@@ -430,28 +431,51 @@ class Image:
 
     # -- recovery --------------------------------------------------------------------------------
 
-    def restore(self, snapshot: Snapshot) -> None:
-        """Rebuild everything from what the journal kept. Leases are gone: nobody holds anything."""
+    def restore(self, snapshot: Snapshot, first_entry: int) -> None:
+        """Rebuild everything from what the journal kept. Leases are gone: nobody holds anything.
+
+        A row that cannot be read is named in the log and left alone: one spoiled job must not keep all
+        the others from going on.
+        """
         for body in snapshot.messages:
             self._messages[decode_message(body).id] = body
         for row in snapshot.jobs:
-            job = decode_job(row.body)
-            cell = self._open_cell(job)
-            cell.body, cell.revision, cell.tokens = row.body, job.revision, (job.token,)
-            cell.seq, cell.open = row.seq, row.open_branches
-            self.deadlines.set(DueKind.JOB, job.id, job.id, job.deadline)
-            if job.runnable(cell.open):
-                self._make_ready(job.id, cell, None)
+            try:
+                job = decode_job(row.body)
+            except msgspec.MsgspecError as error:
+                log.error(
+                    "job %s cannot be read and is left alone: %s", row.id, error, extra={"job_id": row.id}
+                )
+                continue
+            self._restore_job(row, job)
         scratch = Batch()
         # Equal tasks of one job wait in dispatch order again; those of different jobs in the order of the
         # jobs' ids, which is that of their birth.
-        tasks = [decode_task(body) for body in snapshot.tasks]
-        for task in sorted(tasks, key=lambda task: (task.job_id, task.index)):
-            self._put_task(self._jobs[task.job_id], task, encode(task), scratch)
+        for task in sorted(_readable_tasks(snapshot.tasks), key=lambda task: (task.job_id, task.index)):
+            cell = self._jobs.get(task.job_id)
+            if cell is not None:
+                self._put_task(cell, task, encode(task), scratch)
         for body in snapshot.entries:
             entry = decode_entry(body)
             self._outbox.append((0, entry))
             self._entries = entry.number
+        self._entries = max(self._entries, first_entry)
+
+    def _restore_job(self, row: JobRow, job: Job) -> None:
+        cell = self._open_cell(job)
+        cell.body, cell.revision, cell.tokens = row.body, job.revision, (job.token,)
+        cell.seq, cell.open = row.seq, row.open_branches
+        self.deadlines.set(DueKind.JOB, job.id, job.id, job.deadline)
+        if job.runnable(cell.open):
+            self._make_ready(job.id, cell, None)
+
+
+def _readable_tasks(bodies: list[bytes]) -> Iterator[Task]:
+    for body in bodies:
+        try:
+            yield decode_task(body)
+        except msgspec.MsgspecError as error:
+            log.error("a task cannot be read and is left alone: %s", error, extra={"action": "restore"})
 
 
 def refuse_ended(change: Change, body: bytes) -> Outcome:

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from ..clock import Clock, SystemClock
 from ..errors import StorageFailed
 from ..model import Change, Entry, Event, Job, Message, Outcome, OutcomeKind, Task, Worker
+from ..plain import words
 from .base import Due, Hint, HintKind, Version
-from .codec import decode_job
+from .codec import UNENCODABLE, decode_job
 from .group_commit import GroupCommit
 from .image import Image, refuse_ended
 from .journal import Batch, Journal, NoJournal
@@ -43,10 +44,7 @@ class MemoryStorage:
         self._reset()
 
     def _reset(self) -> None:
-        if self._journal.keeps_ended:
-            self._image = Image(ENDED_CACHED)
-        else:
-            self._image = Image(ENDED_IN_MEMORY, int(self._clock.now().timestamp() * 1_000_000))
+        self._image = Image(ENDED_CACHED if self._journal.keeps_ended else ENDED_IN_MEMORY)
         self._group = GroupCommit(Batch, self._journal.write, self._flushed, self._failed)
         self._workers: dict[str, tuple[Worker, float]] = {}
         self._leaders: dict[str, tuple[str, float]] = {}
@@ -59,7 +57,11 @@ class MemoryStorage:
         if self._started:
             return
         snapshot = await self._journal.open()
-        self._image.restore(snapshot)
+        try:
+            self._image.restore(snapshot, int(self._clock.now().timestamp() * 1_000_000))
+        except BaseException:
+            await self._journal.close()
+            raise
         self._meta.update(snapshot.meta)
         # Microseconds: more than anybody registers, so a session never comes back after a restart.
         self._sessions = max(self._sessions, int(self._clock.now().timestamp() * 1_000_000))
@@ -113,7 +115,11 @@ class MemoryStorage:
         if job is not None and change.expected is None and job.body_hash:
             # Only an id that derives from a key can come back after memory has let go of it.
             outcome = self._refuse_forgotten(change)
-        outcome = outcome or self._image.apply(change, batch, number, instance, elapsed)
+        try:
+            outcome = outcome or self._image.apply(change, batch, number, instance, elapsed)
+        except UNENCODABLE as error:
+            # Raised before anything was written; the other changes of this call have nothing to do with it.
+            return Outcome(OutcomeKind.UNSTORABLE, reason=words(error))
         if outcome.kind is OutcomeKind.MISSING:
             outcome = self._refuse_forgotten(change) or outcome
         return outcome

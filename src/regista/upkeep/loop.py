@@ -136,9 +136,11 @@ class UpkeepLoop:
         """A loop that woke up late was stopped, starved or suspended: that was an outage."""
         beat_s = 1.0
         while True:
-            before = self._clock.elapsed()
+            before, wall = self._clock.elapsed(), self._clock.now()
             await asyncio.sleep(beat_s)
-            late_s = self._clock.elapsed() - before - beat_s
+            # While a machine is suspended only the time of day goes on; while a process is stopped both do.
+            passed_s = max(self._clock.elapsed() - before, (self._clock.now() - wall).total_seconds())
+            late_s = passed_s - beat_s
             if late_s > self._stall_s:
                 log.warning("the loop stalled for %.1f s; nothing expires for one lease", late_s)
                 self._grace.restart()

@@ -47,7 +47,10 @@ class Watcher:
         due = await self._deadlines.due(now, self._limit)
         acted = 0
         for entry in due:
-            acted += await self._act(entry)
+            if entry.kind is DueKind.JOB:
+                acted += await self._act(entry)
+        tasks = [entry.id for entry in due if entry.kind is DueKind.TASK]
+        acted += await self._engine.signal_tasks(tasks, self._task_due)
         if acted and len(due) == self._limit:
             return Report(done=acted, again_s=0.0)
         nearest = await self._deadlines.next_due()
@@ -58,13 +61,9 @@ class Watcher:
     async def _act(self, entry: Due) -> int:
         acted = False
 
-        def decide(job: Job, tasks: list[Task], scene: Scene) -> Step | TaskStep | None:
+        def decide(job: Job, tasks: list[Task], scene: Scene) -> Step | None:
             nonlocal acted
-            step = (
-                self._job_due(job, tasks, scene)
-                if entry.kind is DueKind.JOB
-                else self._task_due(entry.id, job, tasks, scene)
-            )
+            step = self._job_due(job, tasks, scene)
             acted = step is not None
             return step
 
@@ -79,10 +78,7 @@ class Watcher:
             return None
         return signals.due(job, tasks, scene)
 
-    def _task_due(self, task_id: str, job: Job, tasks: list[Task], scene: Scene) -> Step | TaskStep | None:
-        task = next((task for task in tasks if task.id == task_id), None)
-        if task is None:
-            return None
+    def _task_due(self, job: Job, task: Task, scene: Scene) -> Step | TaskStep | None:
         rings = task.state is AttemptState.QUEUED and task.not_before is not None
         if not self._grace.over and not rings:
             return None

@@ -9,19 +9,18 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any, Protocol
 
-import msgspec
-
 from .. import model
 from ..clock import Clock
 from ..errors import StorageFailed, TaskError
 from ..model import Task, TaskFailure, TaskResult
+from ..plain import contained, contained_async, words
 from .tasks import Skill, TaskContext, Worker
 
 log = logging.getLogger("regista.worker")
 
+#: How long a stop waits for what it has cancelled, and for results to be acknowledged.
+_LAST_WORDS_S = 5.0
 _RESULT_KEYS = frozenset({"status", "data", "error"})
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder().decode
 
 
 class _Performance:
@@ -108,14 +107,17 @@ class LocalWorker:
         self._leaving = True  # what is stopped now was not cancelled by anybody: it is handed back
         self._cancel(list(self._running))
         stoppable = [one.future for one in self._running.values() if one.future is not None]
-        await asyncio.gather(*stoppable, return_exceptions=True)
-        await asyncio.gather(*self._deliveries, return_exceptions=True)
+        if stoppable:  # one that does not let itself be cancelled is left behind
+            await asyncio.wait(stoppable, timeout=_LAST_WORDS_S)
+        if self._deliveries:
+            await asyncio.wait(self._deliveries, timeout=_LAST_WORDS_S)
         try:
             await self._stage.leave(self.id, self._session)
         except StorageFailed:
             pass  # the store is gone; the lease will tell the next start
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads = None
 
     async def _register(self) -> None:
         record = model.Worker(
@@ -177,16 +179,20 @@ class LocalWorker:
             skill.func(*arguments).send(None)
         except StopIteration as end:
             self._finish(performance, end.value)
-        except Exception as error:  # noqa: BLE001  # a user's error is a result
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  # whatever a user raises is a result
             self._finish(performance, error=_failure_of(error))
 
     async def _call(self, skill: Skill, arguments: tuple[Any, ...]) -> Any:
         if skill.is_async:
-            return await skill.func(*arguments)
+            return await contained_async(skill.func(*arguments))
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self._worker.concurrency, thread_name_prefix="regista-task")
-        value = await asyncio.get_running_loop().run_in_executor(self._threads, skill.func, *arguments)
-        return await value if inspect.isawaitable(value) else value  # a plain wrapper around an async one
+        loop = asyncio.get_running_loop()
+        value = await loop.run_in_executor(self._threads, contained, skill.func, *arguments)
+        # A plain wrapper around an async function is still one.
+        return await contained_async(value) if inspect.isawaitable(value) else value
 
     def _done(self, performance: _Performance, future: "asyncio.Future[Any]") -> None:
         self._performing.discard(future)
@@ -202,22 +208,19 @@ class LocalWorker:
 
     def _finish(self, performance: _Performance, value: Any = None, error: TaskFailure | None = None) -> None:
         """Send the result, and keep it until it is acknowledged: it counts as running until then."""
-        status = None
+        status: Any = None
         try:
             if isinstance(value, dict) and value and value.keys() <= _RESULT_KEYS:
-                status = None if value.get("status") is None else str(value["status"])
+                status = value.get("status")
                 error = _said_failure(value.get("error"))
                 value = value.get("data")
-            if value is not None:
-                value = _decode(_encode(value))  # as a store keeps it, and nobody else's any more
-        except (TypeError, ValueError, OverflowError, RecursionError) as problem:
-            value = status = None
-            error = TaskFailure("PERMANENT_ERROR", f"expected a result of plain data: {problem}")
+        except ValueError as problem:
+            value, error = None, TaskFailure("PERMANENT_ERROR", words(problem))
         result = TaskResult(
             task_id=performance.attempt_id,
             job_id=performance.job_id,
             worker_id=self.id,
-            status=status,
+            status=None if status is None else words(status),
             data=value,
             error=error,
             started_at=performance.began,
@@ -249,8 +252,8 @@ class LocalWorker:
 
 def _failure_of(error: BaseException) -> TaskFailure:
     if isinstance(error, TaskError):
-        return TaskFailure(error.code, str(error), error.details or None)
-    return TaskFailure("TRANSIENT_ERROR", f"{type(error).__name__}: {error}")
+        return TaskFailure(error.code, words(error), error.details or None)
+    return TaskFailure("TRANSIENT_ERROR", f"{type(error).__name__}: {words(error)}")
 
 
 def _said_failure(said: Any) -> TaskFailure | None:

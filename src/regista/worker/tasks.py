@@ -6,9 +6,14 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec import Struct
 
+from ..errors import NotPlain
 from ..model import Task
+from ..plain import plain, plain_text
+
+_decode_any = msgspec.msgpack.Decoder().decode
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -75,6 +80,11 @@ class TaskContext:
 
     def progress(self, value: float | None = None, message: str = "", *, checkpoint: Any = None) -> None:
         """Say how far it is (0 to 1), and leave a checkpoint for the next attempt. Cheap; any thread."""
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise NotPlain("progress", f"expected a number from 0 to 1, got {value!r}")
+        message = plain_text(message, "message")
+        if checkpoint is not None:
+            checkpoint = plain(checkpoint, _decode_any, "checkpoint")
         self._report(self.attempt_id, value, message, checkpoint)
 
 

@@ -73,6 +73,14 @@ class Effects:
             if not waiters:
                 del self._waiters[job_id]
 
+    def give_up(self, error: Exception) -> None:
+        """Nothing will be heard any more: whoever waits is told so."""
+        waiters, self._waiters = self._waiters, {}
+        for waiter in (waiter for group in waiters.values() for waiter in group):
+            if not waiter.done():
+                waiter.set_exception(error)
+                waiter.exception()  # heard, even if its owner has just gone away
+
     def wake_all(self) -> None:
         """Hints may be lost: let everybody look again. Called every two seconds (FENCES 4)."""
         for job_id in list(self._waiters):

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from hashlib import sha256
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -12,8 +13,16 @@ from ...blueprint import signals
 from ...blueprint.step import Scene, Step
 from ...clock import Clock, Ids, derived_id
 from ...dispatch.dispatcher import Dispatcher
-from ...errors import IdempotencyConflict, JobNotFound, StorageError, StorageFailed
-from ...model import HELD_STATES, Change, Job, Message, MessageKind, Task, TaskResult
+from ...errors import (
+    IdempotencyConflict,
+    JobNotFound,
+    NotPlain,
+    OrchestratorStopped,
+    StorageError,
+    StorageFailed,
+)
+from ...model import HELD_STATES, Change, Job, Message, MessageKind, OutcomeKind, Task, TaskResult, job_of
+from ...plain import plain, plain_dict, plain_text
 from ...storage.base import StorageBackend
 from ..base import Submission, Verdict
 from .effects import Effects
@@ -26,11 +35,11 @@ log = logging.getLogger("regista.engine")
 
 #: Losing a race this often means that something is wrong, not that somebody was faster.
 _MAX_RACES = 1000
-_encode = msgspec.msgpack.Encoder().encode
-_plain_order = msgspec.msgpack.Encoder(order="sorted").encode
-_decode_data = msgspec.msgpack.Decoder(dict[str, Any]).decode
+_in_order = msgspec.msgpack.Encoder(order="sorted").encode
+_decode_submission = msgspec.msgpack.Decoder(Submission).decode
 
 Decide = Callable[[Job, list[Task], Scene], Step | TaskStep | None]
+DecideTask = Callable[[Job, Task, Scene], Step | TaskStep | None]
 
 
 class NativeEngine:
@@ -68,6 +77,8 @@ class NativeEngine:
         if self._deaf is not None:
             return
         self._runner.secret = self._runner.secret or await self._storage.secret("approval")
+        self.executor.start()
+        self.dispatcher.start()
         self._deaf = self._storage.listen(self.effects.hear)
         await self.attend()
         self.executor.wake()
@@ -79,6 +90,7 @@ class NativeEngine:
             return
         self._deaf()
         self._deaf = None
+        self.effects.give_up(OrchestratorStopped())
         await self.executor.stop()
         await self.dispatcher.stop()
         for task in (*self._background, *([self._posting] if self._posting else [])):
@@ -93,11 +105,14 @@ class NativeEngine:
 
     async def submit(self, submission: Submission) -> Job:
         """Accept a job; durable when this returns. Its first handler may have run by then."""
+        self._must_run()
         wished = self._new_job(submission)
+        if wished.body_hash:
+            stored = await self._replayed(submission, wished)
+            if stored is not None:
+                return stored
         job = await self.executor.submit(wished, sticky=True)
-        if submission.idempotency_key is None:
-            return job
-        return await self._admit(submission, wished, job)
+        return await self._replayed(submission, wished) or job if wished.body_hash else job
 
     async def submit_many(self, submissions: Sequence[Submission]) -> list[Job | IdempotencyConflict]:
         """Accept several jobs with one flush; the answers stand in the order asked (FENCES 17).
@@ -105,20 +120,32 @@ class NativeEngine:
         All are checked before any is written. A key that was used with another body is refused in its
         own place, and hinders nobody else.
         """
+        self._must_run()
         jobs = [self._new_job(submission) for submission in submissions]
         born = await asyncio.gather(*[self.executor.submit(job, sticky=False) for job in jobs])
         answers: list[Job | IdempotencyConflict] = []
         for submission, wished, job in zip(submissions, jobs, born, strict=True):
             try:
-                keyed = submission.idempotency_key is not None
-                answers.append(await self._admit(submission, wished, job) if keyed else job)
+                stored = await self._replayed(submission, wished) if wished.body_hash else None
+                answers.append(stored or job)
             except IdempotencyConflict as conflict:
                 answers.append(conflict)
         return answers
 
+    def _must_run(self) -> None:
+        if self._deaf is None:
+            raise OrchestratorStopped("the orchestrator is not running; start it first")
+
     def _new_job(self, submission: Submission) -> Job:
         graph = self.library.get(submission.blueprint).graph
+        submission = plain(submission, _decode_submission, "the submission")
+        for name in ("priority", "dispatch_timeout_s", "result_timeout_s"):
+            number = getattr(submission, name)
+            if number is not None and not (isfinite(number) and (name == "priority" or number > 0)):
+                raise NotPlain(name, f"expected a finite number{'' if name == 'priority' else ' above 0'}")
         key = submission.idempotency_key
+        if key == "":
+            raise NotPlain("idempotency_key", "expected a non-empty str or None")
         now = self._clock.now()
         return Job(
             id=self._ids.new() if key is None else derived_id("job", submission.client, key),
@@ -128,22 +155,20 @@ class NativeEngine:
             created_at=now,
             updated_at=now,
             client=submission.client,
-            input=plain(submission.input),
+            input=submission.input,
             priority=submission.priority,
             dispatch_timeout_s=submission.dispatch_timeout_s,
             result_timeout_s=submission.result_timeout_s,
             webhook_url=submission.webhook_url,
-            search_attributes=plain(submission.search_attributes),
+            search_attributes=submission.search_attributes,
             tracing_context=submission.tracing_context,
-            body_hash="" if key is None else sha256(_plain_order(submission)).hexdigest()[:32],
+            body_hash="" if key is None else body_hash(submission),
         )
 
-    async def _admit(self, submission: Submission, wished: Job, job: Job) -> Job:
-        """A replay returns the job that is there; another body under the same key is refused."""
+    async def _replayed(self, submission: Submission, wished: Job) -> Job | None:
+        """The job that is there under this key; another body is refused."""
         stored = await self._storage.get(wished.id)
-        if stored is None:
-            return job
-        if stored.body_hash != wished.body_hash:
+        if stored is not None and stored.body_hash != wished.body_hash:
             raise IdempotencyConflict(stored.id, submission.idempotency_key or "")
         return stored
 
@@ -182,6 +207,7 @@ class NativeEngine:
 
     async def cancel(self, job_id: str, reason: str = "") -> Job:
         """Ask for a stop; JobAlreadyTerminal when it is too late. Twice is fine."""
+        reason = plain_text(reason, "reason")
         return await self.signal(
             job_id, lambda job, tasks, scene: signals.request_cancel(job, tasks, scene, reason)
         )
@@ -190,18 +216,20 @@ class NativeEngine:
         self, job_id: str, decision: str, comment: str = "", data: dict[str, Any] | None = None
     ) -> Job:
         """Pass on a person's decision. The same one twice is fine; another is ApprovalConflict."""
-        data = plain(data)
+        decision, comment = plain_text(decision, "decision"), plain_text(comment, "comment")
+        data = plain_dict(data, "data")
         return await self.signal(
             job_id, lambda job, tasks, scene: signals.approve(job, decision, scene, comment, data)
         )
 
     async def release(self, job_id: str, data: dict[str, Any] | None = None) -> Job:
         """Let a quarantined job try again, with `data` merged into its history first."""
-        data = plain(data)
+        data = plain_dict(data, "data")
         return await self.signal(job_id, lambda job, tasks, scene: signals.release(job, scene, data))
 
     async def fail(self, job_id: str, reason: str = "") -> Job:
         """Give a quarantined job up."""
+        reason = plain_text(reason, "reason")
         return await self.signal(job_id, lambda job, tasks, scene: signals.fail_by_hand(job, scene, reason))
 
     def approval_token(self, job: Job) -> str:
@@ -218,6 +246,7 @@ class NativeEngine:
 
     async def signal(self, job_id: str, decide: Decide, consumes: str | None = None) -> Job:
         """Load, decide, write; again when somebody else was faster. None decides that nothing changes."""
+        self._must_run()
         for _ in range(_MAX_RACES):
             (job,), _ = await self._storage.load([job_id])
             if job is None:
@@ -233,7 +262,40 @@ class NativeEngine:
             if outcome.ok:
                 self._call_off(tasks, change)
                 return change.job if change.job is not None else job
+            if outcome.kind is OutcomeKind.UNSTORABLE:
+                raise NotPlain(f"job {job_id}", outcome.reason)
         raise StorageError(f"job {job_id}: lost {_MAX_RACES} races in a row")
+
+    async def signal_tasks(self, task_ids: Sequence[str], decide: DecideTask) -> int:
+        """The same for single tasks of any jobs: one load, one commit; returns how many were changed.
+
+        Tasks of a job with ten thousand branches are looked at without their siblings.
+        """
+        self._must_run()
+        left = list(dict.fromkeys(task_ids))
+        done = 0
+        for _ in range(_MAX_RACES):
+            changes = await self._decide_tasks(left, decide)
+            if not changes:
+                return done
+            outcomes = await self._storage.commit([change for _, change in changes], self._settings.instance)
+            left = []
+            for (task, change), outcome in zip(changes, outcomes, strict=True):
+                if outcome.ok:
+                    done += 1
+                    self._call_off([task], change)
+                elif outcome.kind is OutcomeKind.STALE:
+                    left.append(task.id)
+        raise StorageError(f"lost {_MAX_RACES} races in a row over {left[:3]}")
+
+    async def _decide_tasks(self, task_ids: list[str], decide: DecideTask) -> list[tuple[Task, Change]]:
+        jobs, tasks = await self._storage.load([job_of(task_id) for task_id in task_ids], task_ids)
+        changes: list[tuple[Task, Change]] = []
+        for job, task in zip(jobs, tasks, strict=True):
+            step = decide(job, task, self.scene(job)) if job is not None and task is not None else None
+            if job is not None and task is not None and step is not None:
+                changes.append((task, self._change(step, job, None)))
+        return changes
 
     async def write(self, step: TaskStep) -> bool:
         """Write a change of tasks alone; False when its fence has passed on."""
@@ -320,11 +382,7 @@ class NativeEngine:
             self.dispatcher.cancel(worker_id, wanted)
 
 
-def plain(data: dict[str, Any] | None) -> dict[str, Any]:
-    """The data as a store keeps it, and nobody else's; ValueError when no store could."""
-    if not data:
-        return {}
-    try:
-        return _decode_data(_encode(data))
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise ValueError(f"expected a dict of plain data: {error}") from error
+def body_hash(submission: Submission) -> str:
+    """What must be the same when a key is used again: what is asked for, not how it travelled."""
+    asked = msgspec.structs.replace(submission, tracing_context={})
+    return sha256(_in_order(asked)).hexdigest()[:32]

@@ -13,7 +13,7 @@ from ...blueprint.decisions import Decision, HandlerFailed
 from ...blueprint.step import Rules, Scene
 from ...clock import Clock, Ids
 from ...dispatch.dispatcher import Dispatcher
-from ...errors import OrchestratorStopped, StorageFailed
+from ...errors import NotPlain, OrchestratorStopped, StorageFailed
 from ...model import (
     HELD_STATES,
     AwaitBranches,
@@ -23,6 +23,7 @@ from ...model import (
     Outcome,
     OutcomeKind,
     Task,
+    TaskFailure,
     TaskResult,
     task_of,
 )
@@ -114,6 +115,11 @@ class JobExecutor:
         self._ready = True
         self._schedule()
 
+    def start(self) -> None:
+        """Take acts (again). What waits in the store is found by the first turn."""
+        self._stopping = False
+        self._ready = True
+
     async def stop(self) -> None:
         """Let what is decided be written, and leave the rest to the leases."""
         self._stopping = True
@@ -157,7 +163,7 @@ class JobExecutor:
         self._turns -= 1
         self._idle.set()
         if turn.cancelled():
-            return
+            return  # the process ends; nothing of a user's gets this far
         error = turn.exception()
         if isinstance(error, StorageFailed):
             return  # final: another turn would only spin until somebody stops us
@@ -168,8 +174,9 @@ class JobExecutor:
 
     async def _turn(self, acts: list[Act], claims: bool) -> None:
         try:
-            if claims:
-                acts += await self._claim(_TURN_ACTS - len(acts))
+            room = min(_TURN_ACTS - len(acts), self._settings.max_slow - len(self._slow))
+            if claims and room > 0:
+                acts += await self._claim(room)
             if len(self._inbox) and self._turns < _TURNS:
                 self._schedule()
             self._new_scenes()
@@ -185,7 +192,7 @@ class JobExecutor:
     async def _claim(self, limit: int) -> list[Act]:
         settings = self._settings
         jobs = await self._storage.claim_ready(
-            settings.instance, self._library.versions(), max(limit, 1), settings.lease_s
+            settings.instance, self._library.versions(), limit, settings.lease_s
         )
         self._ready = len(jobs) == limit
         acts = []
@@ -265,6 +272,8 @@ class JobExecutor:
             assert job is not None
             if not act.sticky or not self._can_run(job):
                 break
+            if len(self._slow) >= self._settings.max_slow and act.step is not None:
+                break  # too many handlers are suspended: what came is written, and the job waits in line
             blueprint = self._library.find(job.blueprint, job.version)
             if blueprint is None:
                 break  # committed without the handler and queued for whoever has the version
@@ -399,12 +408,30 @@ class JobExecutor:
             return
         for task in act.offers:
             self._dispatcher.release(task.worker_id, task.attempt_id)
-        if act.result is not None and outcome.kind is not OutcomeKind.MISSING:
+        if outcome.kind is OutcomeKind.UNSTORABLE:
+            self._refuse(act, outcome.reason)
+        elif act.result is not None and outcome.kind is not OutcomeKind.MISSING:
             self._again(act)
         elif act.result is not None:
             act.answer(Verdict.JOB_NOT_FOUND)
         elif act.born is not None and change.job is not None:
             act.welcome(change.job)  # it exists: the submitter compares what is there
+
+    def _refuse(self, act: Act, reason: str) -> None:
+        """Something slipped through a door that no store can keep: only its own act may suffer for it."""
+        log.error("a change could not be stored: %s", reason, extra={"action": "unstorable"})
+        if act.result is not None and act.result.data is not None:
+            failure = TaskFailure("PERMANENT_ERROR", f"the result cannot be stored: {reason}")
+            act.result = replace(act.result, data=None, status=None, error=failure)
+            self._again(act)
+        elif act.base is not None and act.result is None:
+            broken = Act()
+            broken.base = act.base
+            failed = HandlerFailed(code="unstorable", message=reason, final=True)
+            broken.add(machine.handler_failed(act.base, failed, self._scene(act.base)))
+            self._enqueue(broken)
+        else:
+            act.fail(NotPlain("the change", reason))
 
     def _again(self, act: Act) -> None:
         """Somebody else was first: look at the job anew and judge again."""

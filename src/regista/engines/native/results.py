@@ -3,12 +3,14 @@
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ...blueprint import machine, signals
 from ...blueprint.step import Scene, Step
 from ...clock import later
+from ...errors import NotPlain
 from ...model import (
     OPEN_STATES,
     AttemptState,
@@ -25,9 +27,12 @@ from ...model import (
     task_of,
     was_heard,
 )
+from ...plain import plain, plain_dict, words
 from ..base import Verdict
 from . import retries
 from .retries import Cancel, Fail, Fate, Follow, Quarantine, Retry
+
+_decode_result = msgspec.msgpack.Decoder(TaskResult).decode
 
 
 class TaskStep(Struct, frozen=True, kw_only=True, gc=False):
@@ -56,6 +61,18 @@ class TaskStep(Struct, frozen=True, kw_only=True, gc=False):
             closes_branches=self.closes_branches,
             events=self.events,
         )
+
+
+def sound(result: TaskResult) -> TaskResult:
+    """The result as a store can keep it. One that it cannot is the worker's mistake, and a permanent failure."""
+    try:
+        result = plain(result, _decode_result, "the result")
+        if isinstance(result.data, dict):
+            plain_dict(result.data, "the result's data")
+    except NotPlain as problem:
+        failure = TaskFailure("PERMANENT_ERROR", words(problem))
+        return replace(result, status=None, data=None, error=failure)
+    return result
 
 
 def judge(job: Job | None, task: Task | None, result: TaskResult, scene: Scene) -> Verdict | Step | TaskStep:

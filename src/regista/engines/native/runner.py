@@ -16,8 +16,9 @@ from ...blueprint import ActionFactory, Graph, JobContext, StateMachineBlueprint
 from ...blueprint.decisions import Decision, Finish, HandlerFailed, Transition
 from ...blueprint.handlers import Handler
 from ...clock import Clock
-from ...errors import ActionError
+from ...errors import ActionError, NotPlain
 from ...model import ClientConfig, Job, Task
+from ...plain import contained, contained_async, plain, words
 
 log = logging.getLogger("regista.engine")
 
@@ -56,7 +57,9 @@ class Runner:
                 message = "no condition matches, and there is no handler without one"
                 return HandlerFailed(code="no_handler", message=message, final=True)
             return self._call(handler, context, actions, began)
-        except Exception as error:  # noqa: BLE001  # a user's error is a value here
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  # whatever a user raises is a value here
             return self._failed(error, began, job)
 
     def _call(
@@ -64,13 +67,12 @@ class Runner:
     ) -> Verdict | asyncio.Future[Verdict]:
         if handler.blocking:
             loop = asyncio.get_running_loop()
-            call = loop.run_in_executor(None, handler.func, context, actions)
+            call = loop.run_in_executor(None, contained, handler.func, context, actions)
             return loop.create_task(self._later(call, context, actions, began))
         if not handler.is_async:
             returned = handler.func(context, actions)
-            if returned is not None and inspect.isawaitable(
-                returned
-            ):  # a plain wrapper around an async function
+            # A plain wrapper around an async function is still one.
+            if returned is not None and inspect.isawaitable(returned):
                 return _start(self._later(returned, context, actions, began))
         elif handler.suspends:
             return _start(self._later(handler.func(context, actions), context, actions, began))
@@ -93,9 +95,9 @@ class Runner:
 
     async def _later(self, call: Any, context: JobContext, actions: ActionFactory, began: float) -> Verdict:
         try:
-            returned = await call
+            returned = await contained_async(call)
             if inspect.isawaitable(returned):
-                await returned
+                await contained_async(returned)
             return self._verdict(context, actions, began)
         except Exception as error:  # noqa: BLE001  # a user's error is a value here
             return self._failed(error, began, context._job)
@@ -111,18 +113,15 @@ class Runner:
         ):
             return decision  # nothing of the handler's is in it anyway
         try:
-            return _decode_decision(_encode(decision))
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise _Unstorable(
-                f"expected plain data (dict, list, str, int, float, bool, None, datetime) in state_history, "
-                f"params and results; {error}"
-            ) from error
+            return plain(decision, _decode_decision, "what the handler left")
+        except NotPlain as error:
+            raise _Unstorable(str(error)) from error
 
-    def _failed(self, error: Exception, began: float, job: Job) -> HandlerFailed:
+    def _failed(self, error: BaseException, began: float, job: Job) -> HandlerFailed:
         log.warning(
-            "handler of state %r failed: %r",
+            "handler of state %r failed: %s",
             job.state,
-            error,
+            words(error),
             exc_info=error,
             extra={"action": "handler_failed", "job_id": job.id},
         )
@@ -130,7 +129,7 @@ class Runner:
             code=getattr(error, "code", "handler_error")
             if isinstance(error, ActionError)
             else "handler_error",
-            message=f"{type(error).__name__}: {error}",
+            message=f"{type(error).__name__}: {words(error)}",
             # A wish against the rules is a mistake in the script: the next run would make it again.
             final=isinstance(error, ActionError),
             duration_ms=(self._clock.elapsed() - began) * 1000,

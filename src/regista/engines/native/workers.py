@@ -2,16 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ...blueprint.step import Scene, Step
 from ...clock import Clock
 from ...dispatch.dispatcher import Dispatcher
-from ...errors import JobNotFound
 from ...fleet.seats import Cancel, Send
 from ...model import (
     HELD_STATES,
@@ -27,7 +27,7 @@ from ...model import (
 from ...storage.base import StorageBackend
 from ..base import Verdict
 from .engine import NativeEngine
-from .results import TaskStep, lost, mark_started
+from .results import TaskStep, lost, mark_started, sound
 
 log = logging.getLogger("regista.workers")
 
@@ -87,13 +87,12 @@ class WorkerService:
         held = {task.attempt_id: task for task in await self._storage.held_by(worker.id)}
         kept = [attempt for attempt in running if attempt in held]
         again: list[Task] = []
+        lost_ones: list[Task] = []
         for attempt, task in held.items():
-            if attempt in kept:
-                continue
-            if task.state is AttemptState.OFFERED and attempt not in self._signs:
-                again.append(task)
-            else:
-                await self.lose(task, EventType.TASK_LOST)
+            if attempt not in kept:
+                unstarted = task.state is AttemptState.OFFERED and attempt not in self._signs
+                (again if unstarted else lost_ones).append(task)
+        await self.lose(lost_ones, EventType.TASK_LOST)
         readopted = await self._readopt(again, known)
         self._dispatcher.seat(known, send, cancel, [*kept, *(task.attempt_id for task in readopted)])
         self._dispatcher.deliver(readopted)
@@ -134,7 +133,7 @@ class WorkerService:
         misses = self._missed[task.attempt_id] = self._missed.get(task.attempt_id, 0) + 1
         if misses >= _MISSES:
             del self._missed[task.attempt_id]
-            await self.lose(task, EventType.TASK_UNDELIVERED)
+            await self.lose([task], EventType.TASK_UNDELIVERED)
             self._dispatcher.release(task.worker_id, task.attempt_id)
 
     def _forget_strays(self, worker_id: str, held: Collection[str], running: Collection[str]) -> None:
@@ -153,8 +152,7 @@ class WorkerService:
         """The worker is gone: its attempts are lost, then its record. Returns how many attempts."""
         self._unseat(worker_id, session)  # first of all: what the dead lose must not be offered to them again
         tasks = await self._storage.held_by(worker_id)
-        for task in tasks:
-            await self.lose(task, EventType.TASK_LOST)
+        await self.lose(tasks, EventType.TASK_LOST)
         if session is not None:
             await self._storage.forget(worker_id, session)
         return len(tasks)
@@ -164,21 +162,18 @@ class WorkerService:
         if seat is not None and session in (None, seat.worker.session):
             self._dispatcher.unseat(worker_id, seat.worker.session)
 
-    async def lose(self, task: Task, kind: EventType) -> None:
-        """Close the attempt as lost or undelivered, unless it has moved on."""
-        attempt_id = task.attempt_id
-        self._signs.pop(attempt_id, None)
+    async def lose(self, tasks: Sequence[Task], kind: EventType) -> None:
+        """Close these attempts as lost or undelivered, unless they have moved on."""
+        attempts = {task.id: task.attempt for task in tasks}
+        for task in tasks:
+            self._signs.pop(task.attempt_id, None)
 
-        def decide(job: Job, tasks: list[Task], scene: Any) -> Any:
-            current = next((t for t in tasks if t.id == task.id), None)
-            if current is None or current.attempt_id != attempt_id or current.state not in HELD_STATES:
+        def decide(job: Job, task: Task, scene: Scene) -> Step | TaskStep | None:
+            if task.attempt != attempts[task.id] or task.state not in HELD_STATES:
                 return None
-            return lost(job, current, kind, scene)
+            return lost(job, task, kind, scene)
 
-        try:
-            await self._engine.signal(task.job_id, decide)
-        except JobNotFound:
-            return  # its job ended and left; so did the attempt
+        await self._engine.signal_tasks(list(attempts), decide)
 
     async def deliver(self, result: TaskResult) -> Verdict:
         """A result; answered after the commit that it caused."""
@@ -187,7 +182,7 @@ class WorkerService:
     def report(self, result: TaskResult) -> "asyncio.Future[Verdict]":
         """A result; the future is done after the commit that it caused."""
         self._signs.pop(result.task_id, None)  # no longer worth writing down
-        return self._engine.executor.deliver(result)
+        return self._engine.executor.deliver(sound(result))
 
     # -- signs of life ---------------------------------------------------------------------------
 
@@ -207,24 +202,14 @@ class WorkerService:
     async def write_signs(self) -> int:
         """Store the signs of life that no result has overtaken; returns how many."""
         signs, self._signs = self._signs, {}
-        for attempt_id, sign in signs.items():
-            await self._write_sign(attempt_id, sign)
-        return len(signs)
+        tasks = dict(task_of(attempt_id) for attempt_id in signs)
 
-    async def _write_sign(self, attempt_id: str, sign: _Sign) -> None:
-        task_id, number = task_of(attempt_id)
+        def decide(job: Job, task: Task, scene: Scene) -> TaskStep | None:
+            sign = signs.get(task.attempt_id)
+            held = sign is not None and task.state in HELD_STATES
+            return _signed(job, task, sign) if held and sign is not None else None
 
-        def decide(job: Job, tasks: list[Task], scene: Any) -> TaskStep | None:
-            task = next((t for t in tasks if t.id == task_id), None)
-            if task is None or task.attempt != number or task.state not in HELD_STATES:
-                return None
-            return _signed(job, task, sign)
-
-        job_id = task_id.rsplit("_", 2)[0]
-        try:
-            await self._engine.signal(job_id, decide)
-        except JobNotFound:
-            return
+        return await self._engine.signal_tasks(list(tasks), decide)
 
 
 def _signed(job: Job, task: Task, sign: _Sign) -> TaskStep | None:

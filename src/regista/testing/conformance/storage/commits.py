@@ -3,10 +3,9 @@
 import asyncio
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
-from ....model import Birth, JobStatus, Outcome, TaskWrite
+from ....model import Birth, JobStatus, Outcome, OutcomeKind, TaskWrite
 from ....storage.base import StorageBackend
 from .kit import (
     APPLIED,
@@ -274,8 +273,9 @@ class CommitPromises:
             write(next_of(job), **{**good, "children": (Birth(make_job("child"), (event(detail=odd),)),)}),
             write(next_of(job), **{**good, "events": (event(detail=odd),)}),
         ):
-            with pytest.raises(TypeError):
-                await storage.commit([bad], "me")
+            (outcome,) = await storage.commit([bad], "me")
+            assert outcome.kind is OutcomeKind.UNSTORABLE
+            assert "object" in outcome.reason
             assert await picture(storage, ["job-1", "job-2", "child"]) == before
 
     @on_a_clock
