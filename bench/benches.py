@@ -180,12 +180,15 @@ async def simulation(folder: Path, quick: bool) -> Sample:
     except (ImportError, AttributeError):
         return Sample({}, missing="regista.testing.simulation is not there yet")
     # In a thread: it brings a loop of its own, and this thread has one already.
-    seeds = range(20 if quick else 100)
-    report = await asyncio.to_thread(
-        simulate, plays.mixed(), seeds=seeds, tasks={"noop": plays.simulated_noop}
+    seeds = range(5 if quick else 20)
+    noop = {"noop": plays.simulated_noop}
+    simple = await asyncio.to_thread(
+        simulate, plays.one_task(), seeds=seeds, jobs=100, storm_s=10, tasks=noop
     )
+    mixed = await asyncio.to_thread(simulate, plays.mixed(), seeds=seeds, tasks=noop)
     return Sample(
-        {"simulation": report.jobs / report.seconds}, {"jobs": report.jobs, "seconds": report.seconds}
+        {"simulation": simple.jobs_per_second, "simulation_mixed": mixed.jobs_per_second},
+        {"jobs": simple.jobs, "seconds": simple.seconds, "mixed_jobs": mixed.jobs},
     )
 
 
@@ -264,7 +267,11 @@ BENCHES = (
             Measure("waiting_100k_recovery", "s", Better.LOWER, 5.0),
         ),
     ),
-    Bench("simulation", simulation, (_rate("simulation", 500, Beside.NOTHING),)),
+    Bench(
+        "simulation",
+        simulation,
+        (_rate("simulation", 500, Beside.NOTHING), _rate("simulation_mixed", None, Beside.NOTHING)),
+    ),
 )
 #: Played by another bench, not by name.
 PARTS = (Bench("recover", recover, ()),)

@@ -113,6 +113,7 @@ class Image:
         #: The number of the last entry. Every start goes on from the time of day in microseconds, so that
         #: a history that remembers more than this store never sees a number twice.
         self._entries = 0
+        self._lanes_seen: dict[tuple[str, str], tuple[str, str]] = {}
         self.lanes = Lanes()
         self.deadlines = DeadlineIndex()
 
@@ -340,6 +341,9 @@ class Image:
             else:
                 job.tasks.append(task.id)
         cell = self._tasks[task.id] = _TaskCell(task, body)
+        if cell.lane is not None:
+            # One tuple for all that wait there, instead of the strings of every record.
+            cell.lane = self._lanes_seen.setdefault(cell.lane, cell.lane)
         batch.tasks[task.id] = body
         if self.deadlines.set(DueKind.TASK, task.id, task.job_id, task.deadline):
             batch.hints[_DEADLINE] = None

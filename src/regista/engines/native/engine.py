@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ...blueprint import signals
+from ...blueprint import machine, signals
 from ...blueprint.step import Scene, Step
 from ...clock import Clock, Ids, derived_id
 from ...dispatch.dispatcher import Dispatcher
@@ -122,12 +122,20 @@ class NativeEngine:
         """
         self._must_run()
         jobs = [self._new_job(submission) for submission in submissions]
-        born = await asyncio.gather(*[self.executor.submit(job, sticky=False) for job in jobs])
+        # Straight into the store: they wait in the ready queue like everybody else.
+        newest = {job.blueprint: job for job in jobs}
+        scenes = {name: self.scene(job) for name, job in newest.items()}
+        changes = [machine.create(job, scenes[job.blueprint]).change(None, self._ids.token()) for job in jobs]
+        outcomes = await self._storage.commit(changes, self._settings.instance)
         answers: list[Job | IdempotencyConflict] = []
-        for submission, wished, job in zip(submissions, jobs, born, strict=True):
+        for submission, wished, change, outcome in zip(submissions, jobs, changes, outcomes, strict=True):
             try:
                 stored = await self._replayed(submission, wished) if wished.body_hash else None
-                answers.append(stored or job)
+                if not outcome.ok and stored is None:
+                    raise StorageError(
+                        f"job {wished.id} could not be created: {outcome.kind} {outcome.reason}"
+                    )
+                answers.append(stored or change.job or wished)
             except IdempotencyConflict as conflict:
                 answers.append(conflict)
         return answers
