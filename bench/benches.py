@@ -183,7 +183,13 @@ async def simulation(folder: Path, quick: bool) -> Sample:
     seeds = range(5 if quick else 20)
     noop = {"noop": plays.simulated_noop}
     simple = await asyncio.to_thread(
-        simulate, plays.one_task(), seeds=seeds, jobs=100, storm_s=10, tasks=noop
+        simulate,
+        plays.one_task(),
+        seeds=seeds,
+        jobs=100,
+        storm_s=10,
+        tasks=noop,
+        make_input=lambda chance: {"n": 1},
     )
     mixed = await asyncio.to_thread(simulate, plays.mixed(), seeds=seeds, tasks=noop)
     return Sample(

@@ -41,8 +41,8 @@ log = logging.getLogger("regista.storage")
 
 _READY = Hint(HintKind.READY)
 _DEADLINE = Hint(HintKind.DEADLINE)
-#: A repetition comes within milliseconds; so many writers do not.
-_TOKENS_KEPT = 4
+#: Commit tokens that are remembered. A repetition comes within milliseconds; so many commits do not.
+_TOKENS_KEPT = 16_384
 _APPLIED = Outcome(OutcomeKind.APPLIED)
 _APPLIED_READY = Outcome(OutcomeKind.APPLIED, ready=True)
 _REPEATED = Outcome(OutcomeKind.REPEATED)
@@ -54,15 +54,12 @@ _EXISTS = Outcome(OutcomeKind.EXISTS)
 class _JobCell:
     """A live job: its bytes, and what the store itself keeps about it."""
 
-    __slots__ = ("body", "number", "open", "revision", "seq", "tasks", "tokens", "version")
+    __slots__ = ("body", "number", "open", "revision", "seq", "tasks", "version")
 
     def __init__(self, version: Version) -> None:
         self.version = version
         self.body = b""
         self.revision = 0
-        #: The commit tokens of the last writers. More than one: others may have written between a
-        #: change whose answer was lost and its repetition.
-        self.tokens: tuple[str, ...] = ()
         self.seq = 0
         self.open = 0
         #: The batch that carries the newest write: readers wait for it.
@@ -109,6 +106,8 @@ class Image:
         self.leases = Leases()
         self._versions: dict[Version, Version] = {}
         self._messages: dict[str, bytes] = {}
+        #: The tokens of the last commits → their jobs.
+        self._tokens: OrderedDict[str, str] = OrderedDict()
         self._outbox: deque[tuple[int, Entry]] = deque()
         #: The number of the last entry. Every start goes on from the time of day in microseconds, so that
         #: a history that remembers more than this store never sees a number twice.
@@ -206,11 +205,11 @@ class Image:
             return refuse_ended(change, ended[0])
         if change.job is not None and change.expected is None:
             if cell is not None:
-                return _REPEATED if change.token in cell.tokens else _EXISTS
+                return _REPEATED if self._was_applied(change, cell) else _EXISTS
         elif cell is None:
             return _MISSING
         elif change.job is not None and self._is_stale(cell, change):
-            return _REPEATED if change.token in cell.tokens else _STALE
+            return _REPEATED if self._was_applied(change, cell) else _STALE
         for write in change.tasks:
             if write.attempt and not self._fence_holds(write):
                 return _STALE
@@ -247,6 +246,12 @@ class Image:
         batch.messages[change.consumes] = None
         return _APPLIED
 
+    def _was_applied(self, change: Change, cell: _JobCell) -> bool:
+        """Only the answer of the change was lost. Others may have written since."""
+        if self._tokens.get(change.token) == change.job_id:
+            return True
+        return decode_job(cell.body).token == change.token  # all that is known after a restart
+
     def _is_stale(self, cell: _JobCell, change: Change) -> bool:
         return cell.revision != change.expected
 
@@ -266,7 +271,9 @@ class Image:
             cell.version = self._versions.setdefault(version, version)
         cell.body = body
         cell.revision = job.revision
-        cell.tokens = (*cell.tokens[1 - _TOKENS_KEPT :], job.token)
+        self._tokens[job.token] = job.id
+        if len(self._tokens) > _TOKENS_KEPT:
+            self._tokens.popitem(last=False)
         if self.deadlines.set(DueKind.JOB, job.id, job.id, job.deadline):
             batch.hints[_DEADLINE] = None
 
@@ -467,7 +474,7 @@ class Image:
 
     def _restore_job(self, row: JobRow, job: Job) -> None:
         cell = self._open_cell(job)
-        cell.body, cell.revision, cell.tokens = row.body, job.revision, (job.token,)
+        cell.body, cell.revision = row.body, job.revision
         cell.seq, cell.open = row.seq, row.open_branches
         self.deadlines.set(DueKind.JOB, job.id, job.id, job.deadline)
         if job.runnable(cell.open):
