@@ -1,5 +1,6 @@
 """What comes from outside, as steps: a timer, a person, a child, a cancel. Pure, like the machine."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -152,6 +153,7 @@ def _stop_work(job: Job, tasks: list[Task], scene: Scene) -> Step:
     child = job.wait.child_id if isinstance(job.wait, AwaitChild) else None
     if not held and child is None:
         # The fences stay in the change: a task that was offered meanwhile makes it stale.
+        job = replace(job, waves=remember(job, tuple(tasks)))
         step = end(job, JobStatus.CANCELLED, scene)
         return replace(step, tasks=closed)
     parked = replace(job, status=JobStatus.CANCELLING, waiting_since=scene.now, updated_at=scene.now)
@@ -205,12 +207,13 @@ def release(job: Job, scene: Scene, data: dict[str, Any] | None = None) -> Step:
     return Step(job=running, events=(released,))
 
 
-def fail_by_hand(job: Job, scene: Scene, reason: str = "") -> Step:
+def fail_by_hand(job: Job, scene: Scene, reason: str = "", tasks: Sequence[Task] = ()) -> Step:
     """A person gave the quarantined job up."""
     if job.status is not JobStatus.QUARANTINED:
         raise NotQuarantined(job.id, job.status)
     fault = Fault("failed_by_hand", reason) if reason or job.error is None else job.error
-    return end(replace(job, error=fault), JobStatus.FAILED, scene)
+    job = replace(job, error=fault, waves=remember(job, tuple(tasks)))
+    return end(job, JobStatus.FAILED, scene)
 
 
 # -- versions ----------------------------------------------------------------------------------------

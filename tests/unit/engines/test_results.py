@@ -631,3 +631,30 @@ def test_an_aggregator_may_fan_out_again() -> None:
         job = kit.run("script")
         assert (job.status, [len(keys) for keys in rounds]) == (JobStatus.FINISHED, [2, 3, 4])
         assert len({key for keys in rounds for key in keys}) == 9  # task ids never come back
+
+
+@pytest.mark.parametrize("how", ["cancel", "fail"])
+def test_a_branch_that_was_heard_is_accepted_again_after_its_job_was_called_off(how: str) -> None:
+    blueprint = StateMachineBlueprint("script")
+
+    @blueprint.handler_for("split", is_start=True)
+    def split(context: JobContext, actions: ActionFactory) -> None:
+        actions.dispatch_task("work", {}, {"success": "join"})
+        actions.dispatch_task("nobody_can", {}, {"success": "join"}, dispatch_timeout=60)
+
+    @blueprint.aggregator_for("join", targets=["done"])
+    def join(context: JobContext, actions: ActionFactory) -> None:
+        raise RuntimeError("not today")
+
+    @blueprint.handler_for("done", is_end=True)
+    def done(context: JobContext, actions: ActionFactory) -> None:
+        return None
+
+    with TestOrchestrator(blueprint) as kit:
+        kit.task("work")(lambda params: None)
+        job = kit.submit("script")
+        kit.skip(1)
+        job = kit.cancel(job) if how == "cancel" else kit.fail(kit.wait(job))
+        worker = kit.director.dispatcher.seats()[0].worker.id
+        again = TaskResult(task_id=f"{job.id}_1_0-1", job_id=job.id, worker_id=worker)
+        assert kit.call(lambda: kit.director.workers.deliver(again)) is Verdict.ACCEPTED

@@ -238,7 +238,9 @@ class NativeEngine:
     async def fail(self, job_id: str, reason: str = "") -> Job:
         """Give a quarantined job up."""
         reason = plain_text(reason, "reason")
-        return await self.signal(job_id, lambda job, tasks, scene: signals.fail_by_hand(job, scene, reason))
+        return await self.signal(
+            job_id, lambda job, tasks, scene: signals.fail_by_hand(job, scene, reason, tasks)
+        )
 
     def approval_token(self, job: Job) -> str:
         """The token that proves to an outsider's webhook that it was asked (FENCES 18)."""
