@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -290,7 +289,6 @@ def test_no_more_handlers_are_suspended_than_allowed() -> None:
         assert most <= 20
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio.timeout")
 def test_signs_of_life_of_many_branches_do_not_hold_the_loop() -> None:
     blueprint = StateMachineBlueprint("wide")
 
