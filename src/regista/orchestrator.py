@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .blueprint import StateMachineBlueprint, load_blueprints
 from .blueprint.step import Rules
@@ -24,12 +24,18 @@ from .history.recorder import HistoryRecorder, read_events
 from .model import ClientConfig, Event, Job, RetryPolicy, Summary
 from .storage.base import StorageBackend
 from .storage.memory import MemoryStorage
+from .tokens import CLIENT_FILE, WORKER_FILE, digest, token_for
 from .upkeep.health_checker import HealthChecker, SignWriter
 from .upkeep.loop import Chore, Grace, UpkeepLoop
 from .upkeep.rescuer import Rescuer
 from .upkeep.watcher import Watcher
 from .worker.local import LocalWorker
 from .worker.tasks import Worker
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from .site import Site
 
 log = logging.getLogger("regista")
 
@@ -52,6 +58,7 @@ class OrchestratorEngine:
         *,
         history: HistoryStorage | None = None,
         clients: Mapping[str, ClientConfig] | None = None,
+        client_tokens: Mapping[str, str] | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
     ) -> None:
@@ -65,10 +72,14 @@ class OrchestratorEngine:
         self.history = history or build_history(self.config.history_database_uri, self.storage)
         self.library = Library()
         self._workers: list[LocalWorker] = []
+        self._clients = dict(clients or {})
+        self._client_tokens = dict(client_tokens or {})
+        self._app: web.Application | None = None
+        self._site: Site | None = None
         self._started = False
         self._failure: StorageFailed | None = None
         self._stopped = asyncio.Event()
-        self._build(clients or {})
+        self._build(self._clients)
 
     def _build(self, clients: Mapping[str, ClientConfig]) -> None:
         config, clock, ids = self.config, self.clock, self._ids
@@ -155,6 +166,10 @@ class OrchestratorEngine:
         """Drain and close. Tasks get the grace to finish; what does not is done again after the next start."""
         if self._started:
             self._started = False
+            if self._site is not None:
+                # First of all: whoever asks now is told so by a closed port, and tries somewhere else.
+                await self._site.stop()
+                self._site = None
             await self._stop(grace_s)
 
     async def _stop(self, grace_s: float) -> None:
@@ -192,6 +207,83 @@ class OrchestratorEngine:
         await self._stopped.wait()
         if self._failure is not None:
             raise self._failure
+
+    # -- the HTTP edge ---------------------------------------------------------------------------
+
+    @property
+    def app(self) -> "web.Application":
+        """The API as an aiohttp application of your own: running it starts this orchestrator, too.
+
+        Mount it with `web.run_app(director.app)`, or under a prefix with `add_subapp`. It is built at the
+        first use; register blueprints before that.
+        """
+        if self._app is None:
+            app = self._build_app(self.config.api_host)
+
+            async def alive(_: "web.Application") -> AsyncIterator[None]:
+                await self.start()
+                yield
+                await self.stop(self.config.stop_grace_s)
+
+            app.cleanup_ctx.append(alive)
+            self._app = app
+        return self._app
+
+    def _build_app(self, host: str) -> "web.Application":
+        from .api.app import create_app
+        from .api.stage import Stage
+
+        return create_app(
+            Stage(
+                config=self.config,
+                clock=self.clock,
+                engine=self.engine,
+                workers=self.workers,
+                dispatcher=self.dispatcher,
+                library=self.library,
+                storage=self.storage,
+                history=self.history,
+                clients=self._who_may_ask(host),
+                worker_token=self._token("WORKER_TOKEN", self.config.worker_token, host, WORKER_FILE),
+                is_ready=lambda: self._started and self._failure is None,
+            )
+        )
+
+    def _who_may_ask(self, host: str) -> dict[str, ClientConfig]:
+        """Hash of a token → client. With none named there is one, and it is everybody's operator."""
+        tokens = {
+            digest(token): self._clients.get(name) or ClientConfig(name=name)
+            for token, name in self._client_tokens.items()
+        }
+        if not tokens or self.config.client_token:
+            token = self._token("CLIENT_TOKEN", self.config.client_token, host, CLIENT_FILE)
+            tokens[digest(token)] = ClientConfig(name="default", operator=True)
+        return tokens
+
+    def _token(self, setting: str, given: str, host: str, name: str) -> str:
+        return token_for(setting, given, host, self.config.state_dir, name)
+
+    async def serve(self, host: str | None = None, port: int | None = None) -> "Site":
+        """Start, and answer HTTP; returns when requests are taken. Port 0 is any free one."""
+        from .site import Site
+
+        host = host or self.config.api_host
+        app = self._build_app(host)  # refuses an address that needs credentials before anything is opened
+        await self.start()
+        site = Site(app, host, self.config.api_port if port is None else port)
+        try:
+            await site.start()
+        except BaseException:
+            await self.stop(0.0)
+            raise
+        self._site = site
+        return site
+
+    def run(self, host: str | None = None, port: int | None = None) -> None:
+        """Serve until SIGTERM or SIGINT, then drain and return. Blocks."""
+        from .site import run
+
+        run(self, host, port)
 
     # -- clients ---------------------------------------------------------------------------------
 

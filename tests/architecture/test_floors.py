@@ -11,13 +11,13 @@ SRC = Path(__file__).parents[2] / "src" / "regista"
 
 #: Room (the longest matching name wins) → floor. `x.__init__` is what `import regista.x` runs.
 FLOORS = {
-    **dict.fromkeys(["orchestrator", "cli"], 5),
+    **dict.fromkeys(["orchestrator", "site", "cli"], 5),
     **dict.fromkeys(["api", "rpc", "dashboard"], 4),
     **dict.fromkeys(["engines.native", "dispatch", "fleet", "logs", "upkeep", "history.recorder"], 3),
     **dict.fromkeys(["storage", "history", "providers", "payloads", "engines.temporal", "observe"], 2),
     **dict.fromkeys(["storage.base", "history.base", "providers.base", "payloads.base", "engines.base"], 1),
     **dict.fromkeys(["storage.__init__", "history.__init__", "engines.__init__"], 1),
-    **dict.fromkeys(["blueprint", "wire", "config", "client"], 1),
+    **dict.fromkeys(["blueprint", "wire", "config", "tokens", "client"], 1),
     **dict.fromkeys(["model", "errors", "clock", "onethread", "plain"], 0),
 }
 #: Floor → the floors that it may import from. Floor 2 is missing: only the orchestrator names a backend.
@@ -26,14 +26,23 @@ BELOW = {5: {4, 3, 1, 0}, 4: {3, 1, 0}, 3: {1, 0}, 2: {1, 0}, 1: {0}, 0: {0}}
 CHAIN = ["upkeep", "engines.native", "dispatch", "fleet", "logs"]
 #: What a room may import beyond that.
 ALSO = {
-    "orchestrator": {room for room, floor in FLOORS.items() if floor == 2} | {"worker"},
-    "cli": {"orchestrator", "observe", "worker", "__init__"},
+    "orchestrator": {room for room, floor in FLOORS.items() if floor == 2} | {"worker", "site"},
+    "site": {"orchestrator"},
+    "cli": {"orchestrator", "site", "observe", "worker", "__init__"},
     **{room: {"observe"} for room in ("api", "rpc", "dashboard")},
-    "client": {"wire"},
-    "worker": {"wire", "model", "errors", "clock", "plain", "config", "payloads.base"},
+    "client": {"wire", "config", "tokens"},
+    "worker": {"wire", "tokens", "model", "errors", "clock", "plain", "config", "payloads.base"},
 }
 #: Third-party packages, by room; msgspec is welcome everywhere.
-LIBRARIES = {"orchestrator": {"uvloop"}, "testing": {"pytest", "hypothesis"}}
+LIBRARIES = {
+    "orchestrator": {"aiohttp"},
+    "site": {"aiohttp", "uvloop"},
+    "api": {"aiohttp"},
+    "client": {"aiohttp"},
+    "worker": {"aiohttp"},
+    "cli": {"rich"},
+    "testing": {"pytest", "hypothesis", "aiohttp"},
+}
 FREE = {"__init__", "testing"}  # the lazy door and the test kit import anything; nothing imports the kit
 
 
@@ -106,7 +115,7 @@ def test_only_config_reads_the_environment() -> None:
         if any(f"os.{word}" in path.read_text() for word in ("environ", "getenv"))
     ]
 
-    assert [name for name in readers if room_of(name) != "testing"] == ["config"]
+    assert {room_of(name) for name in readers} - {"testing"} == {"config"}
 
 
 KNOWN = {
@@ -166,7 +175,7 @@ def test_an_import_against_the_floors_is_noticed(module: str, source: str) -> No
         ),
         ("upkeep.watcher", "from ..engines.native import executor"),
         ("worker.local", "from ..model import Task\nfrom ..config import Config"),
-        ("orchestrator", "from .storage.sqlite import SqliteStorage\nimport uvloop"),
+        ("orchestrator", "from .storage.sqlite import SqliteStorage\nimport aiohttp"),
         ("testing.clock", "import pytest\nfrom regista import OrchestratorEngine"),
     ],
 )

@@ -26,7 +26,7 @@ from .job import (
 )
 from .status import HELD_STATES, OPEN_STATES, AttemptState, FailureKind, JobStatus
 from .task import RetryPolicy, Task, TaskFailure, TaskResult, job_of, task_of
-from .worker import Worker
+from .worker import Gpu, Profile, Worker
 
 __all__ = [
     "HELD_STATES",
@@ -50,12 +50,14 @@ __all__ = [
     "EventType",
     "FailureKind",
     "Fault",
+    "Gpu",
     "Job",
     "JobStatus",
     "Message",
     "MessageKind",
     "Outcome",
     "OutcomeKind",
+    "Profile",
     "RetryPolicy",
     "Summary",
     "Task",

@@ -13,3 +13,5 @@ class ClientConfig(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     #: Accepted jobs per calendar month; None is unlimited.
     monthly_attempts: int | None = None
     params: dict[str, Any] = field(default_factory=dict)
+    #: Sees and moves the jobs of everybody.
+    operator: bool = False

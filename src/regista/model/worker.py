@@ -1,8 +1,47 @@
-"""Worker: who performs tasks, as the orchestrator knows it."""
+"""Worker: who performs tasks, and what it brings along."""
 
 from datetime import datetime
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
+
+
+class Gpu(Struct, frozen=True, omit_defaults=True, gc=False):
+    """One graphics card."""
+
+    model: str = ""
+    vram_gb: float = 0.0
+
+
+class Profile(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What a worker has, wants and costs. Workers of equal skills, queues and profile form a class."""
+
+    #: The documents' `worker_type`; a word for people.
+    type: str = ""
+    cpu_cores: float = 0.0
+    ram_gb: float = 0.0
+    disk_gb: float = 0.0
+    gpus: tuple[Gpu, ...] = ()
+    #: Program → version.
+    software: dict[str, str] = field(default_factory=dict)
+    #: Installed models or artifacts: name → version.
+    models: dict[str, str] = field(default_factory=dict)
+    #: Skills or models that are loaded and warm right now.
+    hot: tuple[str, ...] = ()
+    #: Whatever else constraints may ask for; `capabilities.extra` of the wire ends up here.
+    labels: dict[str, Any] = field(default_factory=dict)
+    #: Tasks must tolerate these to come here.
+    taints: tuple[str, ...] = ()
+    zone: str = ""
+    cost_per_second: float = 0.0
+    #: Overrides `cost_per_second` for a skill.
+    cost_per_skill: dict[str, float] = field(default_factory=dict)
+    #: 0 to 1, from history.
+    reputation: float = 1.0
+
+    def cost_of(self, skill: str) -> float:
+        """Price per second of doing this skill here."""
+        return self.cost_per_skill.get(skill, self.cost_per_second)
 
 
 class Worker(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -12,7 +51,17 @@ class Worker(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     skills: tuple[str, ...]
     #: None serves any queue.
     queues: tuple[str, ...] | None = None
+    #: Tasks at once, in all; `limits` says how many of one skill.
     capacity: int = 10
+    limits: dict[str, int] = field(default_factory=dict)
+    profile: Profile = Profile()
+    #: Skill → JSON schema of its params, where the worker told one.
+    schemas: dict[str, Any] = field(default_factory=dict)
+    #: How it is connected: local, stream or poll.
+    transport: str = "local"
+    hostname: str = ""
+    #: Seconds without a sign of life after which it counts as lost; None is the orchestrator's default.
+    lease_s: float | None = None
     session: int = 0
     #: The instance that holds the connection.
     instance: str = ""

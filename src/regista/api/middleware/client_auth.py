@@ -1,0 +1,45 @@
+"""Who asks. Everything below `/api` needs a client's token."""
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from ...tokens import digest
+from ..problems import Problem
+from ..stage import CLIENT, STAGE
+
+#: What anybody may read: the description of the API itself.
+_OPEN = frozenset({"/api/openapi.json", "/api/v1/openapi.json"})
+
+
+@web.middleware
+async def client_auth(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Let clients in, and say to the handler who they are."""
+    if request.path.startswith("/api/") and request.path not in _OPEN:
+        token = token_of(request)
+        if not token:
+            raise Problem(
+                401,
+                "token_missing",
+                "expected a client token in X-Client-Token or Authorization: Bearer, got none",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        # A dictionary of hashes: how long a look-up takes says nothing about the token.
+        client = request.config_dict[STAGE].clients.get(digest(token))
+        if client is None:
+            raise Problem(
+                401,
+                "token_unknown",
+                "this client token is not known here",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        request[CLIENT] = client
+    return await handler(request)
+
+
+def token_of(request: web.Request) -> str:
+    """The token that a request brings along, or nothing."""
+    token = request.headers.get("X-Client-Token", "")
+    if token:
+        return token
+    kind, _, bearer = request.headers.get("Authorization", "").partition(" ")
+    return bearer.strip() if kind.lower() == "bearer" else ""

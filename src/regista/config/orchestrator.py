@@ -1,0 +1,98 @@
+"""The settings of an orchestrator."""
+
+import socket
+from typing import ClassVar
+
+import msgspec
+
+from .settings import LEVEL, SECRET, SWITCH, TOKEN, ZONE, Setting, Settings, count, seconds, table, text
+
+#: In the order of the fields below, and of docs/reference/settings.md.
+SETTINGS = table(
+    Setting("INSTANCE_ID", "instance_id", text("a name without blanks", r"\S+")),
+    Setting("REGISTA_STORAGE", "storage", text("memory or sqlite:PATH", r"memory|sqlite:.+")),
+    Setting("HISTORY_DATABASE_URI", "history_database_uri", text("empty or sqlite:PATH", r"(sqlite:.+)?")),
+    Setting("BLUEPRINTS_DIR", "blueprints_dir", text("a directory, or empty", r".*")),
+    Setting("TZ", "tz", ZONE),
+    Setting("LOG_LEVEL", "log_level", LEVEL),
+    Setting("API_HOST", "api_host", text("a host name or address", r"\S+")),
+    Setting("API_PORT", "api_port", count(0)),
+    Setting("REGISTA_DIR", "state_dir", text("a directory", r".+")),
+    Setting("CLIENT_TOKEN", "client_token", TOKEN),
+    Setting("WORKER_TOKEN", "worker_token", TOKEN, also=("GLOBAL_WORKER_TOKEN",)),
+    Setting("REGISTA_APPROVAL_SECRET", "approval_secret", SECRET),
+    Setting("ORCHESTRATOR_SECRET_KEY", "orchestrator_secret_key", TOKEN),
+    Setting("WORKER_REQUIRE_SIGNATURES", "worker_require_signatures", SWITCH),
+    Setting("JOB_MAX_RETRIES", "job_max_retries", count(0)),
+    Setting("REGISTA_HANDLER_RETRY_FIRST_SECONDS", "handler_retry_first_s", seconds(zero=True)),
+    Setting("REGISTA_LOST_BUDGET", "lost_budget", count(0)),
+    Setting("WORKER_TIMEOUT_SECONDS", "worker_timeout_s", seconds(zero=False)),
+    Setting("REGISTA_CANCEL_GRACE_SECONDS", "cancel_grace_s", seconds(zero=True)),
+    Setting("REGISTA_MAX_BODY_BYTES", "max_body_bytes", count(1024)),
+    Setting("REGISTA_MAX_HEADER_BYTES", "max_header_bytes", count(1024)),
+    Setting("REGISTA_MAX_PAGE", "max_page", count(1)),
+    Setting("REGISTA_MAX_BATCH", "max_batch", count(1)),
+    Setting("REGISTA_MAX_WAIT_SECONDS", "max_wait_s", seconds(zero=False)),
+    Setting("REGISTA_BODY_TIMEOUT_SECONDS", "body_timeout_s", seconds(zero=False)),
+    Setting("REGISTA_STOP_GRACE_SECONDS", "stop_grace_s", seconds(zero=True)),
+    Setting("EXECUTOR_MAX_CONCURRENT_JOBS", "executor_max_concurrent_jobs", count(1)),
+    Setting("REGISTA_PATIENCE_SECONDS", "patience_s", seconds(zero=True)),
+    Setting("REGISTA_LEASE_SECONDS", "lease_s", seconds(zero=False)),
+    Setting("REGISTA_POLL_LEASE_SECONDS", "poll_lease_s", seconds(zero=False)),
+    Setting("WORKER_POLL_TIMEOUT_SECONDS", "poll_timeout_s", seconds(zero=False)),
+    Setting("WATCHER_INTERVAL_SECONDS", "watcher_interval_s", seconds(zero=False)),
+    Setting("WATCHER_LIMIT", "watcher_limit", count(1)),
+)
+
+
+class Config(Settings, frozen=True, kw_only=True):
+    """How one orchestrator behaves: built once, checked whole, handed to the parts that need it.
+
+    `Config(lease_s=10)` in code, `Config.from_env()` in a process. Either raises `ConfigError`, which says
+    what was expected and what was found. A secret is never shown, in `repr` or in an error.
+    """
+
+    TABLE: ClassVar = SETTINGS
+
+    # Who and where
+    instance_id: str = msgspec.field(default_factory=socket.gethostname)
+    storage: str = "memory"
+    history_database_uri: str = ""
+    blueprints_dir: str = ""
+    tz: str = "UTC"
+    log_level: str = "INFO"
+    api_host: str = "127.0.0.1"
+    api_port: int = 8080
+    state_dir: str = ".regista"
+
+    # Secrets
+    client_token: str = ""
+    worker_token: str = ""
+    approval_secret: str = ""
+    orchestrator_secret_key: str = ""
+    worker_require_signatures: bool = False
+
+    # Tasks and handlers
+    job_max_retries: int = 3
+    handler_retry_first_s: float = 1.0
+    lost_budget: int = 10
+    worker_timeout_s: float = 300.0
+    cancel_grace_s: float = 30.0
+
+    # Limits of the HTTP edge
+    max_body_bytes: int = 16 * 1024 * 1024
+    max_header_bytes: int = 16 * 1024
+    max_page: int = 1000
+    max_batch: int = 10_000
+    max_wait_s: float = 60.0
+    body_timeout_s: float = 30.0
+    stop_grace_s: float = 5.0
+
+    # The machinery
+    executor_max_concurrent_jobs: int = 1000
+    patience_s: float = 0.02
+    lease_s: float = 30.0
+    poll_lease_s: float = 45.0
+    poll_timeout_s: float = 30.0
+    watcher_interval_s: float = 20.0
+    watcher_limit: int = 500

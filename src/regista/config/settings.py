@@ -1,0 +1,199 @@
+"""What a setting is: its two names, its kind, and how text becomes a checked value."""
+
+import math
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, ClassVar, NamedTuple, Self
+
+import msgspec
+
+from ..errors import ConfigError
+
+#: Variables that begin like this are ours, so an unknown one is a typing mistake.
+PREFIX = "REGISTA_"
+
+#: A secret keys an HMAC: a short one could be guessed offline.
+MIN_SECRET_LENGTH = 16
+
+#: Every name of ours that any kind of process reads; filled by the tables of settings.
+KNOWN: set[str] = set()
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """One frozen object of settings. A subclass has the fields and the table that describes them."""
+
+    TABLE: ClassVar[Sequence["Setting"]] = ()
+
+    def __post_init__(self) -> None:
+        for setting in self.TABLE:
+            check(setting, setting.field, getattr(self, setting.field))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())
+        return f"{type(self).__name__}({shown})"
+
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        # msgspec offers this to pretty printers beside `__repr__`; both must keep the secrets.
+        return [(s.field, _shown(s, getattr(self, s.field))) for s in self.TABLE]
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None, **given: Any) -> Self:
+        """The settings that `environ` (by default, the process's own) names; the rest keeps its default.
+
+        A variable that is set but empty counts as not set. What is `given` (not None) wins over both.
+        """
+        environ = os.environ if environ is None else environ
+        refuse_unknown(environ)
+        found: dict[str, Any] = {}
+        for setting in cls.TABLE:
+            for name in (setting.env, *setting.also):
+                if text := environ.get(name, "").strip():
+                    found[setting.field] = check(setting, name, _parse(setting, text))
+                    break
+        return cls(**found | {name: value for name, value in given.items() if value is not None})
+
+
+class Kind(NamedTuple):
+    """What values a setting takes: the words for it, how text is read, and the rule itself."""
+
+    expected: str
+    accepts: Callable[[Any], bool]
+    parse: Callable[[str], Any] = str
+    secret: bool = False
+
+
+class Setting(NamedTuple):
+    """One setting: its two names and its kind."""
+
+    env: str
+    field: str
+    kind: Kind
+    #: Other names of the same setting, tried after `env`.
+    also: tuple[str, ...] = ()
+
+
+def count(least: int) -> Kind:
+    """A whole number."""
+
+    def accepts(value: Any) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+    return Kind(f"a whole number, {least} or more", accepts, int)
+
+
+def seconds(*, zero: bool) -> Kind:
+    """A length of time."""
+
+    def accepts(value: Any) -> bool:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return number and math.isfinite(value) and (value > 0 or (zero and value == 0))
+
+    return Kind("seconds, 0 or more" if zero else "seconds, more than 0", accepts, float)
+
+
+def text(expected: str, pattern: str) -> Kind:
+    """Text of a certain shape."""
+    rule = re.compile(pattern, re.DOTALL)
+    return Kind(expected, lambda value: isinstance(value, str) and rule.fullmatch(value) is not None)
+
+
+def _is_zone(value: Any) -> bool:
+    if value == "UTC":  # known even on a machine without time zone data
+        return True
+    from zoneinfo import ZoneInfo  # a few milliseconds that most starts can save
+
+    try:
+        return isinstance(value, str) and bool(ZoneInfo(value))
+    except (KeyError, ValueError, OSError):
+        return False
+
+
+def _is_secret(value: Any) -> bool:
+    return isinstance(value, str) and (not value or len(value) >= MIN_SECRET_LENGTH)
+
+
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+LEVEL = Kind(f"one of {', '.join(LEVELS)}", LEVELS.__contains__, str.upper)
+SECRET = Kind(f"empty, or at least {MIN_SECRET_LENGTH} characters", _is_secret, secret=True)
+TOKEN = Kind(
+    "a token without blanks, or empty", lambda v: isinstance(v, str) and not re.search(r"\s", v), secret=True
+)
+ZONE = Kind("the name of a time zone, like UTC or Europe/Madrid", _is_zone)
+_WORDS = {
+    "true": True,
+    "1": True,
+    "yes": True,
+    "on": True,
+    "false": False,
+    "0": False,
+    "no": False,
+    "off": False,
+}
+
+
+def _truth(word: str) -> bool | None:
+    return _WORDS.get(word.lower())
+
+
+SWITCH = Kind("true or false", lambda value: isinstance(value, bool), _truth)
+MAYBE = Kind("true, false or nothing", lambda value: value is None or isinstance(value, bool), _truth)
+
+
+def _json(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from None
+
+
+def shaped(expected: str, shape: Any, *, secret: bool = False) -> Kind:
+    """JSON of a certain shape."""
+
+    def accepts(value: Any) -> bool:
+        try:
+            msgspec.convert(value, shape)
+        except msgspec.ValidationError:
+            return False
+        return True
+
+    return Kind(expected, accepts, _json, secret)
+
+
+def _parse(setting: Setting, text: str) -> Any:
+    try:
+        return setting.kind.parse(text)
+    except ValueError:
+        raise ConfigError(setting.env, setting.kind.expected, _shown(setting, text)) from None
+
+
+def check(setting: Setting, name: str, value: Any) -> Any:
+    if not setting.kind.accepts(value):
+        raise ConfigError(name, setting.kind.expected, _shown(setting, value))
+    return value
+
+
+def _shown(setting: Setting, value: object) -> object:
+    """`value` as it may appear in a log: secrets hidden, and the password inside a URI too."""
+    if setting.kind.secret:
+        return "(hidden)" if value else value
+    return re.sub(r"(://[^:/@]*:)[^@]*@", r"\1***@", value) if isinstance(value, str) else value
+
+
+def refuse_unknown(environ: Mapping[str, str]) -> None:
+    """Stop at a variable with our prefix that nobody reads."""
+    known = {name.removeprefix(PREFIX): name for name in KNOWN}
+    for name in sorted(environ):
+        if name.startswith(PREFIX) and name not in known.values():
+            near = get_close_matches(name.removeprefix(PREFIX), known, n=1)
+            hint = f" (did you mean {known[near[0]]}?)" if near else ""
+            # The value stays out of it: a mistyped secret is still a secret.
+            raise ConfigError(name, f"the name of a setting{hint}", name)
+
+
+def table(*settings: Setting) -> tuple[Setting, ...]:
+    """The settings of one kind of process; their names are known from now on."""
+    for setting in settings:
+        KNOWN.update((setting.env, *setting.also))
+    return settings

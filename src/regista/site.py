@@ -1,0 +1,76 @@
+"""Site: an application on a port, and a process that serves until it is told to stop."""
+
+import asyncio
+import logging
+import signal
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from .orchestrator import OrchestratorEngine
+
+log = logging.getLogger("regista")
+
+#: How long an answer that is under way may take when the site closes. Streams and polls end at once.
+_LAST_WORDS_S = 2.0
+
+
+class Site:
+    """One listening address."""
+
+    def __init__(self, app: web.Application, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+        self._runner = web.AppRunner(app, shutdown_timeout=_LAST_WORDS_S)
+
+    @property
+    def url(self) -> str:
+        """Where requests go."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+    async def start(self) -> None:
+        """Listen. Port 0 becomes the one that was free."""
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self.host, self.port, backlog=1024).start()
+        except BaseException:
+            await self._runner.cleanup()
+            raise
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """Close the port, end what streams, and let the last answers out."""
+        await self._runner.cleanup()
+
+
+def run(director: "OrchestratorEngine", host: str | None, port: int | None) -> None:
+    """Serve until a signal or a failed store ends it."""
+    with asyncio.Runner(loop_factory=fastest_loop()) as runner:
+        runner.run(_run(director, host, port))
+
+
+def fastest_loop() -> "type[asyncio.AbstractEventLoop] | None":
+    """uvloop's, where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.Loop
+
+
+async def _run(director: "OrchestratorEngine", host: str | None, port: int | None) -> None:
+    loop = asyncio.get_running_loop()
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    site = await director.serve(host, port)
+    log.info("serving at %s", site.url, extra={"action": "serving"})
+    stopped = loop.create_task(director.wait_stopped())
+    asked = loop.create_task(told.wait())
+    await asyncio.wait([stopped, asked], return_when=asyncio.FIRST_COMPLETED)
+    if not stopped.done():
+        await director.stop(director.config.stop_grace_s)
+    asked.cancel()
+    await stopped  # raises what stopped us, if something did

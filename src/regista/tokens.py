@@ -1,0 +1,69 @@
+"""Tokens: who may speak to an orchestrator. Configured, or made once for loopback and kept in a file.
+
+The files lie in the state directory (`.regista/`), readable by their owner only, so that the command
+line on the same machine finds them and nobody else does.
+"""
+
+import hashlib
+import ipaddress
+import os
+import secrets
+from pathlib import Path
+
+from .errors import ConfigError
+
+#: File names in the state directory.
+CLIENT_FILE = "client.token"
+WORKER_FILE = "worker.token"
+
+
+def digest(token: str) -> str:
+    """What is kept and looked up instead of a client's token."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def is_loopback(host: str) -> bool:
+    """Only this machine can reach it."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def find_token(state_dir: str, name: str) -> str | None:
+    """The token that an orchestrator on this machine has left, if there is one."""
+    try:
+        return Path(state_dir, name).read_text().strip() or None
+    except OSError:
+        return None
+
+
+def keep_token(state_dir: str, name: str) -> str:
+    """The token of that name: made at the first call, the same ever after."""
+    directory = Path(state_dir)
+    directory.mkdir(parents=True, exist_ok=True)
+    token = secrets.token_urlsafe(24)
+    try:
+        # O_EXCL: of two processes that start together one makes it, and both use it.
+        handle = os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        found = find_token(state_dir, name)
+        if found is None:
+            raise ConfigError(
+                str(directory / name), "a readable token, or no file", "an empty file"
+            ) from None
+        return found
+    with os.fdopen(handle, "w") as file:
+        file.write(token + "\n")
+    return token
+
+
+def token_for(setting: str, given: str, host: str, state_dir: str, name: str) -> str:
+    """The configured token; on loopback, else, the kept one. Any other address needs a configured one."""
+    if given:
+        return given
+    if is_loopback(host):
+        return keep_token(state_dir, name)
+    raise ConfigError(setting, f"a token, since {host} can be reached from elsewhere", "")
