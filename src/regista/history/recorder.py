@@ -15,6 +15,10 @@ BATCH_LIMIT = 2000
 #: How long a wake waits for company, so that small commits pool: a batch costs a third of a
 #: millisecond before its first row. Readers do not wait for it: they see the outbox too.
 POOL_S = 0.05
+#: The same while much is going on: by then most jobs have come and gone, and their rows are written once.
+BUSY_POOL_S = 0.25
+#: What "much" is: entries of the batch before.
+BUSY = 256
 #: A hint may get lost, so the outbox is looked at this often anyway.
 RECHECK_S = 2.0
 #: Entries behind which a sync is worth its fsync while there is more to record.
@@ -50,6 +54,8 @@ class HistoryRecorder:
         self._cursor: int | None = None
         #: Entries recorded since the last sync, at least.
         self._unsynced = 0
+        #: Entries of the last batch.
+        self._last = 0
         self._synced_at = float("-inf")
         self._pruned = 0
         self._woken = asyncio.Event()
@@ -102,7 +108,8 @@ class HistoryRecorder:
             if settle or self._sync_due_in(caught_up=len(entries) < self._limit) <= 0:
                 await self._prune(cursor)
             self._cursor = cursor
-            return len(entries)
+            self._last = len(entries)
+            return self._last
 
     async def _position(self) -> int:
         if self._cursor is not None:
@@ -152,7 +159,7 @@ class HistoryRecorder:
         """Wait for something to record, let it gather, and record all of it."""
         due_in_s = max(0.0, self._sync_due_in(caught_up=True))
         if await _wait(self._woken, min(RECHECK_S, due_in_s)):
-            await _wait(self._stopping, POOL_S)
+            await _wait(self._stopping, BUSY_POOL_S if self._last >= BUSY else POOL_S)
         # Cleared before the look into the outbox: what comes later wakes again.
         self._woken.clear()
         while await self._step() == self._limit:
