@@ -15,6 +15,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -31,15 +32,18 @@ FOLDER = ROOT / ".regista-bench" / str(os.getpid())
 RUNS, QUICK_RUNS = 5, 2
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.core", description=__doc__)
+def main(
+    every: Sequence[Bench] = BENCHES, prog: str = "python -m bench.core", about: str | None = __doc__
+) -> int:
+    """Run what the command line asks for, and print it."""
+    parser = argparse.ArgumentParser(prog=prog, description=about)
     parser.add_argument("--quick", action="store_true", help="two smaller runs each: a look, not a figure")
     parser.add_argument("--only", action="append", metavar="NAME", help="this bench (may be given again)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the JSON lines there as well")
     asked = parser.parse_args()
-    benches = [bench for bench in BENCHES if not asked.only or bench.name in asked.only]
+    benches = [bench for bench in every if not asked.only or bench.name in asked.only]
     if not benches:
-        parser.error(f"expected one of {', '.join(bench.name for bench in BENCHES)}, got {asked.only}")
+        parser.error(f"expected one of {', '.join(bench.name for bench in every)}, got {asked.only}")
     lines: list[dict[str, Any]] = []
     failed = False
     try:

@@ -17,18 +17,21 @@ import msgspec
 
 from . import raw
 from .benches import BENCHES, PARTS, Bench
+from .http_benches import HTTP_BENCHES
 from .measures import Sample
+
+_ALL = (*BENCHES, *PARTS, *HTTP_BENCHES)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.sample", description=__doc__)
-    parser.add_argument("name", choices=[bench.name for bench in (*BENCHES, *PARTS)])
+    parser.add_argument("name", choices=[bench.name for bench in _ALL])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--profile", action="store_true")
     asked = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
-    bench = next(bench for bench in (*BENCHES, *PARTS) if bench.name == asked.name)
+    bench = next(bench for bench in _ALL if bench.name == asked.name)
     asked.folder.mkdir(parents=True, exist_ok=True)
     sample = play(bench, asked.folder, asked.quick, asked.profile)
     sys.stdout.buffer.write(msgspec.json.encode(sample) + b"\n")

@@ -1,0 +1,110 @@
+"""Ours beside others in the same run: `python -m bench.peers [--peers huey,restate,…] [--json FILE]`.
+
+The peers' harnesses lie in another folder (`--source`, by default `../shared/bench/peers`; its `setup.sh` makes
+an environment for each) and print one JSON line per figure; each runs W1, W2 and W3 as we do. Machines differ
+and are noisy: only the ratio between two figures of one run means something.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from .core import ROOT, collect, figures
+from .http_benches import HTTP_BENCHES
+from .measures import Better
+
+#: Our figure → the peers' workload and metric.
+SAME = {
+    "w1_batched": ("w1", "jobs_per_s_burst"),
+    "w1_singles": ("w1", "jobs_per_s_burst"),
+    "w1_100": ("w1", "jobs_per_s_100_in_flight"),
+    "w1_p50": ("w1", "latency_p50_1_in_flight"),
+    "w1_p99": ("w1", "latency_p99_1_in_flight"),
+    "w2_burst": ("w2", "jobs_per_s_burst"),
+    "w3_burst": ("w3", "jobs_per_s_burst"),
+    "start_to_first_job": ("w4", "start_to_first_job"),
+    "idle_rss": ("w4", "idle_rss_total"),
+    "idle_cpu": ("w4", "idle_cpu_total"),
+}
+PEERS = ("huey:mem", "restate:calls", "celery:aof", "dramatiq:mem", "dbos:sqlite-queue")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.peers", description=__doc__)
+    parser.add_argument("--peers", default=",".join(PEERS), help="NAME:CONFIG, separated by commas")
+    parser.add_argument("--source", type=Path, default=ROOT.parent / "shared" / "bench" / "peers")
+    parser.add_argument("--home", type=Path, default=Path(tempfile.gettempdir()) / "peerbench")
+    parser.add_argument("--quick", action="store_true", help="two smaller runs of ours")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    asked = parser.parse_args()
+    if not (asked.source / "common.py").exists():
+        parser.error(f"expected the peers' harnesses in {asked.source}, found none; name them with --source")
+    ours = run_ours(asked.quick)
+    others = {name: run_peer(name, asked.source, asked.home) for name in asked.peers.split(",") if name}
+    if asked.json:
+        asked.json.write_bytes(msgspec.json.encode({"regista": ours, **others}))
+    print()
+    print(table(ours, others))
+    return 0
+
+
+def run_ours(quick: bool) -> dict[str, dict[str, Any]]:
+    """Our figures, by name."""
+    found: dict[str, dict[str, Any]] = {}
+    for number, bench in enumerate(HTTP_BENCHES, 1):
+        if any(measure.name in SAME for measure in bench.measures):
+            samples = collect(bench, quick, f"{number}/{len(HTTP_BENCHES)}")
+            found |= {line["figure"]: line for line in figures(bench, samples)}
+    return found
+
+
+def run_peer(name: str, source: Path, home: Path) -> dict[str, float]:
+    """A peer's figures: `workload metric` → value. Empty when it could not be run."""
+    peer, _, config = name.partition(":")
+    python = home / f"v-{peer}" / "bin" / "python"
+    if not python.exists():
+        print(f"{name}: no environment in {home}; make it with {source / 'setup.sh'} {peer}", file=sys.stderr)
+        return {}
+    with tempfile.NamedTemporaryFile(suffix=".jsonl") as out:
+        command = [str(python), f"peer_{peer}.py", "--target", "2", "--out", out.name]
+        command += ["--config", config] if config else []
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        done = subprocess.run(
+            command, cwd=source, env=os.environ | {"PEERS_HOME": str(home)}, stdout=sys.stderr
+        )
+        if done.returncode != 0:
+            print(f"{name}: failed with exit code {done.returncode}", file=sys.stderr)
+        lines = [msgspec.json.decode(line) for line in Path(out.name).read_bytes().splitlines()]
+    return {f"{line['workload']} {line['metric']}": line["value"] for line in lines}
+
+
+def table(ours: dict[str, dict[str, Any]], others: dict[str, dict[str, float]]) -> str:
+    """One row per figure; beside each peer's value how many times better ours is."""
+    rows = [("figure", "regista", *others)]
+    for figure, (workload, metric) in SAME.items():
+        line = ours.get(figure, {})
+        value = line.get("value")
+        cells = [f"{value:,.4g} {line['unit']}" if value is not None else "-"]
+        for found in others.values():
+            theirs = found.get(f"{workload} {metric}")
+            cells.append(_beside(value, theirs, line.get("better", "")))
+        rows.append((figure, *cells))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows)
+
+
+def _beside(ours: float | None, theirs: float | None, better: str) -> str:
+    if ours is None or not theirs or not ours:
+        return "-"
+    times = ours / theirs if better == Better.HIGHER.name.lower() else theirs / ours
+    return f"{theirs:,.4g} (x{times:.2g})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
