@@ -9,7 +9,7 @@ SOURCES := $(wildcard src tests bench examples scripts)
 STAMP   := $(VENV)/.made-from-$(shell cat requirements.lock pyproject.toml 2>/dev/null | cksum | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check lint format bench lock system clean
+.PHONY: help venv demo test check lint format bench chaos lock system clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -38,8 +38,13 @@ format: $(STAMP)  ## Put every file into shape
 	@$(PY) -m ruff check --fix-only --quiet $(SOURCES)
 	@$(PY) -m ruff format $(SOURCES)
 
-bench: $(STAMP)  ## Measure: JSON lines and a table
+bench: $(STAMP)  ## Measure: JSON lines and tables, of the core and over HTTP
 	@$(PY) -m bench.core
+	@$(PY) -m bench.dispatch
+	@$(PY) -m bench.http
+
+chaos: $(STAMP)  ## Three minutes of killed, frozen and cut-off processes under load (CHAOS_SECONDS, CHAOS_SEED)
+	@CHAOS_SECONDS=$${CHAOS_SECONDS:-180} $(PY) -m pytest -q -s tests/chaos/test_stage.py
 
 lock: $(STAMP)  ## Resolve the newest versions of everything into requirements.lock
 	@$(PY) scripts/lock.py requirements.lock

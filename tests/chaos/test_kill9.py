@@ -3,7 +3,6 @@
 import json
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -15,11 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from regista import Event, EventType, Job, JobStatus
-from regista.history.encoding import decode_events
-from regista.model import Entry
-from regista.storage.codec import decode_entry, decode_job
+from regista import EventType, JobStatus
 from regista.testing import invariants
+from tests.chaos.files import Files
 from tests.chaos.kill9_child import BRANCHES, blueprints, expected_result
 
 CHILD = Path(__file__).with_name("kill9_child.py")
@@ -64,40 +61,6 @@ class Diaries:
                     pass
                 case _:
                     raise AssertionError(f"an unknown line: {line!r}")
-
-
-@dataclass
-class Files:
-    """What is on disk at the end: jobs, and their events from history and outbox."""
-
-    jobs: dict[str, Job]
-    live: set[str]
-    events: dict[str, list[Event]]
-
-    @classmethod
-    def read(cls, store: Path) -> "Files":
-        with _reading(store) as jobs_db, _reading(store.with_name("jobs.history.db")) as history_db:
-            rows = jobs_db.execute("SELECT id, live, body FROM jobs").fetchall()
-            recorded = history_db.execute("SELECT job_id, first_seq, number, body FROM entries").fetchall()
-            waiting = jobs_db.execute("SELECT body FROM outbox").fetchall()
-        entries: dict[int, Entry] = {}
-        for job_id, first_seq, number, body in recorded:
-            assert number not in entries, f"two rows of history are entry {number}"
-            entries[number] = Entry(number, job_id, first_seq, decode_events(body))
-        for (body,) in waiting:
-            entry = decode_entry(body)
-            known = entries.setdefault(entry.number, entry)
-            # What is in both must be the same, or a number was given twice.
-            assert (known.job_id, known.first_seq) == (entry.job_id, entry.first_seq)
-            assert known.events == entry.events
-        events: dict[str, list[Event]] = defaultdict(list)
-        for _, entry in sorted(entries.items()):
-            events[entry.job_id] += entry.numbered()
-        return cls({row[0]: decode_job(row[2]) for row in rows}, {row[0] for row in rows if row[1]}, events)
-
-
-def _reading(file: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{file}?mode=ro", uri=True)
 
 
 class Lives:
