@@ -10,6 +10,8 @@ from regista.model import (
     AttemptState,
     Change,
     Job,
+    Lane,
+    LaneStatus,
     Message,
     OutcomeKind,
     Task,
@@ -17,6 +19,7 @@ from regista.model import (
     Worker,
 )
 from regista.storage.base import AGEING_STEP_S, Due, DueKind
+from regista.testing.conformance.storage.kit import START
 
 #: How many writers back a repetition is still recognised.
 TOKENS = 4
@@ -30,6 +33,8 @@ class Model:
         self.tokens: dict[str, list[str]] = {}
         self.tasks: dict[str, Task] = {}
         self.arrivals: dict[str, int] = {}
+        #: When each line was last served; only lines in which something waits.
+        self.turns: dict[tuple[Lane, str], int] = {}
         self.open: dict[str, int] = {}
         self.messages: dict[str, Message] = {}
         self.told: list[tuple[str, int, tuple[str | None, ...]]] = []
@@ -110,12 +115,27 @@ class Model:
             self.tokens[job.id] = [job.token]
 
     def _put_task(self, task: Task) -> None:
+        if self.tasks.pop(task.id, None) is not None:
+            self._drop_empty_lines()
         self.tasks[task.id] = task
         self._arrived += 1
         self.arrivals[task.id] = self._arrived
+        if task.waiting and _line(task) not in self.turns:
+            self.turns[_line(task)] = self._next_turn()
 
     def _drop_tasks(self, job_id: str) -> None:
         self.tasks = {id: task for id, task in self.tasks.items() if task.job_id != job_id}
+        self._drop_empty_lines()
+
+    def _waiting(self) -> list[Task]:
+        return [task for task in self.tasks.values() if task.waiting]
+
+    def _drop_empty_lines(self) -> None:
+        there = {_line(task) for task in self._waiting()}
+        self.turns = {line: turn for line, turn in self.turns.items() if line in there}
+
+    def _next_turn(self) -> int:
+        return max(self.turns.values(), default=0) + 1
 
     def _tell(self, job_id: str, events: tuple[Any, ...]) -> None:
         if events:
@@ -126,33 +146,57 @@ class Model:
         """Somebody got a lease."""
         self.leases[job_id] = (instance, until)
 
-    def offer(self, worker: Worker, limit: int, now: datetime) -> list[Task]:
-        """The best tasks that this worker may have, offered to it."""
-        waiting = [task for task in self.tasks.values() if task.waiting and worker.serves(*task.lane)]
-        best = sorted(waiting, key=lambda task: (_age(task), self.arrivals[task.id]))[:limit]
-        offered = [
-            replace(
-                task,
-                state=AttemptState.OFFERED,
-                worker_id=worker.id,
-                session=worker.session,
-                offered_at=now,
-                seen_at=now,
-            )
-            for task in best
-        ]
-        self.tasks.update({task.id: task for task in offered})
+    def offer(self, worker: Worker, lanes: list[Lane], limit: int, now: datetime) -> list[Task]:
+        """The next tasks of these lanes, offered to the worker."""
+        offered: list[Task] = []
+        while len(offered) < limit and (task := self._next(lanes)) is not None:
+            there = {
+                "state": AttemptState.OFFERED,
+                "worker_id": worker.id,
+                "session": worker.session,
+                "offered_at": now,
+                "seen_at": now,
+            }
+            self.tasks[task.id] = replace(task, **there)
+            self._drop_empty_lines()
+            offered.append(self.tasks[task.id])
         return offered
+
+    def _next(self, lanes: list[Lane]) -> Task | None:
+        """The best task of the client that was served longest ago in any of these lanes."""
+        lines = [line for line in self.turns if line[0] in lanes]
+        if not lines:
+            return None
+        _, client = min(lines, key=lambda line: self.turns[line])
+        waiting = [task for task in self._waiting() if task.lane in lanes and task.client == client]
+        turn = self._next_turn()
+        self.turns.update({line: turn for line in lines if line[1] == client})
+        return min(waiting, key=lambda task: (_age(task), self.arrivals[task.id]))
 
     def restart(self) -> None:
         """Leases are gone; a repetition is known by the last token; equal tasks stand by their jobs' ids."""
         self.leases.clear()
         self.tokens = {job_id: tokens[-1:] for job_id, tokens in self.tokens.items()}
+        self.turns.clear()
         for task in sorted(self.tasks.values(), key=lambda task: (task.job_id, task.index)):
             self._arrived += 1
             self.arrivals[task.id] = self._arrived
+            if task.waiting:
+                self.turns.setdefault(_line(task), self._next_turn())
 
     # reading
+
+    def lanes(self) -> list[Lane]:
+        """Where something waits."""
+        return sorted({task.lane for task in self._waiting()})
+
+    def lane_statuses(self) -> list[LaneStatus]:
+        """How much waits where, and since when."""
+        rows = []
+        for lane, client in sorted(self.turns):
+            line = [task for task in self._waiting() if _line(task) == (lane, client)]
+            rows.append(LaneStatus(lane, client, len(line), min(task.queued_at or START for task in line)))
+        return rows
 
     def ready(self, elapsed: float) -> set[str]:
         """The jobs that somebody could claim now."""
@@ -187,6 +231,10 @@ class Model:
             if task.state in HELD_STATES and task.worker_id:
                 held.setdefault(task.worker_id, set()).add(task.id)
         return held
+
+
+def _line(task: Task) -> tuple[Lane, str]:
+    return task.lane, task.client
 
 
 def _age(task: Task) -> float:

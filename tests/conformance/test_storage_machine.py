@@ -151,6 +151,8 @@ class StorageMachine(RuleBasedStateMachine):
                     type=("encode", "probe")[(pick + index) % 2],
                     queue=("", "night")[pick // 2 % 2],
                     priority=float(pick % 3 - 1),
+                    client=("", "ann", "bob")[(pick + index) % 3],
+                    requirements={"ram_gb": 4} if pick % 6 == 5 else {},
                     queued_at=soon,
                     dispatch_by=at(pick % 100) if pick % 4 == 0 else None,
                     result_by=at(pick % 150) if pick % 5 == 0 else None,
@@ -291,12 +293,16 @@ class StorageMachine(RuleBasedStateMachine):
         skills=st.sampled_from([("encode",), ("encode", "probe"), ("probe",)]),
         queues=st.sampled_from([None, None, ("night",), ("encode", "probe")]),
         limit=st.integers(0, 3),
+        skip=st.integers(0, 1),
     )
-    def offer(self, worker: str, skills: tuple[str, ...], queues: tuple[str, ...] | None, limit: int) -> None:
+    def offer(
+        self, worker: str, skills: tuple[str, ...], queues: tuple[str, ...] | None, limit: int, skip: int
+    ) -> None:
         who = make_worker(worker, skills, queues=queues, session=7)
         now = self.clock.now()
-        offered = self.both(lambda store: store.claim_tasks(who, limit, now))
-        assert offered == self.model.offer(who, limit, now)
+        lanes = [lane for lane in self.model.lanes() if who.serves(lane.queue, lane.type)][skip:]
+        offered = self.both(lambda store: store.claim_tasks(who, lanes, limit, now))
+        assert offered == self.model.offer(who, lanes, limit, now)
 
     # Leases, workers, the outbox
 
@@ -400,6 +406,7 @@ class StorageMachine(RuleBasedStateMachine):
         assert seen["deadlines"] == model.due()
         assert seen["next_due"] == min((due.at for due in model.due()), default=None)
         assert seen["messages"] == list(model.messages.values())
+        assert seen["lanes"] == model.lane_statuses()
         held = {worker: {task.id for task in tasks} for worker, tasks in seen["held"].items()}
         assert held == model.held()
         self._check_outbox(seen)

@@ -13,13 +13,19 @@ def everything() -> list[StateMachineBlueprint]:
 
     @main.handler_for("start", is_start=True)
     def start(context: JobContext, actions: ActionFactory) -> None:
-        actions.dispatch_task("prepare", {}, {"success": "split", "PERMANENT_ERROR": "split"})
+        actions.dispatch_task(
+            "prepare",
+            {},
+            {"success": "split", "PERMANENT_ERROR": "split"},
+            requirements={"ram_gb": 8},
+        )
 
     @main.handler_for("split")
     async def split(context: JobContext, actions: ActionFactory) -> None:
         await asyncio.sleep(0.05)  # longer than the patience: the result is committed alone
         for index in range(4):
-            actions.dispatch_task("part", {"index": index}, {"success": "join"})
+            strategy = ("default", "round_robin", "least_connections", "cheapest")[index]
+            actions.dispatch_task("part", {"index": index}, {"success": "join"}, dispatch_strategy=strategy)
 
     @main.aggregator_for("join")
     def join(context: JobContext, actions: ActionFactory) -> None:
@@ -47,7 +53,9 @@ def everything() -> list[StateMachineBlueprint]:
 
     @child.handler_for("begin", is_start=True)
     def begin(context: JobContext, actions: ActionFactory) -> None:
-        actions.dispatch_task("help", {}, {"success": "end"}, result_timeout=30)
+        actions.dispatch_task(
+            "help", {}, {"success": "end"}, result_timeout=30, requirements={"zone": "eu"}, max_cost=1.5
+        )
 
     @child.handler_for("end", is_end=True)
     def end(context: JobContext, actions: ActionFactory) -> None:

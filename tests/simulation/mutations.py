@@ -8,8 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from regista.blueprint import machine
+from regista.dispatch import board
 from regista.engines.native import results, retries
 from regista.engines.native.executor import JobExecutor
+from regista.fleet.seats import Seats
 from regista.model import Change, Event, Job, Message, Outcome, OutcomeKind, Task, TaskWrite
 from regista.storage import image as image_module
 from regista.storage.base import Due, DueKind
@@ -17,7 +19,7 @@ from regista.storage.deadlines import DeadlineIndex
 from regista.storage.group_commit import GroupCommit
 from regista.storage.image import Image
 from regista.storage.journal import Batch, JobRow, Snapshot
-from regista.storage.lanes import Lanes
+from regista.storage.lanes import Lanes, Line
 from regista.storage.memory import MemoryStorage
 from regista.upkeep.loop import Grace
 
@@ -164,20 +166,36 @@ def forget_lapsed_leases(patch: pytest.MonkeyPatch) -> None:
 def expire_everything_after_an_outage(patch: pytest.MonkeyPatch) -> None:
     """A living worker loses its tasks because we were away."""
     patch.setattr(Grace, "over", property(lambda self: True))
+    patch.setattr(Grace, "over_for", lambda self, lease_s: True)
 
 
 def offer_without_taking_from_the_lane(patch: pytest.MonkeyPatch) -> None:
     """The same attempt is handed to two workers."""
 
-    def discard(self: Lanes, lane: tuple[str, str], task_id: str) -> None:
+    def discard(self: Lanes, line: Line, task_id: str) -> None:
         return None
 
-    def claim(self: Image, worker: Any, limit: int, *rest: Any) -> list[Task]:
-        return original(self, worker, min(limit, 1), *rest)  # more would never come to an end
+    def claim(self: Image, worker: Any, lanes: Any, limit: int, *rest: Any) -> list[Task]:
+        return original(self, worker, lanes, min(limit, 1), *rest)  # more would never come to an end
 
     original = Image.claim_tasks
     patch.setattr(Lanes, "discard", discard)
     patch.setattr(Image, "claim_tasks", claim)
+
+
+def ignore_what_a_task_requires(patch: pytest.MonkeyPatch) -> None:
+    """Any worker will do."""
+    patch.setattr(board, "blocker", lambda lane, worker: None)
+
+
+def never_free_a_slot(patch: pytest.MonkeyPatch) -> None:
+    """A worker that was given as many tasks as it has slots gets no more."""
+    patch.setattr(Seats, "let_go", lambda self, seat, attempt_id: False)
+
+
+def forget_that_something_waits(patch: pytest.MonkeyPatch) -> None:
+    """A task that found no worker is never offered again."""
+    patch.setattr(board.Board, "waits", lambda self, lane: None)
 
 
 def retry_under_the_same_attempt(patch: pytest.MonkeyPatch) -> None:
@@ -269,6 +287,9 @@ ALL: Sequence[Mutation] = [
     forget_lapsed_leases,
     expire_everything_after_an_outage,
     offer_without_taking_from_the_lane,
+    ignore_what_a_task_requires,
+    never_free_a_slot,
+    forget_that_something_waits,
     retry_under_the_same_attempt,
     lose_a_message,
     follow_a_success_after_cancel,

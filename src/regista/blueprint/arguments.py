@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any, TypeVar
 
 from ..errors import ActionError
-from ..model import RetryPolicy
+from ..model import STRATEGIES, RetryPolicy, check_requirements
 from .decisions import Order
 from .names import did_you_mean
 
@@ -139,8 +139,8 @@ def order(
         attempt_timeout_s=_limit(call, "attempt_timeout", attempt_timeout),
         heartbeat_timeout_s=_limit(call, "heartbeat_timeout", heartbeat_timeout),
         retry=retry,
-        requirements=mapping(call, "requirements", requirements),
-        strategy=None if dispatch_strategy is None else text(call, "dispatch_strategy", dispatch_strategy),
+        requirements={} if requirements is None else _requirements(call, requirements),
+        strategy=None if dispatch_strategy is None else _strategy(call, dispatch_strategy),
         max_cost=None if max_cost is None else _price(call, "max_cost", max_cost),
     )
 
@@ -180,6 +180,25 @@ def search_attribute(call: str, name: object, value: object) -> Any:
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return list(value)
     raise wrong(call, name, "a str, 64-bit int, finite float, bool, datetime with a zone or list[str]", value)
+
+
+def _requirements(call: str, value: object) -> dict[str, Any]:
+    """What can be matched; a typing error would otherwise wait for a worker for ever."""
+    asked = mapping(call, "requirements", value)
+    problems = check_requirements(asked)
+    if problems:
+        raise ActionError(f"{call}: requirements: {'; '.join(problems)}")
+    return asked
+
+
+def _strategy(call: str, value: object) -> str:
+    name = text(call, "dispatch_strategy", value)
+    if name not in STRATEGIES:
+        hint = did_you_mean(name, STRATEGIES)
+        raise ActionError(
+            f"{call}: dispatch_strategy: unknown name {name!r}{hint} (known: {', '.join(STRATEGIES)})"
+        )
+    return name
 
 
 def _limit(call: str, name: str, value: object) -> float | None:

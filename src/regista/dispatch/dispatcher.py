@@ -1,19 +1,21 @@
 """Dispatcher: brings waiting tasks and free workers together, by push wherever it can."""
 
-import asyncio
-import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
 
 from ..clock import Clock
-from ..errors import StorageFailed
-from ..fleet.seats import Cancel, Seat, Seats, Send
-from ..model import AttemptState, Task, Worker
+from ..fleet.seats import Cancel, Seat, Send
+from ..model import AttemptState, Job, Lane, Task, Worker
 from ..storage.base import StorageBackend
+from .board import Board
+from .explain import Explanation, Score, dry_run, explain, facts_of
+from .explain_job import explain_job
+from .puller import Puller
 
-log = logging.getLogger("regista.dispatch")
+#: Waiting tasks of a job that are explained one by one; those of a fan-out mostly wait for the same.
+_TASKS_EXPLAINED = 3
 
 
 class Dispatcher:
@@ -21,28 +23,28 @@ class Dispatcher:
 
     *Sync match*: `reserve` finds a free slot before the task is even written, so the offer rides in the
     commit that creates the task. *Pull*: a task that found nobody waits in its lane, and a worker that
-    frees a slot takes the best one it may run. While anything waits, new tasks queue up behind it:
-    a fresh task never overtakes an older one.
+    frees a slot takes the best one it may run. While anything waits that a worker could do, new tasks
+    queue up behind it: a fresh task never overtakes an older one.
     """
 
     def __init__(self, storage: StorageBackend, clock: Clock) -> None:
         self._storage = storage
         self._clock = clock
-        self._seats = Seats()
-        #: Lanes in which something came to wait since their workers were last asked.
-        self._waiting: dict[tuple[str, str], None] = {}
-        self._puller: asyncio.Task[None] | None = None
-        self._again = False
-        self._closed = False
+        self.board = Board()
+        self._seats = self.board.seats
+        self._puller = Puller(storage, clock, self.board, self.deliver)
 
     # -- workers ---------------------------------------------------------------------------------
 
-    def seat(self, worker: Worker, send: Send, cancel: Cancel, holding: Iterable[str] = ()) -> Seat:
-        """Give a connected worker its seat; `holding` are the attempts that it still runs."""
-        seat = Seat(worker, send, cancel)
-        seat.holding.update(dict.fromkeys(holding))
+    def seat(
+        self, worker: Worker, send: Send, cancel: Cancel, holding: Iterable[str] | Mapping[str, str] = ()
+    ) -> Seat:
+        """Give a connected worker its seat; `holding` are the attempts that it still runs (→ their skill)."""
+        seat = Seat(worker, send, cancel, holding)
         self._seats.add(seat)
-        self.wake()
+        self._puller.freed(seat)
+        if not self._puller.informed:
+            self.wake()
         return seat
 
     def unseat(self, worker_id: str, session: int) -> None:
@@ -57,15 +59,58 @@ class Dispatcher:
         """Everybody who is connected here."""
         return list(self._seats)
 
+    def grant(self, worker_id: str, session: int, credit: int | None) -> bool:
+        """Say how many further offers the worker takes; None: as many as it has slots.
+
+        A long-poll worker has none while no poll is open (FENCES 10). False when it has no such seat.
+        """
+        seat = self._seat_of(worker_id, session)
+        if seat is not None:
+            self._seats.give(seat, credit)
+            self._puller.freed(seat)
+        return seat is not None
+
+    def add_credit(self, worker_id: str, session: int, more: int) -> bool:
+        """The worker takes so many offers more (or fewer), whatever is on its way to it meanwhile."""
+        seat = self._seat_of(worker_id, session)
+        if seat is not None:
+            self._seats.add_credit(seat, more)
+            self._puller.freed(seat)
+        return seat is not None
+
+    def drain(self, worker_id: str, on: bool = True) -> bool:
+        """No new tasks for this worker, until further notice. False when it is not connected here."""
+        seat = self._seats.find(worker_id)
+        if seat is None:
+            return False
+        self._seats.drain(seat, on)
+        self._puller.freed(seat)
+        return True
+
+    def update(self, worker: Worker) -> bool:
+        """What the worker brings along has changed (skills, hot set, price …); what it holds has not."""
+        seat = self._seat_of(worker.id, worker.session)
+        if seat is not None:
+            self._seats.change(seat, worker)
+            self._puller.freed(seat)
+        return seat is not None
+
+    def _seat_of(self, worker_id: str, session: int) -> Seat | None:
+        seat = self._seats.find(worker_id)
+        return seat if seat is not None and seat.worker.session == session else None
+
     # -- sync match ------------------------------------------------------------------------------
 
     def reserve(self, task: Task, now: datetime) -> Task | None:
         """The task as offered to a worker with a free slot, or None: it has to wait in its lane."""
         lane = task.lane
-        seat = self._seats.best(lane) if lane not in self._waiting else None
+        seat = None
+        if self._puller.informed and lane not in self.board.waiting:
+            seat = self.board.choose(lane, fresh=True)
         if seat is None:
+            self.board.waits(lane)  # from now on: the next one must not overtake it on its way to the store
             return None
-        seat.holding[task.attempt_id] = None
+        self._seats.hold(seat, task.attempt_id, task.type)
         return offer(task, seat.worker, now)
 
     def deliver(self, tasks: Sequence[Task]) -> None:
@@ -77,14 +122,15 @@ class Dispatcher:
             seat = self._seats.find(worker_id)
             # A worker that left meanwhile got nothing; its lapsed lease will say so.
             if seat is not None and seat.worker.session == group[0].session:
+                if seat.unsent:
+                    self._seats.sent(seat, [task.attempt_id for task in group])
                 seat.send(group)
 
     def release(self, worker_id: str | None, attempt_id: str) -> None:
         """The attempt is no longer in the worker's hands. Twice is fine."""
         seat = self._seats.find(worker_id)
-        had = seat is not None and seat.holding.pop(attempt_id, self) is None
-        if had and seat is not None and (self._waiting or not seat.asked):
-            self.wake()
+        if seat is not None and self._seats.let_go(seat, attempt_id):
+            self._puller.freed(seat)
 
     def cancel(self, worker_id: str | None, attempt_ids: Sequence[str]) -> None:
         """Tell the worker to stop. Lost words are said again with its heartbeat."""
@@ -92,61 +138,42 @@ class Dispatcher:
         if seat is not None:
             seat.cancel(attempt_ids)
 
+    # -- questions -------------------------------------------------------------------------------
+
+    async def explain(self, task: Task) -> Explanation:
+        """Why the task is not being done: every condition, for how many workers, and what would change it."""
+        lanes, place = await self._storage.lanes(), await self._storage.place(task.id)
+        known = await self._storage.workers()
+        others = [worker for worker in known if self._seats.find(worker.id) is None]
+        return explain(task, lanes, facts_of(self._seats.kinds, others, task.type), place)
+
+    async def explain_job(self, job: Job) -> Explanation:
+        """Why the job is where it is, down to its first waiting tasks."""
+        tasks = await self._storage.tasks_of(job.id)
+        waiting = [task for task in tasks if task.state is AttemptState.QUEUED][:_TASKS_EXPLAINED]
+        return explain_job(job, tasks, [await self.explain(task) for task in waiting])
+
+    async def dry_run(self, task: Task) -> list[Score]:
+        """Who would get the task now, best first. Nothing is assigned."""
+        return dry_run(task, self._seats.kinds)
+
     # -- pull ------------------------------------------------------------------------------------
 
-    def tasks_wait(self, lane: tuple[str, str]) -> None:
+    def tasks_wait(self, lane: Lane) -> None:
         """A task was left in a lane: whoever has a free slot should look."""
-        self._waiting[lane] = None
-        self.wake()
+        self._puller.tasks_wait(lane)
 
     def wake(self) -> None:
-        """Look at the lanes soon."""
-        self._again = True
-        if self._puller is None and not self._closed:
-            self._puller = asyncio.get_running_loop().create_task(self._pull(), name="dispatcher-pull")
+        """Look at all lanes soon."""
+        self._puller.wake()
 
     def start(self) -> None:
         """Offer (again)."""
-        self._closed = False
+        self._puller.start()
 
     async def stop(self) -> None:
         """No more offers from here."""
-        self._closed = True
-        if self._puller is not None:
-            self._puller.cancel()
-            await asyncio.gather(self._puller, return_exceptions=True)
-
-    async def _pull(self) -> None:
-        try:
-            while self._again:
-                self._again = False
-                await self._fill()
-        except StorageFailed:
-            pass  # the store has told the orchestrator; nothing more can be offered
-        except Exception:
-            log.exception(
-                "pulling tasks failed; the next wake tries again", extra={"action": "dispatch_pull"}
-            )
-        finally:
-            self._puller = None
-
-    async def _fill(self) -> None:
-        """Offer waiting tasks to every free slot; afterwards we know better which lanes are empty."""
-        for seat in self._seats:
-            free = seat.free
-            if free == 0:
-                seat.asked = False
-                continue
-            # What comes to wait while the store is asked was not seen by it: it stays marked.
-            seen, self._waiting = self._waiting, {}
-            seat.asked = False  # no sync match may take these slots meanwhile
-            tasks = await self._storage.claim_tasks(seat.worker, free, self._clock.now())
-            seat.holding.update(dict.fromkeys(task.attempt_id for task in tasks))
-            seat.asked = len(tasks) < free
-            for lane in seen:
-                if not (seat.asked and seat.worker.serves(*lane)):
-                    self._waiting[lane] = None
-            self.deliver(tasks)
+        await self._puller.stop()
 
 
 def offer(task: Task, worker: Worker, now: datetime) -> Task:
@@ -156,6 +183,7 @@ def offer(task: Task, worker: Worker, now: datetime) -> Task:
         state=AttemptState.OFFERED,
         worker_id=worker.id,
         session=worker.session,
+        price=worker.profile.cost_of(task.type),
         offered_at=now,
         seen_at=now,
     )

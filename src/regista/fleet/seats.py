@@ -1,8 +1,9 @@
 """Seats: the workers that are connected to this instance, and what each has in its hands."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ..model import Task, Worker
+from .classes import ClassKey, WorkerClass, class_key
 
 #: Hands tasks to a connected worker. Called only with what is flushed.
 Send = Callable[[Sequence[Task]], None]
@@ -17,56 +18,209 @@ class Seat:
     twice changes nothing, and a slot cannot leak without an attempt that anybody can see.
     """
 
-    __slots__ = ("asked", "cancel", "draining", "holding", "send", "worker")
+    __slots__ = (
+        "cancel", "claiming", "credit", "draining", "grant", "holding", "kind", "send", "turn", "unsent",
+        "worker",
+    )  # fmt: skip
 
-    def __init__(self, worker: Worker, send: Send, cancel: Cancel) -> None:
+    def __init__(self, worker: Worker, send: Send, cancel: Cancel, holding: Iterable[str] = ()) -> None:
         self.worker = worker
         self.send = send
         self.cancel = cancel
-        self.holding: dict[str, None] = {}
+        #: Attempt → its skill; empty where nobody said.
+        self.holding: dict[str, str] = (
+            dict(holding) if isinstance(holding, Mapping) else dict.fromkeys(holding, "")
+        )
         self.draining = False
-        #: The store had nothing (more) for this worker when it was last asked.
-        self.asked = False
+        #: How many further offers it takes; None: as many as it has slots. Whoever polls has none until
+        #: a poll is open (FENCES 10).
+        self.credit: int | None = 0 if worker.transport == "poll" else None
+        #: Counts how often credit was taken back, so that an unsent offer does not give back what is gone.
+        self.grant = 0
+        self.unsent: dict[str, int] = {}
+        #: Slots that the store is being asked for.
+        self.claiming = 0
+        #: When it last got a task, in turns of all.
+        self.turn = 0
+        #: None once it is gone.
+        self.kind: WorkerClass | None = None
 
     @property
     def free(self) -> int:
-        return 0 if self.draining else max(0, self.worker.capacity - len(self.holding))
+        """How many tasks it would take now."""
+        if self.draining:
+            return 0
+        slots = self.worker.capacity - len(self.holding)
+        if self.credit is not None and self.credit < slots:
+            slots = self.credit
+        return max(0, slots - self.claiming)
+
+    def room_for(self, skill: str) -> int:
+        """How many tasks of this skill it would take now."""
+        limit = self.worker.limits.get(skill)
+        if limit is None:
+            return self.free
+        held = sum(one == skill for one in self.holding.values())
+        return max(0, min(self.free, limit - held - self.claiming))
 
 
 class Seats:
-    """All seats of an instance, by worker."""
+    """All seats of an instance, by worker and by class.
 
-    def __init__(self) -> None:
+    `joined` and `left` are told of every class that comes to be or is gone.
+    """
+
+    def __init__(
+        self,
+        joined: Callable[[WorkerClass], None] = lambda kind: None,
+        left: Callable[[WorkerClass], None] = lambda kind: None,
+    ) -> None:
+        self._joined = joined
+        self._left = left
         self._seats: dict[str, Seat] = {}
-        self._serving: dict[tuple[str, str], list[Seat]] = {}
+        self._kinds: dict[ClassKey, WorkerClass] = {}
+        self._numbers = 0
+        self._turns = 0
+        #: Classes with a free slot. Kept so that a full house of many classes is seen at a glance.
+        self.open: dict[WorkerClass, None] = {}
 
     def __iter__(self) -> Iterator[Seat]:
         return iter(list(self._seats.values()))
 
+    def __len__(self) -> int:
+        return len(self._seats)
+
+    @property
+    def kinds(self) -> list[WorkerClass]:
+        """All classes, the oldest first."""
+        return list(self._kinds.values())
+
     def find(self, worker_id: str | None) -> Seat | None:
         return self._seats.get(worker_id or "")
 
+    # -- coming and going ------------------------------------------------------------------------
+
     def add(self, seat: Seat) -> None:
         """A newer session of the same worker takes the place of the older one."""
+        old = self._seats.pop(seat.worker.id, None)
+        if old is not None:
+            self._leave_kind(old)
         self._seats[seat.worker.id] = seat
-        self._serving.clear()
+        self._join_kind(seat)
 
     def remove(self, worker_id: str, session: int) -> Seat | None:
         """Take the seat away, unless a newer session sits there."""
         seat = self._seats.get(worker_id)
         if seat is None or seat.worker.session != session:
             return None
-        self._serving.clear()
-        return self._seats.pop(worker_id)
+        del self._seats[worker_id]
+        self._leave_kind(seat)
+        return seat
 
-    def best(self, lane: tuple[str, str]) -> Seat | None:
-        """The asked seat with the most free slots among those that serve the lane; ties by age."""
-        serving = self._serving.get(lane)
-        if serving is None:
-            serving = [seat for seat in self._seats.values() if seat.worker.serves(*lane)]
-            self._serving[lane] = serving
-        best, most = None, 0
-        for seat in serving:
-            if seat.asked and seat.free > most:
-                best, most = seat, seat.free
-        return best
+    def change(self, seat: Seat, worker: Worker) -> None:
+        """The worker is not what it was: another class, the same hands."""
+        kind = seat.kind
+        if kind is not None and kind.key == class_key(worker):
+            seat.worker = worker
+        elif kind is not None:
+            self._leave_kind(seat)
+            seat.worker = worker
+            self._join_kind(seat)
+
+    def _join_kind(self, seat: Seat) -> None:
+        key = class_key(seat.worker)
+        kind = self._kinds.get(key)
+        if kind is None:
+            self._numbers += 1
+            kind = self._kinds[key] = WorkerClass(key, seat.worker, self._numbers)
+            self._joined(kind)
+        seat.kind = kind
+        kind.add(seat)
+        self._note(kind)
+
+    def _leave_kind(self, seat: Seat) -> None:
+        kind, seat.kind = seat.kind, None
+        if kind is None:
+            return
+        kind.remove(seat)
+        self._note(kind)
+        if not kind.seats:
+            del self._kinds[kind.key]
+            self._left(kind)
+
+    # -- slots -----------------------------------------------------------------------------------
+
+    def hold(self, seat: Seat, attempt_id: str, skill: str) -> None:
+        """Take a slot for an offer that is not sent yet."""
+        seat.holding[attempt_id] = skill
+        if seat.credit is not None:
+            seat.credit -= 1
+            seat.unsent[attempt_id] = seat.grant
+        self._turns += 1
+        seat.turn = self._turns
+        self.placed(seat)
+
+    def sent(self, seat: Seat, attempt_ids: Iterable[str]) -> None:
+        """The offers are on their way: what they used up of the credit is gone."""
+        if seat.unsent:
+            for attempt_id in attempt_ids:
+                seat.unsent.pop(attempt_id, None)
+
+    def let_go(self, seat: Seat, attempt_id: str) -> bool:
+        """Free the slot of an attempt. An offer that was never sent gives its credit back."""
+        if seat.holding.pop(attempt_id, None) is None:
+            return False
+        if seat.unsent:
+            grant = seat.unsent.pop(attempt_id, None)
+            if grant == seat.grant and seat.credit is not None:
+                seat.credit += 1
+        self.placed(seat)
+        return True
+
+    def claim(self, seat: Seat, slots: int) -> None:
+        """Keep these slots for what the store is asked for."""
+        seat.claiming += slots
+        self.placed(seat)
+
+    def claimed(self, seat: Seat, slots: int, tasks: Sequence[Task]) -> None:
+        """The store has answered."""
+        seat.claiming -= slots
+        for task in tasks:
+            seat.holding[task.attempt_id] = task.type
+        if tasks:
+            self._turns += 1
+            seat.turn = self._turns
+            if seat.credit is not None:
+                seat.credit = max(0, seat.credit - len(tasks))
+        self.placed(seat)
+
+    def give(self, seat: Seat, credit: int | None) -> None:
+        """From now on it takes so many further offers."""
+        if credit is not None and (seat.credit is None or credit < seat.credit):
+            seat.grant += 1
+        seat.credit = credit
+        self.placed(seat)
+
+    def add_credit(self, seat: Seat, more: int) -> None:
+        """It takes so many offers more, or fewer."""
+        seat.credit = max(0, (seat.credit or 0) + more)
+        self.placed(seat)
+
+    def drain(self, seat: Seat, on: bool) -> None:
+        seat.draining = on
+        self.placed(seat)
+
+    def placed(self, seat: Seat) -> None:
+        """What the seat holds or may take has changed."""
+        kind = seat.kind
+        if kind is not None:
+            before = kind.open
+            kind.place(seat)
+            if not before or not kind.open:
+                self._note(kind)
+
+    def _note(self, kind: WorkerClass) -> None:
+        if kind.open:
+            self.open[kind] = None
+        else:
+            self.open.pop(kind, None)

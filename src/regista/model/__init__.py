@@ -24,6 +24,8 @@ from .job import (
     Wave,
     was_heard,
 )
+from .lane import Lane, LaneStatus, Needs, lane_name, lane_of, needs_of, needs_text
+from .requirements import STRATEGIES, Requirements, check_requirements
 from .status import HELD_STATES, OPEN_STATES, AttemptState, FailureKind, JobStatus
 from .task import RetryPolicy, Task, TaskFailure, TaskResult, job_of, task_of
 from .worker import Gpu, Profile, Worker
@@ -31,6 +33,7 @@ from .worker import Gpu, Profile, Worker
 __all__ = [
     "HELD_STATES",
     "OPEN_STATES",
+    "STRATEGIES",
     "WAVES_KEPT",
     "Approval",
     "AttemptState",
@@ -53,11 +56,15 @@ __all__ = [
     "Gpu",
     "Job",
     "JobStatus",
+    "Lane",
+    "LaneStatus",
     "Message",
     "MessageKind",
+    "Needs",
     "Outcome",
     "OutcomeKind",
     "Profile",
+    "Requirements",
     "RetryPolicy",
     "Summary",
     "Task",
@@ -67,7 +74,12 @@ __all__ = [
     "Wait",
     "Wave",
     "Worker",
+    "check_requirements",
     "job_of",
+    "lane_name",
+    "lane_of",
+    "needs_of",
+    "needs_text",
     "task_of",
     "was_heard",
 ]

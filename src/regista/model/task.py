@@ -6,7 +6,11 @@ from typing import Any
 from msgspec import Struct, field
 
 from ..clock import later
+from .lane import Lane, needs_text
 from .status import AttemptState
+
+#: `Lane(...)` at a third of the price; a lane is made for every task.
+_new_lane = tuple.__new__
 
 
 class RetryPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -106,6 +110,8 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     state: AttemptState = AttemptState.QUEUED
     worker_id: str | None = None
     session: int = 0
+    #: What the worker that holds it costs, per second.
+    price: float = 0.0
     queued_at: datetime | None = None
     #: A retry waits until then.
     not_before: datetime | None = None
@@ -131,9 +137,12 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         return f"{self.id}-{self.attempt}"
 
     @property
-    def lane(self) -> tuple[str, str]:
-        """Tasks of one lane wait in one line."""
-        return (self.queue or self.type, self.type)
+    def lane(self) -> Lane:
+        """Where it waits."""
+        task_type, needs = self.type, ""
+        if self.requirements or self.max_cost is not None or self.strategy is not None:
+            needs = needs_text(self.requirements, self.max_cost, self.strategy)
+        return _new_lane(Lane, (self.queue or task_type, task_type, needs))
 
     @property
     def waiting(self) -> bool:

@@ -15,7 +15,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from ..model import Change, Entry, Event, Job, Message, Outcome, Task, Worker
+from ..model import Change, Entry, Event, Job, Lane, LaneStatus, Message, Outcome, Task, Worker
 
 #: (blueprint name, version hash)
 Version = tuple[str, str]
@@ -55,19 +55,8 @@ class Hint(NamedTuple):
     """A nudge. It may be lost or doubled; whoever waits looks again every two seconds anyway."""
 
     kind: HintKind
-    #: A job id (CHANGED, MESSAGE), a worker id (CANCEL), a lane's name (TASK), else empty.
+    #: A job id (CHANGED, MESSAGE), a worker id (CANCEL), a `lane_name` (TASK), else empty.
     id: str = ""
-
-
-def lane_name(lane: tuple[str, str]) -> str:
-    """A lane (queue, task type) as one string."""
-    return "\n".join(lane)
-
-
-def lane_of(name: str) -> tuple[str, str]:
-    """The lane that a name means."""
-    queue, _, task_type = name.partition("\n")
-    return (queue, task_type)
 
 
 class JobStore(Protocol):
@@ -131,12 +120,27 @@ class ReadyQueue(Protocol):
 class TaskQueue(Protocol):
     """Tasks that wait for a worker."""
 
-    async def claim_tasks(self, worker: Worker, limit: int, now: datetime) -> list[Task]:
-        """Offer up to `limit` waiting tasks that this worker serves, best first, to it.
+    async def claim_tasks(
+        self, worker: Worker, lanes: Collection[Lane], limit: int, now: datetime
+    ) -> list[Task]:
+        """Offer up to `limit` of the tasks that wait in these lanes to the worker.
 
-        Best is the lowest `enqueued_at - priority x AGEING_STEP_S`, then the order of arrival. Each is
-        offered (worker, session, `offered_at=now`) in the write that takes it from its lane.
+        Whoever calls has made sure that the worker may do what waits there. Fewer than `limit` means
+        that these lanes are empty.
+
+        Clients take turns: next is the one whose line in any of these lanes was served longest ago (a new
+        line counts as served when it began), and then all its lines in these lanes count as served. It
+        gives its best task: the lowest `enqueued_at - priority x AGEING_STEP_S`, then the order of arrival.
+        Each task is offered (worker, session, `offered_at=now`) in the write that takes it from its lane.
         """
+        ...
+
+    async def lanes(self) -> list[LaneStatus]:
+        """What waits: a row for each client in each lane, in that order. Empty lines are not told of."""
+        ...
+
+    async def place(self, task_id: str) -> int | None:
+        """Where in its client's line the task waits, from 1. None when it does not wait."""
         ...
 
     async def held_by(self, worker_id: str) -> list[Task]:

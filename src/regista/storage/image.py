@@ -22,6 +22,7 @@ from ..model import (
     Entry,
     Event,
     Job,
+    Lane,
     Message,
     Outcome,
     OutcomeKind,
@@ -30,11 +31,11 @@ from ..model import (
     TaskWrite,
     Worker,
 )
-from .base import Due, DueKind, Hint, HintKind, Version, lane_name
+from .base import Due, DueKind, Hint, HintKind, Version
 from .codec import decode_entry, decode_job, decode_message, decode_task, encode
 from .deadlines import DeadlineIndex
 from .journal import Batch, JobRow, Snapshot
-from .lanes import Lanes
+from .lanes import Lanes, Line
 from .ready import Leases, ReadyQueue
 
 log = logging.getLogger("regista.storage")
@@ -70,7 +71,7 @@ class _JobCell:
 class _TaskCell:
     """A live task."""
 
-    __slots__ = ("attempt", "body", "job_id", "lane", "state", "worker_id")
+    __slots__ = ("attempt", "body", "job_id", "line", "state", "worker_id")
 
     def __init__(self, task: Task, body: bytes) -> None:
         self.job_id = task.job_id
@@ -78,7 +79,8 @@ class _TaskCell:
         self.attempt = task.attempt
         self.state = task.state
         self.worker_id = task.worker_id if task.state in HELD_STATES else None
-        self.lane = task.lane if task.waiting else None
+        #: Where it waits, if it does.
+        self.line: Line | None = None
 
 
 #: An entry of the outbox, and its bytes.
@@ -109,10 +111,11 @@ class Image:
         #: The tokens of the last commits → their jobs.
         self._tokens: OrderedDict[str, str] = OrderedDict()
         self._outbox: deque[tuple[int, Entry]] = deque()
+        #: The same by job: whoever looks at a job reads its own entries only.
+        self._tails: dict[str, list[tuple[int, Entry]]] = {}
         #: The number of the last entry. Every start goes on from the time of day in microseconds, so that
         #: a history that remembers more than this store never sees a number twice.
         self._entries = 0
-        self._lanes_seen: dict[tuple[str, str], tuple[str, str]] = {}
         self.lanes = Lanes()
         self.deadlines = DeadlineIndex()
 
@@ -151,7 +154,7 @@ class Image:
         return [entry for batch, entry in islice(news, limit) if batch <= flushed]
 
     def tail(self, job_id: str, after_seq: int, flushed: int) -> list[Event]:
-        entries = (entry for batch, entry in self._outbox if entry.job_id == job_id and batch <= flushed)
+        entries = (entry for batch, entry in self._tails.get(job_id, ()) if batch <= flushed)
         return [event for entry in entries for event in entry.numbered() if event.seq > after_seq]
 
     # -- changing --------------------------------------------------------------------------------
@@ -332,12 +335,21 @@ class Image:
     def _put_entry(self, cell: _JobCell, entry: Entry, body: bytes, batch: Batch, number: int) -> None:
         self._entries = entry.number
         cell.seq += len(entry.events)
-        self._outbox.append((number, entry))
+        self._put_told(number, entry)
         batch.entries.append((entry.number, body))
 
     def prune(self, upto: int) -> None:
         while self._outbox and self._outbox[0][1].number <= upto:
-            self._outbox.popleft()
+            _, entry = self._outbox.popleft()
+            tail = self._tails[entry.job_id]
+            del tail[0]
+            if not tail:
+                del self._tails[entry.job_id]
+
+    def _put_told(self, number: int, entry: Entry) -> None:
+        told = (number, entry)
+        self._outbox.append(told)
+        self._tails.setdefault(entry.job_id, []).append(told)
 
     # -- tasks -----------------------------------------------------------------------------------
 
@@ -354,23 +366,20 @@ class Image:
             else:
                 job.tasks.append(task.id)
         cell = self._tasks[task.id] = _TaskCell(task, body)
-        if cell.lane is not None:
-            # One tuple for all that wait there, instead of the strings of every record.
-            cell.lane = self._lanes_seen.setdefault(cell.lane, cell.lane)
         batch.tasks[task.id] = body
         if self.deadlines.set(DueKind.TASK, task.id, task.job_id, task.deadline):
             batch.hints[_DEADLINE] = None
-        if cell.lane is not None:
-            self.lanes.add(task)
-            batch.hints[Hint(HintKind.TASK, lane_name(cell.lane))] = None
+        if task.waiting:
+            cell.line, hint = self.lanes.add(task.lane, task)
+            batch.hints[hint] = None
         elif cell.worker_id is not None:
             self._held.setdefault(cell.worker_id, {})[task.id] = None
             if task.cancel_requested:
                 batch.hints[Hint(HintKind.CANCEL, cell.worker_id)] = None
 
     def _unlink(self, task_id: str, cell: _TaskCell) -> None:
-        if cell.lane is not None:
-            self.lanes.discard(cell.lane, task_id)
+        if cell.line is not None:
+            self.lanes.discard(cell.line, task_id)
         elif cell.worker_id is not None:
             held = self._held[cell.worker_id]
             del held[task_id]
@@ -385,16 +394,20 @@ class Image:
             batch.tasks[task_id] = None
         job.tasks = ()
 
-    def claim_tasks(self, worker: Worker, limit: int, now: datetime, batch: Batch, number: int) -> list[Task]:
-        """Offer the best waiting tasks to the worker, in the open batch."""
+    def claim_tasks(
+        self, worker: Worker, lanes: Collection[Lane], limit: int, now: datetime, batch: Batch, number: int
+    ) -> list[Task]:
+        """Offer the best tasks that wait in these lanes to the worker, in the open batch."""
         offered: list[Task] = []
-        best = self.lanes.best_for(worker)
+        best = self.lanes.best(lanes)
         while len(offered) < limit and (task_id := next(best, None)) is not None:
+            waiting = decode_task(self._tasks[task_id].body)
             task = replace(
-                decode_task(self._tasks[task_id].body),
+                waiting,
                 state=AttemptState.OFFERED,
                 worker_id=worker.id,
                 session=worker.session,
+                price=worker.profile.cost_of(waiting.type),
                 offered_at=now,
                 seen_at=now,
             )
@@ -403,6 +416,10 @@ class Image:
             job.number = number
             offered.append(task)
         return offered
+
+    def place(self, task_id: str) -> int | None:
+        cell = self._tasks.get(task_id)
+        return cell.line.place(task_id) if cell is not None and cell.line is not None else None
 
     # -- ready queue -----------------------------------------------------------------------------
 
@@ -474,7 +491,7 @@ class Image:
                 self._put_task(cell, task, encode(task), scratch)
         for body in snapshot.entries:
             entry = decode_entry(body)
-            self._outbox.append((0, entry))
+            self._put_told(0, entry)
             self._entries = entry.number
         self._entries = max(self._entries, first_entry)
 

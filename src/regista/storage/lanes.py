@@ -1,10 +1,12 @@
 """Lanes: the lines in which tasks wait for a worker."""
 
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
 from heapq import heapify, heappop, heappush
 
-from ..model import Task, Worker
-from .base import AGEING_STEP_S
+from ..model import Lane, LaneStatus, Task, lane_name
+from .base import AGEING_STEP_S, Hint, HintKind
 
 _Entry = tuple[float, int, str]
 
@@ -15,62 +17,138 @@ def order_key(task: Task) -> float:
     return queued - task.priority * AGEING_STEP_S
 
 
-class Lane:
-    """One line: the waiting tasks of one queue and type."""
+class Line:
+    """The waiting tasks of one client in one lane."""
 
-    def __init__(self) -> None:
+    __slots__ = ("_heap", "_late", "_live", "client", "lane", "turn")
+
+    def __init__(self, lane: Lane, client: str, turn: int) -> None:
+        self.lane = lane
+        self.client = client
+        #: When it was last served, or came to be: the lowest is next.
+        self.turn = turn
         self._heap: list[_Entry] = []
         self._live: dict[str, int] = {}
+        #: When the tasks that priority has moved were really queued. Mostly there are none.
+        self._late: dict[str, float] = {}
 
     def __len__(self) -> int:
         return len(self._live)
 
-    def add(self, task_id: str, order: float, arrival: int) -> None:
-        self._live[task_id] = arrival
-        heappush(self._heap, (order, arrival, task_id))
+    def __contains__(self, task_id: str) -> bool:
+        return task_id in self._live
+
+    def add(self, task: Task, arrival: int) -> None:
+        self._live[task.id] = arrival
+        heappush(self._heap, (order_key(task), arrival, task.id))
+        if task.priority and task.queued_at is not None:
+            self._late[task.id] = task.queued_at.timestamp()
 
     def discard(self, task_id: str) -> None:
+        self._late.pop(task_id, None)
         if self._live.pop(task_id, None) is not None and len(self._heap) > 2 * len(self._live) + 64:
-            self._heap = [entry for entry in self._heap if self._live.get(entry[2]) == entry[1]]
+            self._heap = self._entries()
             heapify(self._heap)
 
-    def head(self) -> _Entry | None:
-        """The best waiting task, or None."""
-        while self._heap and self._live.get(self._heap[0][2]) != self._heap[0][1]:
+    def _entries(self) -> list[_Entry]:
+        return [entry for entry in self._heap if self._live.get(entry[2]) == entry[1]]
+
+    def head(self) -> _Entry:
+        """The best waiting task. There is one: an empty line is taken away."""
+        while self._live.get(self._heap[0][2]) != self._heap[0][1]:
             heappop(self._heap)
-        return self._heap[0] if self._heap else None
+        return self._heap[0]
+
+    def place(self, task_id: str) -> int:
+        """How many tasks of this line come before it, and itself. Looks at all of them."""
+        arrival = self._live[task_id]
+        mine = next(entry for entry in self._heap if entry[1] == arrival)
+        return sum(entry <= mine for entry in self._entries())
+
+    def oldest(self) -> datetime:
+        """When the task that waits longest was queued. Cheap as long as nothing here has a priority."""
+        since = self.head()[0]
+        if self._late:
+            since = min(self._late.get(task_id, order) for order, _, task_id in self._entries())
+        return datetime.fromtimestamp(since, UTC)
+
+
+class _Lines:
+    """The lines of one lane, that of the client who was served longest ago first."""
+
+    __slots__ = ("by_client", "hint", "lane")
+
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+        self.hint = Hint(HintKind.TASK, lane_name(lane))
+        self.by_client: OrderedDict[str, Line] = OrderedDict()
+
+    def first(self) -> Line:
+        return next(iter(self.by_client.values()))
 
 
 class Lanes:
     """All lines of a store."""
 
     def __init__(self) -> None:
-        self._lanes: dict[tuple[str, str], Lane] = {}
+        self._lanes: dict[Lane, _Lines] = {}
         self._arrivals = 0
+        self._turns = 0
 
     def __len__(self) -> int:
-        return sum(len(lane) for lane in self._lanes.values())
+        return sum(len(line) for line in self.lines())
 
-    def add(self, task: Task) -> None:
+    def __contains__(self, lane: object) -> bool:
+        """Something waits there."""
+        return lane in self._lanes
+
+    def lines(self) -> Iterator[Line]:
+        """All of them; none is empty."""
+        return (line for lines in self._lanes.values() for line in lines.by_client.values())
+
+    def add(self, lane: Lane, task: Task) -> tuple[Line, Hint]:
+        """Put the task in its client's line; returns that, and the hint that something waits in the lane."""
+        lines = self._lanes.get(lane)
+        if lines is None:
+            lines = self._lanes[lane] = _Lines(lane)
+        line = lines.by_client.get(task.client)
+        if line is None:
+            # Behind everybody who waits already, or one who sends task after task would always be first.
+            self._turns += 1
+            line = lines.by_client[task.client] = Line(lines.lane, task.client, self._turns)
         self._arrivals += 1
-        self._lanes.setdefault(task.lane, Lane()).add(task.id, order_key(task), self._arrivals)
+        line.add(task, self._arrivals)
+        return line, lines.hint
 
-    def discard(self, lane_name: tuple[str, str], task_id: str) -> None:
-        lane = self._lanes.get(lane_name)
-        if lane is not None:
-            lane.discard(task_id)
-            if not lane:
-                del self._lanes[lane_name]
+    def discard(self, line: Line, task_id: str) -> None:
+        line.discard(task_id)
+        if not line:
+            lines = self._lanes[line.lane].by_client
+            del lines[line.client]
+            if not lines:
+                del self._lanes[line.lane]
 
-    def serve(self, worker: Worker) -> bool:
-        """Something waits that this worker could do."""
-        return any(worker.serves(*name) for name in self._lanes)
+    def best(self, lanes: Collection[Lane]) -> Iterator[str]:
+        """Ids of the tasks that are next in these lanes. The caller takes each out before it asks on.
 
-    def best_for(self, worker: Worker) -> Iterator[str]:
-        """Ids of waiting tasks that the worker serves, best first. The caller takes each out."""
-        while True:
-            lanes = [lane for name, lane in self._lanes.items() if worker.serves(*name)]
-            heads = [head for head in (lane.head() for lane in lanes) if head is not None]
-            if not heads:
-                return
-            yield min(heads)[2]
+        Clients take turns: next is the one whose line was served longest ago, with the best of its tasks
+        in any of these lanes. The cost grows with the lanes, not with the clients.
+        """
+        while waiting := [lines for lane in lanes if (lines := self._lanes.get(lane)) is not None]:
+            client = min((lines.first() for lines in waiting), key=_turn).client
+            theirs = [(lines, line) for lines in waiting if (line := lines.by_client.get(client)) is not None]
+            best = min(line.head() for _, line in theirs)
+            self._turns += 1
+            for lines, line in theirs:
+                line.turn = self._turns
+                lines.by_client.move_to_end(client)
+            yield best[2]
+
+    def status(self) -> list[LaneStatus]:
+        """Every line, in the order of lanes and clients."""
+        rows = [LaneStatus(line.lane, line.client, len(line), line.oldest()) for line in self.lines()]
+        return sorted(rows, key=lambda row: (row.lane, row.client))
+
+
+def _turn(line: Line) -> int:
+    return line.turn

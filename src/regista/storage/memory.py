@@ -9,7 +9,19 @@ from msgspec.structs import replace
 
 from ..clock import Clock, SystemClock
 from ..errors import StorageFailed
-from ..model import Change, Entry, Event, Job, Message, Outcome, OutcomeKind, Task, Worker
+from ..model import (
+    Change,
+    Entry,
+    Event,
+    Job,
+    Lane,
+    LaneStatus,
+    Message,
+    Outcome,
+    OutcomeKind,
+    Task,
+    Worker,
+)
 from ..plain import words
 from .base import Due, Hint, HintKind, Version
 from .codec import UNENCODABLE, decode_job
@@ -180,14 +192,24 @@ class MemoryStorage:
 
     # -- tasks -----------------------------------------------------------------------------------
 
-    async def claim_tasks(self, worker: Worker, limit: int, now: datetime) -> list[Task]:
+    async def claim_tasks(
+        self, worker: Worker, lanes: Collection[Lane], limit: int, now: datetime
+    ) -> list[Task]:
         batch = self._group.batch()
-        if limit < 1 or not self._image.lanes.serve(worker):
+        if limit < 1 or not any(lane in self._image.lanes for lane in lanes):
             return []  # nothing to offer is not worth a flush
         number = self._group.touch()
-        tasks = self._image.claim_tasks(worker, limit, now, batch, number)
+        tasks = self._image.claim_tasks(worker, lanes, limit, now, batch, number)
         await self._group.wait(number)
         return tasks
+
+    async def lanes(self) -> list[LaneStatus]:
+        self._group.batch()
+        return self._image.lanes.status()
+
+    async def place(self, task_id: str) -> int | None:
+        self._group.batch()
+        return self._image.place(task_id)
 
     async def held_by(self, worker_id: str) -> list[Task]:
         self._group.batch()

@@ -36,6 +36,7 @@ class Crowd:
         submission = Submission(
             blueprint=self._world.chance.choice(self._world.blueprints[:1]).name,
             input=self._world.make_input(self._world.chance),
+            client=f"client-{number % 3}",
             idempotency_key=f"key-{number}",
         )
         job = await self._ask(lambda director: director.engine.engine.submit(submission))

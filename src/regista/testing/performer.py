@@ -1,10 +1,15 @@
 """Performer: a simulated worker behind a bad network. It dies, sleeps, repeats itself and comes late."""
 
 import asyncio
+import functools
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..model import Task, TaskFailure, TaskResult, Worker
+from msgspec.structs import replace
+
+from ..dispatch.matching import blocker
+from ..fleet.seats import Seat
+from ..model import Profile, Task, TaskFailure, TaskResult, Worker
 
 if TYPE_CHECKING:
     from .instance import Instance
@@ -18,12 +23,31 @@ class AnySkill(tuple[str, ...]):
         return True
 
 
-class Performer:
-    """Keeps results until they are acknowledged, and tells every new session what it still has."""
+#: How long a simulated poll stays open.
+_POLL_S = 1.0
 
-    def __init__(self, world: "World", worker_id: str, capacity: int) -> None:
+
+class Performer:
+    """Keeps results until they are acknowledged, and tells every new session what it still has.
+
+    One that `polls` is offered a task only while it asks for one.
+    """
+
+    def __init__(
+        self,
+        world: "World",
+        worker_id: str,
+        capacity: int,
+        polls: bool = False,
+        profile: Profile = Profile(),  # noqa: B008  # frozen
+    ) -> None:
         self.world = world
         self.id = worker_id
+        self.profile = profile
+        #: All profiles that it ever had: an offer may be on its way while it changes.
+        self._worn = [profile]
+        self._polls = polls
+        self._answered = asyncio.Event()
         self._capacity = capacity
         self._life = 0
         self._awake = asyncio.Event()
@@ -38,6 +62,26 @@ class Performer:
     def holding(self) -> list[str]:
         """What it has in its hands: being done, or done and not yet acknowledged."""
         return [*self._doing, *(attempt for attempt in self._results if attempt not in self._doing)]
+
+    @property
+    def seat(self) -> Seat | None:
+        """Its seat at the orchestrator that it talks to, once that knows it by its newest session."""
+        found = self._instance.engine.dispatcher.find(self.id) if self._instance is not None else None
+        return found if found is not None and found.worker.session == self._session else None
+
+    @property
+    def record(self) -> Worker:
+        """As it registers."""
+        transport = "poll" if self._polls else "stream"
+        skills = AnySkill(("*",))
+        return Worker(
+            id=self.id, skills=skills, capacity=self._capacity, profile=self.profile, transport=transport
+        )
+
+    def may_do(self, task: Task) -> bool:
+        """It meets, or once met, what the task asks for."""
+        records = (replace(self.record, profile=profile) for profile in self._worn)
+        return any(blocker(task.lane, record) is None for record in records)
 
     @property
     def awake(self) -> bool:
@@ -60,7 +104,13 @@ class Performer:
         self.alive = True
         self._instance = None
         self._awake.set()
+        self.start()
+
+    def start(self) -> None:
+        """Live."""
         self.world.spawn(self.run())
+        if self._polls:
+            self.world.spawn(self.poll())
 
     async def nap(self, seconds: float) -> None:
         """SIGSTOP, and SIGCONT later."""
@@ -83,6 +133,42 @@ class Performer:
                 continue
             await asyncio.sleep(self.world.lease_s / 3)
 
+    async def poll(self) -> None:
+        """Ask for one task after the other, until death."""
+        life = self._life
+        while self._polls and self.alive and life == self._life:
+            await self._awake.wait()
+            instance, session = self._instance, self._session
+            if instance is None or not instance.alive:
+                await asyncio.sleep(0.2)
+                continue
+            try:
+                await self.world.network(instance, functools.partial(self._one_poll, instance, session))
+            except ConnectionError:
+                await asyncio.sleep(0.2)
+
+    async def _one_poll(self, instance: "Instance", session: int) -> None:
+        """The orchestrator's side of a poll."""
+        dispatcher = instance.engine.dispatcher
+        self._answered.clear()
+        dispatcher.grant(self.id, session, 1)
+        try:
+            await asyncio.wait_for(self._answered.wait(), _POLL_S)
+        except TimeoutError:
+            pass
+        finally:
+            if instance.alive:
+                dispatcher.grant(self.id, session, 0)
+
+    async def dress(self, profile: Profile) -> None:
+        """Become another class, and say so."""
+        self.profile = profile
+        self._worn.append(profile)
+        instance = self._instance
+        if instance is not None and instance.alive:
+            known = replace(self.record, session=self._session, instance=instance.name)
+            instance.engine.dispatcher.update(known)
+
     async def _say_hello_or_beat(self) -> None:
         instance = self._instance
         if instance is None or not instance.alive:
@@ -98,9 +184,10 @@ class Performer:
 
     async def _register(self, instance: "Instance") -> None:
         life = self._life
-        record = Worker(id=self.id, skills=AnySkill(), capacity=self._capacity)
+        record = self.record
 
         def send(tasks: Sequence[Task]) -> None:
+            self._answered.set()
             if instance.alive:
                 for task in tasks:
                     self.world.frame(self._receive, task, life)
@@ -130,7 +217,7 @@ class Performer:
         attempt = task.attempt_id
         if not self.alive or life != self._life or attempt in self._doing or attempt in self._results:
             return
-        self.world.saw_start(self.id, task)
+        self.world.saw_start(self, task)
         self._doing[attempt] = self.world.spawn(self._do(task, life))
 
     async def _do(self, task: Task, life: int) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ..model import Job, Task
+from ..model import Job, Lane, Task
 from ..storage.base import DueKind
 from ..storage.codec import decode_job
 from ..storage.memory import MemoryStorage
@@ -24,7 +24,11 @@ class StorageView:
         return self._image.tasks_of(job_id)
 
     def in_lane(self, task_id: str) -> bool:
-        return any(task_id in lane._live for lane in self._image.lanes._lanes.values())
+        return any(task_id in line for line in self._image.lanes.lines())
+
+    def lanes(self) -> list[Lane]:
+        """Where something waits, in order."""
+        return list(dict.fromkeys(status.lane for status in self._image.lanes.status()))
 
     def has_deadline(self, id: str) -> bool:
         at = self._image.deadlines._at

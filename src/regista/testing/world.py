@@ -13,7 +13,7 @@ from ..config import Config
 from ..engines.base import Verdict
 from ..errors import OrchestratorStopped, StorageError
 from ..history.memory import MemoryHistory
-from ..model import Change, Event, EventType, Task, TaskResult
+from ..model import Change, Event, EventType, Gpu, Profile, Task, TaskResult
 from ..storage.codec import decode_job, decode_task
 from ..storage.memory import MemoryStorage
 from .clock import LoopClock
@@ -24,6 +24,7 @@ from .invariants import InvariantBroken, audit, check_history
 from .loop import VirtualLoop
 from .performer import Performer
 from .storage_view import StorageView
+from .wardrobe import dress
 
 _T = TypeVar("_T")
 
@@ -223,15 +224,19 @@ class World:
 
     # -- what is seen ----------------------------------------------------------------------------
 
-    def saw_start(self, worker_id: str, task: Task) -> None:
-        """A worker got a task: the offer must be durable, and nobody else's."""
-        attempt = task.attempt_id
+    def saw_start(self, performer: Performer, task: Task) -> None:
+        """A worker got a task: the offer must be durable, nobody else's, and something that it may do."""
+        worker_id, attempt = performer.id, task.attempt_id
         self.note(f"start {attempt} on {worker_id}")
         stored = self.disk.tasks.get(task.id)
         job = self.disk.jobs.get(task.job_id)
         gone = stored is None and job is not None
         if not gone and (stored is None or decode_task(stored).attempt < task.attempt):
             raise self.fatal(4, task.job_id, f"attempt {attempt} reached a worker before it was durable")
+        if not performer.may_do(task):
+            raise self.fatal(
+                3, task.job_id, f"{worker_id} was given {attempt}, which asks for {task.lane.needs}"
+            )
         first = self._started.setdefault(attempt, worker_id)
         if first != worker_id:
             raise self.fatal(3, task.job_id, f"attempt {attempt} was handed to {first} and to {worker_id}")
@@ -339,13 +344,20 @@ class World:
             self.instances[name] = Instance(self, name)
             await self.instances[name].engine.start()
         for number in range(self._worker_count):
-            performer = Performer(self, f"worker-{number}", capacity=3)
+            # Every third one polls, and every third one is another class than the rest.
+            profile = (
+                Profile(ram_gb=64, gpus=(Gpu("any", 80),), cost_per_second=2)
+                if number % 3 == 1
+                else Profile()
+            )
+            performer = Performer(self, f"worker-{number}", 3, polls=number % 3 == 2, profile=profile)
             self.performers.append(performer)
-            self.spawn(performer.run())
+            performer.start()
         crowd = Crowd(self)
         operator = self.spawn(crowd.operate())
         self.spawn(self._storm())
         self.spawn(self._auditor())
+        self.spawn(dress(self))
         clients = [self.loop.create_task(crowd.client(number)) for number in range(self._jobs)]
         await self._until_done(clients)
         self.over = True
@@ -408,7 +420,20 @@ class World:
                 await instance.engine.recorder.drain()
                 return
 
+    async def _check_slots(self) -> None:
+        """6: a slot is held by an attempt that the store or the worker knows, and by nothing else."""
+        await asyncio.sleep(2 * self.lease_s)  # two heartbeats put right whatever was under way
+        for performer in self.performers:
+            seat = performer.seat if performer.awake else None
+            if seat is None:
+                continue
+            known = {task.attempt_id for task in await self.store.held_by(performer.id)}
+            for attempt in seat.holding:
+                if attempt not in known and attempt not in performer.holding:
+                    raise InvariantBroken(6, attempt, f"nobody has it, and it holds a slot of {performer.id}")
+
     async def _check(self) -> None:
+        await self._check_slots()
         audit(StorageView(self.store))
         jobs = {row.id: decode_job(row.body) for row in self.disk.jobs.values()}
         for job_id in self.acked:

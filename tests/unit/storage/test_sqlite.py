@@ -312,7 +312,9 @@ async def everything(storage: StorageBackend) -> list[tuple[str, Callable[[], Aw
         ("extend", lambda: storage.extend("me", ["job-1"], 30)),
         ("attend", lambda: storage.attend("me", [V1], 30)),
         ("stranded", lambda: storage.stranded(1)),
-        ("claim_tasks", lambda: storage.claim_tasks(worker, 1, START)),
+        ("claim_tasks", lambda: storage.claim_tasks(worker, [make_task().lane], 1, START)),
+        ("lanes", lambda: storage.lanes()),
+        ("place", lambda: storage.place("job-1_1_0")),
         ("held_by", lambda: storage.held_by("w1")),
         ("holders", lambda: storage.holders()),
         ("due", lambda: storage.due(START, 1)),
@@ -425,7 +427,7 @@ def test_what_was_acknowledged_survives_a_disk_that_really_fills_up(path: Path) 
 def test_what_was_acknowledged_survives_the_death_of_the_process(path: Path) -> None:
     lines = [
         "await dispatch(storage, make_task(), events=(event('told'),), messages=(message('m'),))",
-        "await storage.claim_tasks(make_worker(), 1, START)",
+        "await storage.claim_tasks(make_worker(), [make_task().lane], 1, START)",
         "os.kill(os.getpid(), signal.SIGKILL)",
     ]
     outcome(path, lines, -9)

@@ -334,16 +334,56 @@ class HistoryConformance:
             assert await history.summary("job-1") == newer
 
     @on_a_loop
-    async def test_summaries_are_newest_id_first_and_paged(self, history_factory: HistoryFactory) -> None:
-        ids = [f"job-{index}" for index in range(7)]
+    async def test_summaries_are_newest_first_and_paged(self, history_factory: HistoryFactory) -> None:
+        born = {
+            f"job-{index}": START + timedelta(microseconds=age)
+            for index, age in enumerate((9, 4, 3, 1, 1, 2, 0))
+        }
         async with running(history_factory()) as history:
-            await history.record([make_entry(n, i, summary=make_summary(i)) for n, i in enumerate(ids, 1)])
+            await history.record(
+                [make_entry(n, i, summary=make_summary(i, created_at=born[i])) for n, i in enumerate(born, 1)]
+            )
             pages: list[list[str]] = []
             before = None
             while page := await history.summaries(before=before, limit=3):
                 pages.append([summary.job_id for summary in page])
-                before = page[-1].job_id
-            assert pages == [["job-6", "job-5", "job-4"], ["job-3", "job-2", "job-1"], ["job-0"]]
+                before = (page[-1].created_at, page[-1].job_id)
+            assert pages == [["job-0", "job-1", "job-2"], ["job-5", "job-4", "job-3"], ["job-6"]]
+
+    # entries
+
+    @on_a_loop
+    async def test_entries_of_all_jobs_are_read_on_from_any_number(
+        self, history_factory: HistoryFactory
+    ) -> None:
+        async with running(history_factory()) as history:
+            await history.record(
+                [make_entry(3, "b", events=2), make_entry(5, "a"), make_entry(9, "b", first_seq=3)]
+            )
+            entries, upto = await history.entries(0)
+            assert [(entry.number, entry.job_id, entry.first_seq) for entry in entries] == [
+                (3, "b", 1),
+                (5, "a", 1),
+                (9, "b", 3),
+            ]
+            assert upto == 9
+            assert named(entries[0].numbered()) == [("b", 1), ("b", 2)]
+            entries, upto = await history.entries(3, limit=1)
+            assert ([entry.number for entry in entries], upto) == ([5], 5)
+            assert await history.entries(9) == ([], 9)
+
+    @on_a_loop
+    async def test_entries_of_one_client_say_how_far_all_were_looked_at(
+        self, history_factory: HistoryFactory
+    ) -> None:
+        rows = [make_summary("job-1", client="acme"), make_summary("job-2", client="other")]
+        async with running(history_factory()) as history:
+            await history.record([make_entry(n, row.job_id, summary=row) for n, row in enumerate(rows, 1)])
+            await history.record([make_entry(3, "job-2", 2), make_entry(4, "job-1", 2)])
+            entries, upto = await history.entries(0, limit=3, client="acme")
+            assert ([entry.number for entry in entries], upto) == ([1], 3)
+            entries, upto = await history.entries(upto, limit=3, client="acme")
+            assert ([entry.number for entry in entries], upto) == ([4], 4)
 
     @on_a_loop
     async def test_summaries_are_filtered_by_all_that_is_given(self, history_factory: HistoryFactory) -> None:
@@ -358,6 +398,6 @@ class HistoryConformance:
             assert await history.summaries(client="acme") == [rows[3], rows[1], rows[0]]
             assert await history.summaries(blueprint="publish") == [rows[3]]
             assert await history.summaries(status="failed") == [rows[2], rows[1]]
-            assert await history.summaries(status="finished", before="job-4") == [rows[0]]
+            assert await history.summaries(status="finished", before=(START, "job-4")) == [rows[0]]
             assert await history.summaries(client="acme", blueprint="transcode", status="failed") == [rows[1]]
             assert await history.summaries(client="nobody") == []

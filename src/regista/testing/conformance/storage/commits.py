@@ -20,6 +20,7 @@ from .kit import (
     ManualClock,
     at,
     claim,
+    claim_tasks,
     closed,
     commit,
     create,
@@ -30,7 +31,6 @@ from .kit import (
     job_of,
     make_job,
     make_task,
-    make_worker,
     message,
     next_of,
     offers,
@@ -283,7 +283,7 @@ class CommitPromises:
         await create(storage, make_job(data={"n": [1]}), messages=(message("m", body={"n": [1]}),))
         await dispatch(storage, make_task("job-2", params={"n": [1]}))
         (claimed,) = await storage.claim_ready("me", [V1], 1, 30)
-        (offered,) = await storage.claim_tasks(make_worker(), 1, START)
+        (offered,) = await claim_tasks(storage, limit=1)
         got = await storage.get("job-1")
         assert got is not None
         (waiting,) = await storage.messages(1)

@@ -244,7 +244,17 @@ async def offers(
     storage: StorageBackend, worker: Worker | None = None, limit: int = ALL, now: datetime = START
 ) -> list[str]:
     """The ids of the tasks that the worker gets."""
-    return [task.id for task in await storage.claim_tasks(worker or make_worker(), limit, now)]
+    return [task.id for task in await claim_tasks(storage, worker, limit, now)]
+
+
+async def claim_tasks(
+    storage: StorageBackend, worker: Worker | None = None, limit: int = ALL, now: datetime = START
+) -> list[Task]:
+    """The tasks that the worker gets from the lanes of its queues and skills."""
+    worker = worker or make_worker()
+    waiting = dict.fromkeys(status.lane for status in await storage.lanes())
+    lanes = [lane for lane in waiting if worker.serves(lane.queue, lane.type)]
+    return await storage.claim_tasks(worker, lanes, limit, now)
 
 
 async def job_of(storage: StorageBackend, job_id: str = "job-1") -> Job:
@@ -293,6 +303,7 @@ async def picture(storage: StorageBackend, job_ids: Sequence[str]) -> dict[str, 
         "outbox": await storage.outbox(0, ALL),
         "tails": {job_id: await storage.tail(job_id, 0) for job_id in job_ids},
         "workers": await storage.workers(),
+        "lanes": await storage.lanes(),
     }
 
 

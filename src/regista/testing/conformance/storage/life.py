@@ -4,15 +4,15 @@ import asyncio
 
 from msgspec.structs import replace
 
-from ....model import Birth, Job, JobStatus
-from ....storage.base import Hint, HintKind, StorageBackend, lane_name
+from ....model import Birth, Job, JobStatus, Lane, lane_name
+from ....storage.base import Hint, HintKind, StorageBackend
 from .kit import (
     PARKED,
-    START,
     ManualClock,
     StorageFactory,
     at,
     claim,
+    claim_tasks,
     close_branch,
     commit,
     create,
@@ -24,7 +24,6 @@ from .kit import (
     job_of,
     make_job,
     make_task,
-    make_worker,
     message,
     next_of,
     on_a_clock,
@@ -117,7 +116,7 @@ class LifePromises:
         hints: list[Hint] = []
         storage.listen(hints.append)
         await dispatch(storage, make_task("a"), make_task("a", 1, type="probe", queue="night"))
-        lanes = [lane_name(("encode", "encode")), lane_name(("night", "probe"))]
+        lanes = [lane_name(Lane("encode", "encode")), lane_name(Lane("night", "probe"))]
         assert await hears(hints, *(Hint(HintKind.TASK, lane) for lane in lanes))
 
     @on_a_clock
@@ -135,7 +134,7 @@ class LifePromises:
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
         await dispatch(storage, make_task())
-        (task,) = await storage.claim_tasks(make_worker(), 1, START)
+        (task,) = await claim_tasks(storage, limit=1)
         hints: list[Hint] = []
         storage.listen(hints.append)
         asked = replace(task, cancel_requested=True)

@@ -23,6 +23,7 @@ from .kit import (
     StorageFactory,
     at,
     claim,
+    claim_tasks,
     close_branch,
     closed,
     commit,
@@ -133,7 +134,7 @@ class PersistenceConformance:
         self, storage: StorageBackend, clock: ManualClock, reopen: Reopen
     ) -> None:
         await fan_out(storage, 3)
-        first, second = await storage.claim_tasks(make_worker(session=4), 2, at(1))
+        first, second = await claim_tasks(storage, make_worker(session=4), 2, at(1))
         started = replace(first, state=STARTED, started_at=at(2))
         await commit(storage, only("job-1", fenced(started)))
         storage = await reopen()

@@ -4,8 +4,10 @@ import asyncio
 
 from msgspec.structs import replace
 
+from ....model import LaneStatus
 from ....storage.base import AGEING_STEP_S, StorageBackend
 from .kit import (
+    ALL,
     APPLIED,
     OFFERED,
     QUEUED,
@@ -13,6 +15,7 @@ from .kit import (
     STARTED,
     ManualClock,
     at,
+    claim_tasks,
     close_branch,
     closed,
     commit,
@@ -38,7 +41,7 @@ class TaskPromises:
     ) -> None:
         job = await dispatch(storage, make_task(params={"n": 1}))
         worker = make_worker(session=7)
-        (task,) = await storage.claim_tasks(worker, 5, at(3))
+        (task,) = await claim_tasks(storage, worker, 5, at(3))
         assert (task.state, task.worker_id, task.session, task.offered_at) == (OFFERED, "w1", 7, at(3))
         assert (task.attempt, task.params) == (1, {"n": 1})
         assert await task_of(storage) == task
@@ -146,7 +149,7 @@ class TaskPromises:
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
         await fan_out(storage, 4)
-        first, second = await storage.claim_tasks(make_worker("w1"), 2, START)
+        first, second = await claim_tasks(storage, make_worker("w1"), 2)
         await offers(storage, make_worker("w2"), 1)
         await commit(storage, only("job-1", fenced(replace(first, state=STARTED), states=(OFFERED,))))
         assert {task.id for task in await storage.held_by("w1")} == {first.id, second.id}
@@ -155,3 +158,92 @@ class TaskPromises:
         assert await storage.held_by("w1") == []
         assert await storage.held_by("nobody") == []
         assert await storage.holders() == ["w2"]
+
+    @on_a_clock
+    async def test_only_the_lanes_that_were_asked_for_give_tasks(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        plain, big = make_task("a"), make_task("b", requirements={"ram_gb": 64})
+        night, costly = make_task("c", queue="night"), make_task("d", max_cost=1.5)
+        for task in (plain, big, night, costly):
+            await dispatch(storage, task)
+        assert await storage.claim_tasks(make_worker(), [], ALL, START) == []
+        assert await storage.claim_tasks(make_worker(), [make_task(type="probe").lane], ALL, START) == []
+        for task in (big, costly, plain, night):
+            (given,) = await storage.claim_tasks(make_worker(), [task.lane], ALL, START)
+            assert given.id == task.id
+
+    @on_a_clock
+    async def test_tasks_with_the_same_needs_wait_in_one_lane(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        first = make_task("a", requirements={"ram_gb": 4, "zone": "x"}, max_cost=1.0)
+        second = make_task("b", requirements={"zone": "x", "ram_gb": 4}, max_cost=1.0)
+        other = make_task("c", requirements={"ram_gb": 4, "zone": "y"}, max_cost=1.0)
+        for task in (first, second, other):
+            await dispatch(storage, task)
+        taken = await storage.claim_tasks(make_worker(), [first.lane], ALL, START)
+        assert [task.id for task in taken] == ["a_1_0", "b_1_0"]
+
+    @on_a_clock
+    async def test_clients_take_turns(self, storage: StorageBackend, clock: ManualClock) -> None:
+        for n in range(4):
+            await dispatch(storage, make_task(f"ann-{n}", client="ann"))
+        for n in range(2):
+            await dispatch(storage, make_task(f"bob-{n}", client="bob", queued_at=at(100), priority=-5.0))
+        await dispatch(storage, make_task("cyd-0", client="cyd", queued_at=at(200)))
+        assert await offers(storage, limit=2) == ["ann-0_1_0", "bob-0_1_0"]
+        assert await offers(storage, limit=1) == ["cyd-0_1_0"]
+        assert await offers(storage) == ["ann-1_1_0", "bob-1_1_0", "ann-2_1_0", "ann-3_1_0"]
+
+    @on_a_clock
+    async def test_a_client_gives_its_best_task_whatever_the_lane(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        await dispatch(storage, make_task("a", client="ann", queued_at=at(2)))
+        await dispatch(storage, make_task("b", client="ann", queued_at=at(1), type="probe"))
+        await dispatch(storage, make_task("c", client="bob", queued_at=at(9), type="probe"))
+        await dispatch(storage, make_task("d", client="bob", queued_at=at(8)))
+        both = make_worker(skills=["encode", "probe"])
+        assert await offers(storage, both) == ["b_1_0", "d_1_0", "a_1_0", "c_1_0"]
+
+    @on_a_clock
+    async def test_a_client_that_comes_anew_stands_behind_those_who_wait(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        for job_id in ("a1", "a2", "b1"):
+            await dispatch(storage, make_task(job_id, client=job_id[0]))
+        assert await offers(storage, limit=2) == ["a1_1_0", "b1_1_0"]
+        await dispatch(storage, make_task("b2", client="b"))
+        assert await offers(storage, limit=2) == ["a2_1_0", "b2_1_0"]
+
+    @on_a_clock
+    async def test_lanes_tell_how_many_wait_and_since_when(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        assert await storage.lanes() == []
+        await dispatch(storage, make_task("a", client="ann", queued_at=at(3), priority=2.0))
+        await dispatch(storage, make_task("b", client="ann", queued_at=at(1), priority=-2.0))
+        await dispatch(storage, make_task("c", client="bob", queued_at=at(2)))
+        await dispatch(storage, make_task("d", queue="night", requirements={"gpu": 1}, queued_at=at(4)))
+        await dispatch(storage, make_task("e", not_before=at(60)))
+        lane, night = make_task().lane, make_task(queue="night", requirements={"gpu": 1}).lane
+        assert await storage.lanes() == [
+            LaneStatus(lane, "ann", 2, at(1)),
+            LaneStatus(lane, "bob", 1, at(2)),
+            LaneStatus(night, "", 1, at(4)),
+        ]
+        await storage.claim_tasks(make_worker(), [lane, night], ALL, START)
+        assert await storage.lanes() == []
+
+    @on_a_clock
+    async def test_a_waiting_task_has_a_place_in_its_clients_line(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        await dispatch(storage, make_task("other", client="bob", queued_at=at(-9)))
+        for job_id, queued in (("late", 2), ("early", 1)):
+            await dispatch(storage, make_task(job_id, client="ann", queued_at=at(queued)))
+        assert [await storage.place(f"{id}_1_0") for id in ("early", "late", "other")] == [1, 2, 1]
+        assert await storage.place("nobody_1_0") is None
+        await offers(storage)
+        assert await storage.place("late_1_0") is None

@@ -1,0 +1,150 @@
+"""Board: who may do what, and what waits. One verdict per lane and class, remembered."""
+
+from bisect import insort
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ..fleet.classes import WorkerClass
+from ..fleet.seats import Seat, Seats
+from ..model import Lane
+from .matching import blocker
+from .strategies import Standing, Strategy, strategy_of
+
+#: Heads that a strategy looks at for one task. The best standing comes first, so more would hardly help.
+HEADS = 64
+#: Lanes whose verdicts are remembered. Those in which something waits are never forgotten.
+LANES = 2048
+
+
+class Candidate(NamedTuple):
+    """A class that may do what waits in a lane; candidates sort by standing, then by age."""
+
+    standing: Standing
+    number: int
+    kind: WorkerClass
+
+
+class View:
+    """A lane as the board sees it."""
+
+    __slots__ = ("by_kind", "candidates", "strategy")
+
+    def __init__(self, lane: Lane) -> None:
+        self.strategy: Strategy = strategy_of(lane)
+        #: Best standing first.
+        self.candidates: list[Candidate] = []
+        self.by_kind: dict[WorkerClass, Candidate] = {}
+
+
+class Board:
+    """The index between lanes and classes. A choice costs as much as there are classes to choose from."""
+
+    def __init__(self) -> None:
+        self.seats = Seats(self._joined, self._left)
+        self._views: dict[Lane, View] = {}
+        #: Lanes in which something may wait → when that was last said. Written here only.
+        self.waiting: dict[Lane, int] = {}
+        self._said = 0
+
+    # -- verdicts --------------------------------------------------------------------------------
+
+    def view(self, lane: Lane) -> View:
+        """The lane's candidates; the filters run at the first question only."""
+        view = self._views.get(lane)
+        if view is None:
+            view = View(lane)
+            for kind in self.seats.kinds:
+                self._judge(lane, view, kind)
+            if len(self._views) >= LANES:
+                self._forget_some()
+            self._views[lane] = view
+        return view
+
+    def _judge(self, lane: Lane, view: View, kind: WorkerClass) -> bool:
+        if blocker(lane, kind.worker) is not None:
+            return False
+        candidate = Candidate(view.strategy.standing(kind.worker, lane), kind.number, kind)
+        insort(view.candidates, candidate)
+        view.by_kind[kind] = candidate
+        return True
+
+    def _forget_some(self) -> None:
+        idle = [lane for lane in self._views if lane not in self.waiting]
+        for lane in idle[: len(idle) // 2 + 1]:
+            del self._views[lane]
+
+    def _joined(self, kind: WorkerClass) -> None:
+        for lane, view in self._views.items():
+            if self._judge(lane, view, kind) and lane in self.waiting:
+                kind.owed[lane] = None
+
+    def _left(self, kind: WorkerClass) -> None:
+        for view in self._views.values():
+            candidate = view.by_kind.pop(kind, None)
+            if candidate is not None:
+                view.candidates.remove(candidate)
+
+    # -- what waits ------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> int:
+        """Told to `clear` later: what was said after this moment stays."""
+        return self._said
+
+    def waits(self, lane: Lane) -> None:
+        """Something waits there: the free slots of whoever may do it belong to it."""
+        self._said += 1
+        if lane not in self.waiting:
+            for candidate in self.view(lane).candidates:
+                candidate.kind.owed[lane] = None
+        self.waiting[lane] = self._said
+
+    def clear(self, lanes: Iterable[Lane], asked: int) -> None:
+        """Nothing waited there at the moment `asked`."""
+        for lane in lanes:
+            if self.waiting.get(lane, asked + 1) <= asked:
+                del self.waiting[lane]
+                for candidate in self.view(lane).candidates:
+                    candidate.kind.owed.pop(lane, None)
+
+    # -- choosing --------------------------------------------------------------------------------
+
+    def choose(self, lane: Lane, *, fresh: bool) -> Seat | None:
+        """The free seat that the lane's strategy likes best.
+
+        A fresh task finds none where something waits that the worker could do: it must not overtake.
+        """
+        view = self._views.get(lane) or self.view(lane)
+        best: Seat | None = None
+        standing: Standing = ()
+        liked = scored = 0
+        live = view.strategy.live
+        for candidate in self._with_room(view):
+            if best is not None and candidate.standing > standing:
+                break  # the others stand behind it, too
+            kind = candidate.kind
+            owes = fresh and kind.owed and kind.hungry() is not None
+            seat = None if owes else kind.head(lane.type)
+            if seat is None:
+                continue
+            likes = live(seat)
+            if best is None or likes < liked:
+                best, liked, standing = seat, likes, candidate.standing
+            scored += 1
+            if scored == HEADS:
+                break
+        return best
+
+    def _with_room(self, view: View) -> Iterable[Candidate]:
+        """Candidates in the order of their standing; where there are many, without walking over full ones."""
+        room = self.seats.open
+        if len(view.candidates) <= HEADS or len(view.candidates) <= len(room):
+            return view.candidates
+        return sorted(self._open(view, room))
+
+    @staticmethod
+    def _open(view: View, room: Iterable[WorkerClass]) -> Iterator[Candidate]:
+        for kind in room:
+            candidate = view.by_kind.get(kind)
+            if candidate is not None:
+                yield candidate

@@ -1,0 +1,217 @@
+"""Explain: why does this task not run, for how many workers, and what would change that? Pure."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from msgspec import Struct
+
+from ..fleet.classes import WorkerClass
+from ..model import AttemptState, Lane, LaneStatus, Task, Worker
+from .matching import Blocker, blockers
+from .strategies import cost, is_warm, strategy_of
+
+#: Different details that one reason names; the rest is counted.
+_DETAILS = 3
+
+
+class Reason(Struct, frozen=True):
+    """One condition, how many workers it keeps away, and what would change it. Codes are stable."""
+
+    code: str
+    detail: str
+    unblock: str = ""
+    workers: int = 0
+
+
+class Explanation(Struct, frozen=True, kw_only=True):
+    """The answer to "why is this not running"."""
+
+    #: job or task, and its id.
+    kind: str
+    id: str
+    #: The whole answer in a sentence.
+    summary: str
+    since: datetime | None = None
+    reasons: tuple[Reason, ...] = ()
+
+    def sentences(self) -> list[str]:
+        """The same for people."""
+        return [self.summary, *(_sentence(reason) for reason in self.reasons)]
+
+
+class Score(Struct, frozen=True):
+    """What a strategy thinks of the workers of one class. The lower the score, the better."""
+
+    worker_id: str
+    #: Workers in its class, and their free slots.
+    workers: int
+    free: int
+    fits: bool
+    score: tuple[float, ...]
+    why: str
+
+
+class ClassFacts(Struct, frozen=True, kw_only=True):
+    """One class of workers at this moment."""
+
+    worker: Worker
+    workers: int = 1
+    draining: int = 0
+    #: Workers that take no offers right now, though they have slots: no poll is open, or the stream is cut.
+    no_poll: int = 0
+    #: Workers whose slots, or whose limit for the skill, are taken.
+    full: int = 0
+    #: Slots that are free for the skill.
+    free: int = 0
+    #: Connected to another instance, which alone knows their slots.
+    elsewhere: bool = False
+
+
+def facts_of(kinds: Iterable[WorkerClass], others: Iterable[Worker], skill: str) -> list[ClassFacts]:
+    """Everybody: those who sit here, by class, and those who are connected elsewhere."""
+    facts = [_facts(kind, skill) for kind in kinds]
+    return facts + [ClassFacts(worker=worker, elsewhere=True) for worker in others]
+
+
+def _facts(kind: WorkerClass, skill: str) -> ClassFacts:
+    seats = list(kind.seats)
+    draining = [seat for seat in seats if seat.draining]
+    awake = [seat for seat in seats if not seat.draining]
+    no_poll = [seat for seat in awake if seat.credit == 0 and len(seat.holding) < seat.worker.capacity]
+    return ClassFacts(
+        worker=kind.worker,
+        workers=len(seats),
+        draining=len(draining),
+        no_poll=len(no_poll),
+        full=sum(seat.room_for(skill) == 0 for seat in awake) - len(no_poll),
+        free=sum(seat.room_for(skill) for seat in awake),
+    )
+
+
+def explain(
+    task: Task, lanes: Sequence[LaneStatus], classes: Sequence[ClassFacts], place: int | None = None
+) -> Explanation:
+    """Every condition that keeps the task from a worker. `place` is its place in its client's line."""
+    state = task.state
+    if state is AttemptState.CLOSED:
+        return _told(task, f"Task {task.id} is over.", None)
+    if state is not AttemptState.QUEUED:
+        doing = "runs on" if state is AttemptState.STARTED else "was offered to"
+        return _told(
+            task,
+            f"Attempt {task.attempt} {doing} worker {task.worker_id!r}.",
+            task.started_at or task.offered_at,
+        )
+    if task.not_before is not None:
+        reason = Reason("paused_until", _paused(task), "wait, or cancel the job")
+        return _told(task, f"Task {task.id} is paused until {_at(task.not_before)}.", task.queued_at, reason)
+    reasons = [*_unfit(task.lane, classes), *_unready(task, lanes, classes, place)]
+    return _told(task, _summary(task, classes), task.queued_at, *reasons)
+
+
+def _summary(task: Task, classes: Sequence[ClassFacts]) -> str:
+    able = sum(facts.workers for facts in classes if not any(blockers(task.lane, facts.worker)))
+    them = "worker" if able == 1 else "workers"
+    if not classes:
+        return f"Task {task.id} waits: no worker is connected."
+    if not able:
+        return f"Task {task.id} waits: none of {sum(f.workers for f in classes)} workers may do it."
+    return f"Task {task.id} waits for a free slot of {able} {them}."
+
+
+def _unfit(lane: Lane, classes: Sequence[ClassFacts]) -> list[Reason]:
+    """What the filters say against each worker, by code."""
+    found: dict[str, list[tuple[Blocker, int]]] = {}
+    for facts in classes:
+        for blocker in blockers(lane, facts.worker):
+            found.setdefault(blocker.code, []).append((blocker, facts.workers))
+    if not any(lane.type in facts.worker.skills for facts in classes):
+        found.pop("skill_missing", None)
+        start = f"start a worker that has the skill {lane.type!r}"
+        there = sum(facts.workers for facts in classes)
+        alone = Reason("no_worker_with_skill", f"no worker has the skill {lane.type!r}", start, there)
+        return [alone, *(_merged(code, cases) for code, cases in found.items())]
+    return [_merged(code, cases) for code, cases in found.items()]
+
+
+def _merged(code: str, cases: list[tuple[Blocker, int]]) -> Reason:
+    details = list(dict.fromkeys(blocker.detail for blocker, _ in cases))
+    shown = "; ".join(details[:_DETAILS])
+    if len(details) > _DETAILS:
+        shown += f"; and {len(details) - _DETAILS} more"
+    return Reason(code, shown, cases[0][0].unblock, sum(workers for _, workers in cases))
+
+
+def _unready(
+    task: Task, lanes: Sequence[LaneStatus], classes: Sequence[ClassFacts], place: int | None
+) -> list[Reason]:
+    """Why those who may do it do not."""
+    able = [facts for facts in classes if not any(blockers(task.lane, facts.worker))]
+    reasons = []
+    if draining := sum(facts.draining for facts in able):
+        reasons.append(Reason("draining", "takes no new tasks", "undrain them or start others", draining))
+    if no_poll := sum(facts.no_poll for facts in able):
+        closed = "takes no offers right now: it has no poll open, or its stream is cut"
+        reasons.append(Reason("no_open_poll", closed, "it takes one with its next poll", no_poll))
+    if full := sum(facts.full for facts in able):
+        busy = f"all slots are taken; {_line(task, lanes, place)}"
+        reasons.append(Reason("all_busy", busy, "start more workers, or raise the priority", full))
+    if free := sum(facts.free for facts in able):
+        line = _line(task, lanes, place)
+        reasons.append(Reason("about_to_start", f"{free} slots are free; {line}", "wait a moment"))
+    if elsewhere := sum(facts.workers for facts in able if facts.elsewhere):
+        there = "connected to another instance, which knows whether they are free"
+        reasons.append(Reason("elsewhere", there, "ask there", elsewhere))
+    return reasons
+
+
+def _line(task: Task, lanes: Sequence[LaneStatus], place: int | None) -> str:
+    here = [status for status in lanes if status.lane == task.lane]
+    mine = sum(status.waiting for status in here if status.client == task.client)
+    text = f"place {place} of {mine} in line" if place is not None else f"{mine} in line"
+    others = len([status for status in here if status.client != task.client])
+    return f"{text}, taking turns with {others} other clients" if others else text
+
+
+def _paused(task: Task) -> str:
+    tried = f"attempt {task.attempt} follows {task.failed_runs} failed and {task.lost_runs} lost"
+    return f"{tried}; it is tried again at {_at(task.not_before)}"
+
+
+def _told(task: Task, summary: str, since: datetime | None, *reasons: Reason) -> Explanation:
+    return Explanation(kind="task", id=task.id, summary=summary, since=since, reasons=reasons)
+
+
+def _sentence(reason: Reason) -> str:
+    who = f"{reason.workers} worker{'s' if reason.workers != 1 else ''}: " if reason.workers else ""
+    what = f" To change that: {reason.unblock}." if reason.unblock else ""
+    return f"{reason.code}: {who}{reason.detail}.{what}"
+
+
+def _at(when: datetime | None) -> str:
+    return when.isoformat(timespec="seconds") if when is not None else "some time"
+
+
+# -- dry run -------------------------------------------------------------------------------------
+
+
+def dry_run(task: Task, kinds: Iterable[WorkerClass]) -> list[Score]:
+    """Who would get the task, best first, and why; then those who would not. Nothing is assigned."""
+    lane = task.lane
+    scores = [_score(lane, kind) for kind in kinds]
+    return sorted(scores, key=lambda score: (not score.fits, score.free == 0, score.score))
+
+
+def _score(lane: Lane, kind: WorkerClass) -> Score:
+    strategy, worker = strategy_of(lane), kind.worker
+    free = sum(seat.room_for(lane.type) for seat in kind.seats)
+    against = [blocker.detail for blocker in blockers(lane, worker)]
+    if against:
+        return Score(worker.id, len(kind.seats), free, False, (), "; ".join(against))
+    head = kind.head(lane.type)
+    standing = strategy.standing(worker, lane)
+    if head is None:
+        return Score(worker.id, len(kind.seats), free, True, standing, "no free slot")
+    price = f"{'warm' if is_warm(worker, lane) else 'cold'}, {cost(worker, lane):g} per second"
+    why = f"{strategy.says}: {price}, {head.free} free, {len(head.holding)} held"
+    return Score(head.worker.id, len(kind.seats), free, True, (*standing, float(strategy.live(head))), why)

@@ -1,0 +1,181 @@
+"""Puller: a worker that frees a slot takes the best waiting task that it may do."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from ..clock import Clock
+from ..errors import StorageFailed
+from ..fleet.classes import WorkerClass
+from ..fleet.seats import Seat
+from ..model import Lane, Task
+from ..storage.base import StorageBackend
+from .board import Board
+
+log = logging.getLogger("regista.dispatch")
+
+#: Lanes that one question to the store names; the others have their turn with the next.
+_LANES_ASKED = 256
+#: Seats that are asked for at once, when the store keeps answering in full.
+_SEATS_ASKED = 64
+
+
+class _Question(NamedTuple):
+    """What the store is asked for one seat."""
+
+    seat: Seat
+    lanes: tuple[Lane, ...]
+    limit: int
+    #: What came to wait later was not seen by the store: it stays marked.
+    asked: int
+
+
+class Puller:
+    """Brings what waits in the store to free slots. Runs when there is news, and looks only at that:
+    lanes in which something came to wait, and classes in which a slot became free.
+    """
+
+    def __init__(
+        self, storage: StorageBackend, clock: Clock, board: Board, deliver: Callable[[Sequence[Task]], None]
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._board = board
+        self._seats = board.seats
+        self._deliver = deliver
+        #: The lanes of the store were looked at since the start; before that, anything might wait there.
+        self.informed = False
+        #: Look at all lanes of the store before the next offers.
+        self._look = True
+        #: What has changed since it was last seen to.
+        self._news: dict[Lane, None] = {}
+        self._freed: dict[WorkerClass, None] = {}
+        self._running: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def start(self) -> None:
+        """Offer (again)."""
+        self._closed = False
+
+    async def stop(self) -> None:
+        """No more offers from here."""
+        self._closed = True
+        self.informed = False  # who knows what others leave in the lanes meanwhile
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    # -- news ------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Look at all lanes soon."""
+        self._look = True
+        self._run_soon()
+
+    def tasks_wait(self, lane: Lane) -> None:
+        """A task was left in a lane."""
+        self._board.waits(lane)
+        self._news[lane] = None
+        self._run_soon()
+
+    def freed(self, seat: Seat) -> None:
+        """The seat may have a free slot: whatever waits for its class comes first."""
+        kind = seat.kind
+        if kind is not None and kind.owed:
+            self._freed[kind] = None
+            self._run_soon()
+
+    def _run_soon(self) -> None:
+        if self._running is None and not self._closed:
+            self._running = asyncio.get_running_loop().create_task(self._run(), name="dispatcher-pull")
+
+    # -- work ------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        try:
+            while self._look or self._news or self._freed:
+                if self._look:
+                    await self._look_at_all()
+                await self._fill()
+        except StorageFailed:
+            pass  # the store has told the orchestrator; nothing more can be offered
+        except Exception:
+            self._look = True
+            log.exception(
+                "pulling tasks failed; the next wake tries again", extra={"action": "dispatch_pull"}
+            )
+        finally:
+            self._running = None
+
+    async def _look_at_all(self) -> None:
+        """Learn what waits from the store itself: hints may be lost, and say nothing of what was there before."""
+        asked, known = self._board.now, list(self._board.waiting)
+        self._look = False
+        found = dict.fromkeys(status.lane for status in await self._storage.lanes())
+        self._board.clear([lane for lane in known if lane not in found], asked)
+        for lane in found:
+            self._board.waits(lane)
+            self._news[lane] = None
+        self.informed = True
+
+    async def _fill(self) -> None:
+        """Offer what waits to whoever has a free slot, until one of the two has come to its end."""
+        width = 1
+        while questions := self._questions(width):
+            if len(questions) == 1:
+                full = await self._ask(questions[0])
+            else:  # their writes share a flush
+                full = all(await asyncio.gather(*(self._ask(question) for question in questions)))
+            width = min(2 * width, _SEATS_ASKED) if full else 1
+
+    def _questions(self, limit: int) -> list[_Question]:
+        questions: list[_Question] = []
+        while len(questions) < limit and (seat := self._next_seat()) is not None:
+            lanes, room = self._wanted(seat)
+            self._seats.claim(seat, room)
+            questions.append(_Question(seat, lanes, room, self._board.now))
+        return questions
+
+    def _next_seat(self) -> Seat | None:
+        """Somebody with a free slot for something that waits. Looks only at what is new."""
+        while self._freed:
+            kind = next(iter(self._freed))
+            if (seat := kind.hungry()) is not None:
+                return seat
+            del self._freed[kind]
+        while self._news:
+            lane = next(iter(self._news))
+            if lane in self._board.waiting and (seat := self._board.choose(lane, fresh=False)) is not None:
+                return seat
+            del self._news[lane]
+        return None
+
+    @staticmethod
+    def _wanted(seat: Seat) -> tuple[tuple[Lane, ...], int]:
+        """The waiting lanes that the seat has room for, and how many tasks all of them may give at once."""
+        assert seat.kind is not None
+        owed, limits = seat.kind.owed, seat.worker.limits
+        if not limits and len(owed) <= _LANES_ASKED:
+            return tuple(owed), seat.free
+        lanes = tuple(islice((lane for lane in owed if seat.room_for(lane.type) > 0), _LANES_ASKED))
+        if len(owed) > _LANES_ASKED:
+            for lane in lanes:  # to the end of the row: the others have their turn
+                del owed[lane]
+                owed[lane] = None
+        room = min((seat.room_for(lane.type) for lane in lanes), default=0) if limits else seat.free
+        return lanes, room
+
+    async def _ask(self, question: _Question) -> bool:
+        """Let the seat have what the store gives it. True when that was all it could take."""
+        seat, lanes, limit, asked = question
+        tasks: list[Task] = []
+        try:
+            tasks = await self._storage.claim_tasks(seat.worker, lanes, limit, self._clock.now())
+        finally:
+            self._seats.claimed(seat, limit, tasks)
+        if len(tasks) < limit:
+            self._board.clear(lanes, asked)
+        self._deliver(tasks)
+        return len(tasks) == limit

@@ -1,0 +1,83 @@
+"""Strategies: how to choose among workers that may all do a task. Pure.
+
+Each is a pair. `standing` is what only changes with the class (price, warmth, reputation): candidates are
+kept in its order. `live` is what changes with every task; it decides among those of equal standing. Both
+say: the lower, the better.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..fleet.seats import Seat
+from ..model import Lane, Worker, needs_of
+from .matching import wanted_in
+
+Standing = tuple[float, ...]
+
+#: A reputation of nothing would make a price of nothing infinite.
+_WORST = 0.01
+
+
+class Strategy(NamedTuple):
+    """One way to choose."""
+
+    standing: Callable[[Worker, Lane], Standing]
+    live: Callable[[Seat], int]
+    #: In words, for `dry_run`.
+    says: str
+
+
+def _warm_then_cheap(worker: Worker, lane: Lane) -> Standing:
+    return (0.0 if is_warm(worker, lane) else 1.0, cost(worker, lane))
+
+
+def _cost(worker: Worker, lane: Lane) -> Standing:
+    return (cost(worker, lane),)
+
+
+def _cost_by_reputation(worker: Worker, lane: Lane) -> Standing:
+    return (cost(worker, lane) / max(worker.profile.reputation, _WORST),)
+
+
+def _all_equal(worker: Worker, lane: Lane) -> Standing:
+    return ()
+
+
+def _most_free(seat: Seat) -> int:
+    return -seat.free
+
+
+def _longest_without(seat: Seat) -> int:
+    return seat.turn
+
+
+def _fewest_held(seat: Seat) -> int:
+    return len(seat.holding)
+
+
+TABLE: dict[str, Strategy] = {
+    "default": Strategy(_warm_then_cheap, _most_free, "warm first, then the cheapest, then the most free slots"),
+    "round_robin": Strategy(_all_equal, _longest_without, "whoever has waited longest for a task"),
+    "least_connections": Strategy(_all_equal, _fewest_held, "whoever holds the fewest tasks"),
+    "cheapest": Strategy(_cost, _most_free, "the cheapest, then the most free slots"),
+    "best_value": Strategy(_cost_by_reputation, _most_free, "the lowest price over reputation"),
+}  # fmt: skip
+
+
+def strategy_of(lane: Lane) -> Strategy:
+    """What the lane asked for. A name that nobody knows (any more) is the default."""
+    return TABLE.get(needs_of(lane).strategy or "default", TABLE["default"])
+
+
+def cost(worker: Worker, lane: Lane) -> float:
+    """Price per second of such a task there."""
+    return worker.profile.cost_of(lane.type)
+
+
+def is_warm(worker: Worker, lane: Lane) -> bool:
+    """The skill is loaded there, or all models that the task needs are."""
+    hot = worker.profile.hot
+    if not hot or lane.type in hot:
+        return bool(hot)
+    models = wanted_in(lane)[0].models
+    return bool(models) and all(name in hot for name in models)

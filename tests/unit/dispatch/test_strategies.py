@@ -1,0 +1,117 @@
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regista.dispatch.board import Board
+from regista.dispatch.strategies import TABLE, cost, is_warm, strategy_of
+from regista.fleet.seats import Seat
+from regista.model import STRATEGIES, Lane, Profile, Task, Worker
+
+
+def lane(strategy: str | None = None, **requirements: Any) -> Lane:
+    return Task(id="j_1_0", job_id="j", type="render", strategy=strategy, requirements=requirements).lane
+
+
+_profiles = st.builds(
+    lambda price, special, reputation, hot: Profile(
+        cost_per_second=price,
+        cost_per_skill={} if special is None else {"render": special},
+        reputation=reputation,
+        hot=hot,
+    ),
+    st.sampled_from([0.0, 1.0, 2.5]),
+    st.none() | st.sampled_from([0.5, 2.0]),
+    st.sampled_from([0.0, 0.5, 1.0]),
+    st.sampled_from([(), ("render",), ("sd",), ("other",)]),
+)
+_workers = st.lists(
+    st.tuples(_profiles, st.integers(1, 4), st.integers(0, 4)), min_size=1, max_size=12
+)  # profile, capacity, tasks in hand
+
+
+def crowd(workers: list[tuple[Profile, int, int]]) -> Board:
+    board = Board()
+    for number, (profile, capacity, held) in enumerate(workers):
+        who = Worker(id=f"w{number}", skills=("render",), capacity=capacity, profile=profile)
+        seat = Seat(who, lambda tasks: None, lambda attempts: None)
+        board.seats.add(seat)
+        for attempt in range(min(held, capacity)):
+            board.seats.hold(seat, f"{number}.{attempt}", "render")
+    return board
+
+
+def chosen(board: Board, there: Lane) -> tuple[Seat | None, list[Seat]]:
+    return board.choose(there, fresh=True), [seat for seat in board.seats if seat.free]
+
+
+def test_there_is_a_function_for_every_name() -> None:
+    assert tuple(TABLE) == STRATEGIES
+    assert strategy_of(lane()) is TABLE["default"]
+    assert strategy_of(lane("cheapest")) is TABLE["cheapest"]
+    assert strategy_of(lane("forgotten")) is TABLE["default"]
+
+
+@given(_workers)
+def test_default_takes_the_warm_then_the_cheap_then_the_free(
+    workers: list[tuple[Profile, int, int]],
+) -> None:
+    for there in (lane(), lane(models={})):
+        seat, free = chosen(crowd(workers), there)
+        assert (seat is None) == (not free)
+        if seat is not None:
+            key = [(not is_warm(one.worker, there), cost(one.worker, there), -one.free) for one in free]
+            mine = (not is_warm(seat.worker, there), cost(seat.worker, there), -seat.free)
+            assert mine == min(key)
+
+
+@given(_workers)
+def test_cheapest_looks_at_the_price_alone(workers: list[tuple[Profile, int, int]]) -> None:
+    there = lane("cheapest")
+    seat, free = chosen(crowd(workers), there)
+    if seat is not None:
+        mine = (cost(seat.worker, there), -seat.free)
+        assert mine == min((cost(one.worker, there), -one.free) for one in free)
+
+
+@given(_workers)
+def test_best_value_divides_the_price_by_the_reputation(workers: list[tuple[Profile, int, int]]) -> None:
+    there = lane("best_value")
+    seat, free = chosen(crowd(workers), there)
+    if seat is not None:
+        values = [cost(one.worker, there) / max(one.worker.profile.reputation, 0.01) for one in free]
+        assert cost(seat.worker, there) / max(seat.worker.profile.reputation, 0.01) == min(values)
+
+
+@given(_workers)
+def test_least_connections_takes_who_holds_the_fewest(workers: list[tuple[Profile, int, int]]) -> None:
+    seat, free = chosen(crowd(workers), lane("least_connections"))
+    if seat is not None:
+        assert len(seat.holding) == min(len(one.holding) for one in free)
+
+
+@given(st.lists(_profiles, min_size=1, max_size=8), st.integers(1, 5))
+def test_round_robin_gives_everybody_a_task_before_anybody_a_second(
+    profiles: list[Profile], rounds: int
+) -> None:
+    board = crowd([(profile, 100, 0) for profile in profiles])
+    for turn in range(rounds):
+        got = []
+        for number in range(len(profiles)):
+            seat = board.choose(lane("round_robin"), fresh=True)
+            assert seat is not None
+            board.seats.hold(seat, f"{turn}.{number}", "render")
+            got.append(seat.worker.id)
+        assert sorted(got) == sorted(f"w{number}" for number in range(len(profiles)))
+
+
+def test_warm_is_who_has_the_skill_or_all_needed_models_loaded() -> None:
+    def warm(hot: tuple[str, ...], **requirements: Any) -> bool:
+        return is_warm(Worker(id="w", skills=(), profile=Profile(hot=hot)), lane(**requirements))
+
+    assert warm(("render",))
+    assert not warm(())
+    assert not warm(("sd",))
+    assert warm(("sd",), models=["sd"])
+    assert not warm(("sd",), models=["sd", "vae"])
+    assert warm(("sd", "vae"), installed_models=["sd", "vae"])
