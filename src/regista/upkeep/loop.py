@@ -62,6 +62,10 @@ class Grace:
         """Things may expire."""
         return self._clock.elapsed() >= self._until
 
+    def over_for(self, lease_s: float) -> bool:
+        """What has a lease of its own may expire: one full lease of that length has passed."""
+        return self._clock.elapsed() >= self._until - self._lease_s + lease_s
+
 
 class UpkeepLoop:
     """Runs every chore at its interval. A chore that fails is logged and run again at the next one."""

@@ -3,7 +3,7 @@
 import asyncio
 
 from regista import JobStatus
-from regista.model import AttemptState
+from regista.model import AttemptState, Worker
 from regista.testing.orchestrator import TestOrchestrator
 from regista.upkeep.health_checker import HealthChecker, SignWriter
 from regista.upkeep.loop import Report
@@ -123,3 +123,17 @@ def test_a_sign_that_a_result_has_overtaken_is_not_written() -> None:
         kit.skip(5)
         assert kit.get(job).status is JobStatus.FINISHED
         assert types(kit.events(job)).count("task_started") == 1
+
+
+def test_after_an_outage_of_ours_a_worker_has_its_own_lease_to_come_back() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        patient = Worker(id="patient", skills=("work",), lease_s=45.0)
+        service = kit.director.workers
+        kit.call(lambda: service.register(patient, [], lambda tasks: None, lambda attempts: None))
+        job = kit.submit("script")
+        kit.skip(44)
+        kit.director.grace.restart()  # we were stalled; its heartbeats have piled up
+        kit.skip(44)
+        assert "task_lost" not in types(kit.events(job))
+        kit.skip(3)
+        assert types(kit.events(job)).count("task_lost") == 1

@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,6 +14,7 @@ from msgspec.structs import replace
 from ...blueprint.step import Scene, Step
 from ...clock import Clock
 from ...dispatch.dispatcher import Dispatcher
+from ...fleet.facts import WorkerFacts, facts_of
 from ...fleet.seats import Cancel, Send
 from ...model import (
     HELD_STATES,
@@ -26,13 +29,12 @@ from ...model import (
 )
 from ...storage.base import StorageBackend
 from ..base import Verdict
+from .attendance import Attendance
 from .engine import NativeEngine
-from .results import TaskStep, lost, mark_started, sound
+from .results import TaskStep, lost, sound
+from .signs import Signs
 
 log = logging.getLogger("regista.workers")
-
-#: Heartbeats in a row that may lack an offered attempt before it counts as undelivered.
-_MISSES = 2
 
 
 class Beat(Struct, frozen=True):
@@ -42,15 +44,6 @@ class Beat(Struct, frozen=True):
     known: bool
     #: Attempts to stop: cancelled ones, and ones that are no longer the worker's.
     cancel: tuple[str, ...] = ()
-
-
-class _Sign(Struct, frozen=True):
-    """A sign of life of an attempt that rides with a later commit."""
-
-    at: datetime
-    progress: float | None = None
-    message: str = ""
-    checkpoint: Any = None
 
 
 class WorkerService:
@@ -71,21 +64,90 @@ class WorkerService:
         self._clock = clock
         self._instance = instance
         self.lease_s = lease_s
-        self._signs: dict[str, _Sign] = {}
-        self._missed: dict[str, int] = {}
+        self._signs = Signs(engine, clock)
+        #: Told at once how far an attempt is, for those who watch it live.
+        self.on_progress: Callable[[str, float | None, str], None] = lambda *_: None
+        self._attendance = Attendance()
+        self._seen: dict[str, datetime] = {}
+        self._cluster_id = ""
+        self._arriving: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def lease_of(self, worker: Worker) -> float:
+        """Seconds without a sign of life after which this worker counts as lost."""
+        return self.lease_s if worker.lease_s is None else worker.lease_s
+
+    async def cluster_id(self) -> str:
+        """Names the store: attempts that it gave are reported to it and to no other (FENCES 11)."""
+        if not self._cluster_id:
+            self._cluster_id = sha256(await self._storage.secret("cluster")).hexdigest()[:16]
+        return self._cluster_id
+
+    # -- coming ----------------------------------------------------------------------------------
 
     async def register(
-        self, worker: Worker, running: Collection[str], send: Send, cancel: Cancel
+        self,
+        worker: Worker,
+        running: Collection[str] | None,
+        send: Send,
+        cancel: Cancel,
+        undelivered: Collection[str] = (),
     ) -> tuple[Worker, tuple[str, ...]]:
         """Give the worker a session and a seat. Returns the attempts that it should stop (FENCES 11).
 
         What the store says it holds and it does not report is offered again if it never started, and
-        lost otherwise.
+        lost otherwise. A worker that does not say what it runs (None) keeps all of it, and its heartbeats
+        decide; but what is known to be `undelivered` is offered again.
         """
-        self._unseat(worker.id, None)  # what the old session loses must not be offered to it again
-        known = await self._storage.register(replace(worker, instance=self._instance), self.lease_s)
+        async with self._arrival(worker.id):
+            self._unseat(worker.id, None)  # what the old session loses must not be offered to it again
+            worker = replace(worker, instance=self._instance)
+            known = await self._storage.register(worker, self.lease_of(worker))
+            self._seen[worker.id] = self._clock.now()
+            return known, await self._sit(known, running, send, cancel, undelivered)
+
+    async def attach(
+        self,
+        worker_id: str,
+        session: int,
+        running: Collection[str],
+        send: Send,
+        cancel: Cancel,
+        transport: str,
+        lease_s: float,
+    ) -> tuple[str, ...] | None:
+        """Seat a registered worker at another connection of its own, under the session that it has.
+
+        Returns the attempts that it should stop; None when that session is over: register again.
+        """
+        async with self._arrival(worker_id):
+            seat = self._dispatcher.find(worker_id)
+            if seat is None or seat.worker.session != session:
+                return None
+            if not await self._storage.heartbeat(worker_id, session, lease_s):
+                return None
+            self._seen[worker_id] = self._clock.now()
+            worker = replace(seat.worker, transport=transport, lease_s=lease_s)
+            self._unseat(worker_id, session)
+            stop = await self._sit(worker, running, send, cancel)
+            if seat.draining:
+                self._dispatcher.drain(worker_id, True)
+            return stop
+
+    def _arrival(self, worker_id: str) -> asyncio.Lock:
+        """One after the other: of two arrivals of one worker the newer session must be the last to sit."""
+        return self._arriving.setdefault(worker_id, asyncio.Lock())
+
+    async def _sit(
+        self,
+        worker: Worker,
+        running: Collection[str] | None,
+        send: Send,
+        cancel: Cancel,
+        undelivered: Collection[str] = (),
+    ) -> tuple[str, ...]:
+        """Compare what the worker reports with what is stored, and give it its seat."""
         held = {task.attempt_id: task for task in await self._storage.held_by(worker.id)}
-        kept = [attempt for attempt in running if attempt in held]
+        kept = [a for a in held if (a not in undelivered if running is None else a in running)]
         again: list[Task] = []
         lost_ones: list[Task] = []
         for attempt, task in held.items():
@@ -93,10 +155,13 @@ class WorkerService:
                 unstarted = task.state is AttemptState.OFFERED and attempt not in self._signs
                 (again if unstarted else lost_ones).append(task)
         await self.lose(lost_ones, EventType.TASK_LOST)
-        readopted = await self._readopt(again, known)
-        self._dispatcher.seat(known, send, cancel, [*kept, *(task.attempt_id for task in readopted)])
+        readopted = await self._readopt(again, worker)
+        holding = {attempt: held[attempt].type for attempt in kept}
+        holding.update((task.attempt_id, task.type) for task in readopted)
+        self._dispatcher.seat(worker, send, cancel, holding)
         self._dispatcher.deliver(readopted)
-        return known, tuple(attempt for attempt in running if attempt not in held)
+        # What it has no right to any more, and what was cancelled while nobody could tell it (FENCES 7).
+        return tuple(a for a in running or () if a not in held or held[a].cancel_requested)
 
     async def _readopt(self, tasks: list[Task], worker: Worker) -> list[Task]:
         """The same offers, under the new session."""
@@ -110,31 +175,64 @@ class WorkerService:
                 kept.append(new)
         return kept
 
-    async def heartbeat(self, worker_id: str, session: int, running: Collection[str]) -> Beat:
-        """Renew the lease, learn what has started, and say what to stop."""
-        if not await self._storage.heartbeat(worker_id, session, self.lease_s):
+    # -- being there -----------------------------------------------------------------------------
+
+    async def touch(self, worker_id: str, session: int) -> bool:
+        """Renew the lease and nothing else. False: the session is over."""
+        seat = self._dispatcher.find(worker_id)
+        lease_s = self.lease_s if seat is None else self.lease_of(seat.worker)
+        if not await self._storage.heartbeat(worker_id, session, lease_s):
+            return False
+        self._seen[worker_id] = self._clock.now()
+        return True
+
+    async def heartbeat(
+        self,
+        worker_id: str,
+        session: int,
+        running: Collection[str] | None,
+        *,
+        began: datetime | None = None,
+        fresh: Collection[str] = (),
+        stamp: float | None = None,
+    ) -> Beat:
+        """Renew the lease, learn what has started, and say what to stop.
+
+        A heartbeat that does not say what runs (None) decides nothing. One that `began` before an offer,
+        or before the attempts that are `fresh` left for the worker, cannot know them. Two with the same
+        `stamp` were written in the same second, and count as one.
+        """
+        if not await self.touch(worker_id, session):
             return Beat(known=False)
         held = {task.attempt_id: task for task in await self._storage.held_by(worker_id)}
-        now = self._clock.now()
-        for attempt, task in held.items():
-            if attempt in running:
-                self._missed.pop(attempt, None)
-                if task.state is AttemptState.OFFERED:
-                    self._signs.setdefault(attempt, _Sign(now))
-            elif task.state is AttemptState.OFFERED and attempt not in self._signs:
-                await self._miss(task)
-        self._forget_strays(worker_id, held, running)
-        stop = [attempt for attempt, task in held.items() if task.cancel_requested and attempt in running]
-        stop += [attempt for attempt in running if attempt not in held]
+        if running is not None:
+            listed = frozenset(running)
+            for attempt, task in held.items():
+                if attempt in listed:
+                    self._note_running(task)
+                elif attempt not in fresh and not _offered_after(task, began):
+                    await self._note_missing(task, stamp)
+            self._forget_strays(worker_id, held, listed)
+        stop = [attempt for attempt, task in held.items() if task.cancel_requested]
+        stop += [attempt for attempt in running or () if attempt not in held]
         return Beat(known=True, cancel=tuple(stop))
 
-    async def _miss(self, task: Task) -> None:
-        """Delivered is not started: twice missing after the offer means that it never arrived."""
-        misses = self._missed[task.attempt_id] = self._missed.get(task.attempt_id, 0) + 1
-        if misses >= _MISSES:
-            del self._missed[task.attempt_id]
-            await self.lose([task], EventType.TASK_UNDELIVERED)
-            self._dispatcher.release(task.worker_id, task.attempt_id)
+    def _note_running(self, task: Task) -> None:
+        self._attendance.present(task.attempt_id)
+        if task.state is AttemptState.OFFERED:
+            self._signs.started(task.attempt_id)
+
+    async def _note_missing(self, task: Task, stamp: float | None) -> None:
+        seat = self._dispatcher.find(task.worker_id)
+        patience_s = None
+        if seat is not None and seat.worker.transport == "poll":
+            # It never says what it has lost. Not less than a lease: the stock SDK (1.0b20) stops listing a
+            # task before its result is on its way.
+            patience_s = self.lease_of(seat.worker)
+        begun = task.attempt_id in self._signs
+        kind = self._attendance.missing(task, stamp, begun, self._clock.elapsed(), patience_s)
+        if kind is not None:
+            await self._take_back([task], kind)
 
     def _forget_strays(self, worker_id: str, held: Collection[str], running: Collection[str]) -> None:
         """Slots are counted from attempts; those that neither side knows any more are free."""
@@ -142,6 +240,39 @@ class WorkerService:
         if seat is not None:
             for attempt in [a for a in seat.holding if a not in held and a not in running]:
                 self._dispatcher.release(worker_id, attempt)
+
+    async def _take_back(self, tasks: Sequence[Task], kind: EventType) -> None:
+        """The worker is there, and does not have these: they go back to their lanes."""
+        await self.lose(tasks, kind)
+        for task in tasks:
+            self._dispatcher.release(task.worker_id, task.attempt_id)
+
+    async def hand_back(self, worker_id: str, attempt_ids: Collection[str]) -> None:
+        """The worker will not do these: the ones that it holds go back to their lanes, no run spent."""
+        held = [task for task in await self._storage.held_by(worker_id) if task.attempt_id in attempt_ids]
+        begun = [task for task in held if task.state is AttemptState.STARTED]
+        await self._take_back(begun, EventType.TASK_LOST)
+        await self._take_back([task for task in held if task not in begun], EventType.TASK_UNDELIVERED)
+
+    # -- for people ------------------------------------------------------------------------------
+
+    def drain(self, worker_id: str, on: bool = True) -> bool:
+        """No new tasks for this worker, until further notice. False when it is not connected here."""
+        return self._dispatcher.drain(worker_id, on)
+
+    async def held(self, worker_id: str) -> list[Task]:
+        """The tasks in the worker's hands."""
+        return await self._storage.held_by(worker_id)
+
+    async def describe(self) -> list[WorkerFacts]:
+        """Everybody who is known, in the order of their ids."""
+        silent = {worker.id for worker in await self._storage.lapsed()}
+        return [
+            facts_of(worker, self._dispatcher.find(worker.id), worker.id in silent, self._seen.get(worker.id))
+            for worker in await self._storage.workers()
+        ]
+
+    # -- going -----------------------------------------------------------------------------------
 
     async def leave(self, worker_id: str, session: int) -> None:
         """The worker says goodbye: what it still held is handed back at once."""
@@ -153,8 +284,8 @@ class WorkerService:
         self._unseat(worker_id, session)  # first of all: what the dead lose must not be offered to them again
         tasks = await self._storage.held_by(worker_id)
         await self.lose(tasks, EventType.TASK_LOST)
-        if session is not None:
-            await self._storage.forget(worker_id, session)
+        if session is not None and await self._storage.forget(worker_id, session):
+            self._seen.pop(worker_id, None)
         return len(tasks)
 
     def _unseat(self, worker_id: str, session: int | None) -> None:
@@ -166,7 +297,7 @@ class WorkerService:
         """Close these attempts as lost or undelivered, unless they have moved on."""
         attempts = {task.id: task.attempt for task in tasks}
         for task in tasks:
-            self._signs.pop(task.attempt_id, None)
+            self._forget(task.attempt_id)
 
         def decide(job: Job, task: Task, scene: Scene) -> Step | TaskStep | None:
             if task.attempt != attempts[task.id] or task.state not in HELD_STATES:
@@ -175,55 +306,50 @@ class WorkerService:
 
         await self._engine.signal_tasks(list(attempts), decide)
 
+    def _forget(self, attempt_id: str) -> None:
+        """The attempt is over: nothing that was noted about it matters any more."""
+        self._signs.forget(attempt_id)
+        self._attendance.forget(attempt_id)
+
+    # -- results and signs of life ---------------------------------------------------------------
+
+    async def find_task(self, attempt_id: str) -> Task | None:
+        """The task that an attempt is of, as it stands now."""
+        _, (task,) = await self._storage.load([], [task_of(attempt_id)[0]])
+        return task
+
     async def deliver(self, result: TaskResult) -> Verdict:
         """A result; answered after the commit that it caused."""
         return await self.report(result)
 
     def report(self, result: TaskResult) -> "asyncio.Future[Verdict]":
         """A result; the future is done after the commit that it caused."""
-        self._signs.pop(result.task_id, None)  # no longer worth writing down
+        self._forget(result.task_id)
         return self._engine.executor.deliver(sound(result))
-
-    # -- signs of life ---------------------------------------------------------------------------
 
     def started(self, attempt_id: str) -> None:
         """The worker has begun. Written down with a later commit; short tasks end before that."""
-        self._signs.setdefault(attempt_id, _Sign(self._clock.now()))
+        self._signs.started(attempt_id)
 
     def progress(
-        self, attempt_id: str, value: float | None = None, message: str = "", checkpoint: Any = None
+        self,
+        attempt_id: str,
+        value: float | None = None,
+        message: str = "",
+        checkpoint: Any = None,
+        worker_id: str = "",
     ) -> None:
-        """How far it is. The newest word wins; the checkpoint is handed to the next attempt."""
-        old = self._signs.get(attempt_id)
-        if checkpoint is None and old is not None:
-            checkpoint = old.checkpoint
-        self._signs[attempt_id] = _Sign(self._clock.now(), value, message, checkpoint)
+        """How far it is. The newest word wins; the checkpoint is handed to the next attempt.
+
+        Where `worker_id` says who tells it, the word counts only if the attempt is that worker's.
+        """
+        self._signs.progress(attempt_id, value, message, checkpoint, worker_id)
+        self.on_progress(attempt_id, value, message)
 
     async def write_signs(self) -> int:
         """Store the signs of life that no result has overtaken; returns how many."""
-        signs, self._signs = self._signs, {}
-        tasks = dict(task_of(attempt_id) for attempt_id in signs)
-
-        def decide(job: Job, task: Task, scene: Scene) -> TaskStep | None:
-            sign = signs.get(task.attempt_id)
-            held = sign is not None and task.state in HELD_STATES
-            return _signed(job, task, sign) if held and sign is not None else None
-
-        return await self._engine.signal_tasks(list(tasks), decide)
+        return await self._signs.write()
 
 
-def _signed(job: Job, task: Task, sign: _Sign) -> TaskStep | None:
-    """The task with a sign of life; None when it tells nothing new."""
-    step = mark_started(job, task, sign.at)
-    if step is None and sign.progress is None and sign.checkpoint is None:
-        return None
-    write = step.tasks[0] if step is not None else TaskWrite(task, task.attempt, HELD_STATES)
-    marked = replace(
-        write.task,
-        seen_at=sign.at,
-        progress=write.task.progress if sign.progress is None else sign.progress,
-        progress_message=sign.message or write.task.progress_message,
-        checkpoint=write.task.checkpoint if sign.checkpoint is None else sign.checkpoint,
-    )
-    events = step.events if step is not None else ()
-    return TaskStep(job_id=job.id, tasks=(replace(write, task=marked),), events=events)
+def _offered_after(task: Task, moment: datetime | None) -> bool:
+    return moment is not None and task.offered_at is not None and task.offered_at > moment

@@ -1,0 +1,294 @@
+"""The worker protocol over HTTP. spec: docs/reference/worker-protocol.md; both stock generations speak it."""
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any, TypeVar
+
+import msgspec
+from aiohttp import web
+
+from ..engines.base import Verdict
+from ..engines.native.desk import Desk, UnknownWorker
+from ..errors import OrchestratorStopped, StorageFailed
+from ..model import Task, TaskResult, task_of
+from ..plain import words
+from ..wire.bad_message import BadMessage, read
+from ..wire.dialects import progress_of, result_of, skills_of, task_object
+from ..wire.worker import (
+    ID_HEADER,
+    PROTOCOL_VERSION,
+    VERSION_HEADER,
+    Heartbeat,
+    Message,
+    Registration,
+    Result,
+    WorkerEvent,
+    registers_again,
+)
+from . import bodies
+from .problems import Problem
+from .stage import STAGE, Stage
+from .worker_auth import admit, check_signature, check_worker
+
+#: A poll may ask for so many tasks at once.
+MAX_TASKS = 1000
+
+DESK = web.AppKey("desk", Desk)
+M = TypeVar("M")
+_encode = msgspec.json.Encoder().encode
+
+routes = web.RouteTableDef()
+
+#: What a refused result is told.
+_REFUSALS = {
+    "job_not_found": "there is no such job",
+    "stale_task": "this attempt is over: another one has taken its place, or has been accepted",
+    "job_cancelled": "the job was cancelled",
+    "job_already_terminated": "the job has ended",
+    "worker_mismatch": "this attempt was given to another worker",
+}
+
+
+def install(app: web.Application) -> None:
+    """Add the worker protocol to an application."""
+    stage = app[STAGE]
+    config = stage.config
+    desk = app[DESK] = Desk(stage.workers, stage.dispatcher, stage.clock, config.lease_s, config.poll_lease_s)
+
+    async def close(_: web.Application) -> None:
+        await desk.close()
+
+    app.add_routes(routes)
+    app.on_shutdown.append(close)
+    app.on_response_prepare.append(_say_version)
+
+
+async def _say_version(request: web.Request, response: web.StreamResponse) -> None:
+    """Every answer to a worker says the version that it speaks itself: it warns its owner of any other."""
+    if "/_worker/" in request.path:
+        response.headers[VERSION_HEADER] = request.headers.get(VERSION_HEADER, PROTOCOL_VERSION)[:32]
+
+
+@routes.post("/_worker/workers/register")
+async def register(request: web.Request) -> web.Response:
+    """A worker says who it is and what it can do."""
+    admit(request, None)
+    stage = request.config_dict[STAGE]
+    body = await bodies.read(request)
+    said = _read(body, Registration)
+    check_worker(request, said.worker_id)
+    check_signature(stage, body, said, said.worker_id, fresh=True)
+    try:
+        arrival = await request.config_dict[DESK].register(said)
+    except BadMessage as error:
+        raise _refused(error) from error
+    worker = arrival.worker
+    answer: dict[str, Any] = {
+        "status": "registered",
+        "version": request.headers.get(VERSION_HEADER, PROTOCOL_VERSION)[:32],
+        "stream": {"url": f"/_worker/ws/{worker.id}", "protocol": 1},
+        "session": worker.session,
+        "cluster_id": await stage.workers.cluster_id(),
+        "lease_seconds": stage.workers.lease_of(worker),
+    }
+    if arrival.stop:
+        answer["cancel_task_ids"] = arrival.stop
+    return _answer(answer)
+
+
+@routes.patch("/_worker/workers/{worker_id}")
+async def heartbeat(request: web.Request) -> web.Response:
+    """A worker says that it is there, what it runs, and what it could start."""
+    stage, desk = request.config_dict[STAGE], request.config_dict[DESK]
+    began = stage.clock.now()  # before anything is read: what is offered from now on it cannot know
+    worker_id = request.match_info["worker_id"]
+    admit(request, worker_id)
+    body = await bodies.read(request)
+    if not body.strip():
+        return _answer({"status": "ttl_refreshed"} if await desk.refresh_lease(worker_id) else None)
+    said = _read(body, Heartbeat)
+    if said.worker_id not in (None, worker_id):
+        raise Problem(403, "worker_mismatch", f"the path names {worker_id!r}, the body {said.worker_id!r}")
+    check_signature(stage, body, said, worker_id)
+    try:
+        answer = await desk.beat(worker_id, said, began, request.headers.get(VERSION_HEADER))
+    except BadMessage as error:
+        raise _refused(error) from error
+    except UnknownWorker as error:
+        raise _unknown(worker_id) from error
+    told: dict[str, Any] = {"status": "ok"}
+    if answer.stop:
+        told["cancel_task_ids"] = answer.stop
+    if answer.full_sync:
+        told["require_full_sync"] = True
+    return _answer(told)
+
+
+@routes.get("/_worker/workers/{worker_id}/tasks/next", allow_head=False)
+async def next_task(request: web.Request) -> web.StreamResponse:
+    """Wait for a task: 200 with it, or 204 when the time is up. `limit` asks for several."""
+    stage, desk = request.config_dict[STAGE], request.config_dict[DESK]
+    worker_id = request.match_info["worker_id"]
+    admit(request, worker_id)
+    query = request.query
+    timeout_s = min(_number(query, "timeout", stage.config.poll_timeout_s), stage.config.poll_timeout_s)
+    limit = _count(query, "limit")
+    try:
+        available, hot = _names(query, "available_skills"), _names(query, "hot_skills")
+        poll = desk.poll(worker_id, timeout_s, limit or 1, available, hot, _count(query, "session"))
+        async with poll as tasks:
+            # Written in here: what cannot be written has not been delivered, and waits for the next poll.
+            response = _task_answer(stage, tasks, plural=limit is not None)
+            await response.prepare(request)
+            await response.write_eof()
+    except BadMessage as error:
+        raise _refused(error) from error
+    except UnknownWorker as error:
+        raise _unknown(worker_id) from error
+    return response
+
+
+@routes.post("/_worker/tasks/result")
+async def result(request: web.Request) -> web.Response:
+    """How an attempt went. Answered after the commit that it caused; sent again, it is answered alike."""
+    admit(request, None)
+    stage, desk = request.config_dict[STAGE], request.config_dict[DESK]
+    body = await bodies.read(request)
+    said = _read(body, Result)
+    worker_id = _speaker(request, said)
+    check_signature(stage, body, said, worker_id)
+    told = result_of(said, worker_id, stage.clock.now())
+    try:
+        verdict, task = await desk.result(told)
+    except (StorageFailed, OrchestratorStopped):
+        _hang_up_on_the_hasty(request)
+        raise
+    if verdict.accepted:
+        return _answer({"status": "accepted", "transition": _transition(task, told)})
+    reason = _reason(verdict, task, told)
+    return _answer({"status": "ignored", "reason": reason, "message": _REFUSALS[reason]})
+
+
+@routes.post("/_worker/events")
+async def event(request: web.Request) -> web.Response:
+    """Progress of an attempt. Any other event is accepted, and means nothing to us."""
+    admit(request, None)
+    stage, desk = request.config_dict[STAGE], request.config_dict[DESK]
+    body = await bodies.read(request)
+    said = _read(body, WorkerEvent)
+    worker_id = _speaker(request, said)
+    check_signature(stage, body, said, worker_id, event=True)
+    try:
+        progress = progress_of(said)
+    except BadMessage as error:
+        raise _refused(error) from error
+    if progress is not None:
+        desk.progress(progress, worker_id)
+    return _answer({"status": "event_accepted"})
+
+
+@routes.post("/_worker/auth/token")
+@routes.post("/_worker/auth/token/refresh")
+async def token(request: web.Request) -> web.Response:
+    """Short-lived tokens are not given out here: the configured one is good for ever."""
+    admit(request, None)
+    raise Problem(501, "tokens_not_offered", "this orchestrator gives out no tokens; use the configured one")
+
+
+def _hang_up_on_the_hasty(request: web.Request) -> None:
+    """The older SDK throws a result away that is answered 503; it sends it again when the connection breaks."""
+    version = request.headers.get(VERSION_HEADER)
+    if version and not registers_again(version) and request.transport is not None:
+        request.transport.abort()
+
+
+# -- reading -----------------------------------------------------------------------------------------
+
+
+def _read(body: bytes, shape: type[M]) -> M:
+    try:
+        return read(body, shape)
+    except BadMessage as error:
+        raise _refused(error) from error
+
+
+def _speaker(request: web.Request, said: Message) -> str:
+    """Who sent a message that may leave it to a header to say so."""
+    worker_id = said.worker_id or request.headers.get(ID_HEADER)
+    if not worker_id:
+        raise Problem(400, "bad_message", f"expected the worker's id in `worker_id` or {ID_HEADER}, got none")
+    check_worker(request, worker_id)
+    return worker_id
+
+
+def _refused(error: BadMessage) -> Problem:
+    return Problem(400, "bad_message", words(error))
+
+
+def _unknown(worker_id: str) -> Problem:
+    # The stock SDK looks for the words "not found", and registers again.
+    return Problem(404, "worker_unknown", f"worker {worker_id} not found here: register again")
+
+
+def _number(query: Mapping[str, str], name: str, default: float) -> float:
+    text = query.get(name)
+    if text is None:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not (isfinite(value) and value >= 0):
+        raise Problem(400, "bad_parameter", f"{name}: expected seconds, 0 or more, got {words(text)[:100]!r}")
+    return value
+
+
+def _count(query: Mapping[str, str], name: str) -> int | None:
+    text = query.get(name)
+    if text is None:
+        return None
+    most = MAX_TASKS if name == "limit" else 2**63
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and 1 <= int(text) <= most):
+        raise Problem(400, "bad_parameter", f"{name}: expected 1 to {most}, got {words(text)[:100]!r}")
+    return int(text)
+
+
+def _names(query: Mapping[str, str], name: str) -> tuple[str, ...] | None:
+    text = query.get(name)
+    return None if text is None else skills_of(part for part in map(str.strip, text.split(",")) if part)
+
+
+# -- answering ---------------------------------------------------------------------------------------
+
+
+def _answer(value: Any) -> web.Response:
+    return web.Response(body=_encode(value), content_type="application/json")
+
+
+def _task_answer(stage: Stage, tasks: list[Task], plural: bool) -> web.Response:
+    if not tasks:
+        return web.Response(status=204)
+    now, secret = stage.clock.now(), stage.config.orchestrator_secret_key
+    objects = [task_object(task, now, secret) for task in tasks]
+    return _answer({"tasks": objects} if plural else objects[0])
+
+
+def _transition(task: Task | None, told: TaskResult) -> str:
+    """The wire's word for what an accepted result did."""
+    if task is not None and task.branch:
+        return "parallel_branch_accepted"
+    outcome = told.outcome
+    if told.error is not None or outcome == "failure":
+        return "failure_handled"
+    if outcome == "cancelled":
+        return "cancelled_handled"
+    if task is not None and outcome not in task.transitions:
+        return "unhandled_status_failure"
+    return "success_transition"
+
+
+def _reason(verdict: Verdict, task: Task | None, told: TaskResult) -> str:
+    current = task is not None and task.attempt == task_of(told.task_id)[1]
+    if verdict is Verdict.STALE_TASK and current and task is not None and task.worker_id is not None:
+        return "worker_mismatch" if task.worker_id != told.worker_id else str(verdict)
+    return str(verdict)

@@ -1,0 +1,115 @@
+"""The command socket of stock workers: cancels go down, progress comes up. Nothing is acknowledged on it."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+import msgspec
+from aiohttp import WSMsgType, web
+
+from ..engines.native.desk import Desk
+from ..model import job_of, task_of
+from ..wire.bad_message import BadMessage, read
+from ..wire.dialects import progress_of
+from ..wire.worker import WorkerEvent
+from .performers import DESK
+from .problems import Problem
+from .stage import STAGE, Stage
+from .worker_auth import admit, check_signature
+
+log = logging.getLogger("regista.sockets")
+
+#: Commands that may wait for a worker that does not read; more are dropped, and said with its heartbeats.
+_MOST_WAITING = 1000
+#: Seconds between two pings, and for the last words of a closing socket.
+_PING_S = 30.0
+_CLOSING_S = 2.0
+
+_encode = msgspec.json.Encoder().encode
+
+
+async def serve_stock_socket(request: web.Request, worker_id: str | None) -> web.WebSocketResponse:
+    """Serve the command socket of a stock worker until either side closes it.
+
+    The older SDK connects without saying which worker it is (None): it hears every command, and heeds those
+    for tasks that it has.
+    """
+    admit(request, worker_id)
+    stage, desk = request.config_dict[STAGE], request.config_dict[DESK]
+    ws = web.WebSocketResponse(
+        heartbeat=_PING_S, timeout=_CLOSING_S, max_msg_size=stage.config.max_body_bytes
+    )
+    await ws.prepare(request)
+    line = SocketLine(ws)
+    line.start()
+    try:
+        await desk.connect(worker_id, line)
+        async for message in ws:
+            if message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
+                data = message.data
+                hear(stage, desk, worker_id or "", data.encode() if isinstance(data, str) else data)
+    finally:
+        desk.disconnect(worker_id, line)
+        await line.finish()
+    return ws
+
+
+class SocketLine:
+    """Writes commands without ever making anybody wait."""
+
+    def __init__(self, ws: web.WebSocketResponse) -> None:
+        self._ws = ws
+        self._words: asyncio.Queue[str] = asyncio.Queue(_MOST_WAITING)
+        self._writer: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[bool] | None = None
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._writer = asyncio.get_running_loop().create_task(self._write(), name="stock-socket")
+
+    def stop(self, attempt_ids: Sequence[str]) -> None:
+        """Say `cancel_task` for these, soon."""
+        for attempt_id in attempt_ids:
+            job_id = job_of(task_of(attempt_id)[0])
+            command = {"command": "cancel_task", "task_id": attempt_id, "job_id": job_id}
+            try:
+                self._words.put_nowait(_encode(command).decode())
+            except asyncio.QueueFull:
+                return  # the heartbeat says it
+
+    def close(self, code: int, reason: str) -> None:
+        """Hang up, soon."""
+        if self._closing is None:
+            hang_up = self._ws.close(code=code, message=reason.encode())
+            self._closing = asyncio.get_running_loop().create_task(hang_up, name="stock-socket-close")
+
+    async def finish(self) -> None:
+        """Return when nothing is written any more."""
+        if self._closing is not None:
+            await asyncio.gather(self._closing, return_exceptions=True)
+        if self._writer is not None:
+            self._writer.cancel()
+            await asyncio.gather(self._writer, return_exceptions=True)
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                await self._ws.send_str(await self._words.get())
+        except ConnectionError:
+            pass  # gone; the reader notices too
+
+
+def hear(stage: Stage, desk: Desk, worker_id: str, body: bytes) -> None:
+    """One message of a worker. A bad one is noted and forgotten: there is no answer on this socket."""
+    try:
+        said = read(body, WorkerEvent)
+        check_signature(stage, body, said, worker_id or said.worker_id or "", event=True)
+        if said.worker_id and worker_id and said.worker_id != worker_id:
+            raise BadMessage(f"the socket is {worker_id!r}'s, the message {said.worker_id!r}'s")
+        progress = progress_of(said)
+    except (BadMessage, Problem) as error:
+        told = {"action": "bad_message", "worker_id": worker_id}
+        log.warning("a message of worker %s was ignored: %s", worker_id or "?", error, extra=told)
+        return
+    if progress is not None:
+        desk.progress(progress, worker_id or said.worker_id or "")

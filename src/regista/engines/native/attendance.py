@@ -1,0 +1,52 @@
+"""Attendance: what a worker's heartbeats say about the attempts that it should have. FENCES 10."""
+
+from ...model import AttemptState, EventType, Task
+
+#: Heartbeats in a row that may lack an offered attempt before it counts as undelivered.
+_MISSES = 2
+
+
+class Attendance:
+    """Counts the heartbeats that lack an attempt. Says when that is enough, and acts on nothing."""
+
+    def __init__(self) -> None:
+        #: Attempt → how many heartbeats in a row lacked it, and the stamp of the last of them.
+        self._missed: dict[str, tuple[int, float | None]] = {}
+        #: Started attempt of a poll worker → since when its heartbeats lack it.
+        self._absent: dict[str, float] = {}
+
+    def present(self, attempt_id: str) -> None:
+        """A heartbeat lists the attempt: that makes up for those that did not."""
+        self.forget(attempt_id)
+
+    def forget(self, attempt_id: str) -> None:
+        """The attempt is over."""
+        if self._missed:
+            self._missed.pop(attempt_id, None)
+        if self._absent:
+            self._absent.pop(attempt_id, None)
+
+    def missing(
+        self, task: Task, stamp: float | None, begun: bool, elapsed: float, patience_s: float | None
+    ) -> EventType | None:
+        """A heartbeat lacks the attempt. Returns what it is closed as, if that is enough; None: wait.
+
+        `begun` is evidence of a start that the store does not have yet. `patience_s` is how long a started
+        attempt may be missing; None is for ever, since this worker says itself what it has lost.
+        """
+        if task.state is AttemptState.OFFERED and not begun:
+            return self._undelivered(task.attempt_id, stamp)
+        return None if patience_s is None else self._lost(task.attempt_id, elapsed, patience_s)
+
+    def _undelivered(self, attempt_id: str, stamp: float | None) -> EventType | None:
+        """Delivered is not started: twice missing after the offer means that it never arrived."""
+        misses, last = self._missed.get(attempt_id, (0, None))
+        if misses and stamp is not None and stamp == last:
+            return None  # written in the same second as the one before: both were on their way together
+        self._missed[attempt_id] = (misses + 1, stamp)
+        return EventType.TASK_UNDELIVERED if misses + 1 >= _MISSES else None
+
+    def _lost(self, attempt_id: str, elapsed: float, patience_s: float) -> EventType | None:
+        """What had started and is missing for so long is gone, though its worker is there."""
+        since = self._absent.setdefault(attempt_id, elapsed)
+        return EventType.TASK_LOST if elapsed - since >= patience_s else None

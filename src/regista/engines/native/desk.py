@@ -1,0 +1,329 @@
+"""Desk: where workers come that speak HTTP. They ask for tasks, so each request finds them as they were."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from ...clock import Clock
+from ...dispatch.dispatcher import Dispatcher
+from ...errors import OrchestratorStopped, StorageFailed
+from ...fleet.sessions import Line, Session, Sessions
+from ...model import Task, TaskResult, Worker
+from ...wire.dialects import Progress, Pulse, pulse_of, stranger, worker_of
+from ...wire.worker import Heartbeat, Registration, registers_again
+from ..base import Verdict
+from .seating import Seating
+from .workers import Beat, WorkerService
+
+log = logging.getLogger("regista.desk")
+
+#: A worker that says goodbye may still send what it had finished by then.
+_LAST_WORDS_S = 2.0
+#: For so long a worker that we know by hearsay is asked to register. Four of its beats: some of them are sent
+#: by a part of the SDK that does not listen to the answer.
+_ASKING_S = 60.0
+
+
+class UnknownWorker(Exception):
+    """The worker must register (again)."""
+
+
+class Arrival(Struct, frozen=True):
+    """A registration that was accepted."""
+
+    worker: Worker
+    #: Attempts that it reported and should stop.
+    stop: tuple[str, ...] = ()
+
+
+class Answer(Struct, frozen=True):
+    """What a heartbeat is answered."""
+
+    stop: tuple[str, ...] = ()
+    #: Please say everything again.
+    full_sync: bool = False
+
+
+class Desk:
+    """Takes in workers that poll, and knows them again from one request to the next.
+
+    A worker has as many offers to get as polls of its are open (FENCES 10). One that we do not know, since
+    it registered before our own restart, is taken in by what its poll or its heartbeat says: the older
+    stock SDK registers once in its life, the newer one when it is told so by a 404.
+    """
+
+    def __init__(
+        self,
+        service: WorkerService,
+        dispatcher: Dispatcher,
+        clock: Clock,
+        lease_s: float,
+        poll_lease_s: float,
+    ) -> None:
+        self._service = service
+        self._dispatcher = dispatcher
+        self._clock = clock
+        self._lease_s = lease_s
+        self._poll_lease_s = poll_lease_s
+        self._sessions = Sessions(self._is_connected)
+        self._seating = Seating(dispatcher, self._cancel)
+        self._background: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def _is_connected(self, worker_id: str, number: int) -> bool:
+        seat = self._dispatcher.find(worker_id)
+        return seat is not None and seat.worker.session == number
+
+    async def close(self) -> None:
+        """We stop: every poll is answered now, every socket is closed with 1001."""
+        self._closed = True
+        lines = list(self._sessions.nameless)
+        for session in self._sessions:
+            session.mailbox.wake_all()
+            lines += [] if session.line is None else [session.line]
+        for line in lines:
+            line.close(1001, "the orchestrator stops")
+        for task in list(self._background):
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+
+    # -- coming ----------------------------------------------------------------------------------
+
+    async def register(self, said: Registration) -> Arrival:
+        """A worker registers, for the first time or again; its older session is over."""
+        ours = said.current_tasks is not None
+        worker = worker_of(said, self._lease_s if ours else self._poll_lease_s)
+        running = said.current_tasks
+        if said.cluster_id and said.cluster_id != await self._service.cluster_id():
+            running = []  # another store's attempts are none of our business
+        session = self._sessions.open(worker.id)
+        session.mailbox.wake_all()
+        undelivered = [task.attempt_id for task in session.mailbox.empty()]
+        known, stop = await self._seat(session, worker, running, undelivered)
+        session.arrived(known, worker.skills, provisional=False)
+        available = None if said.available_skills is None else tuple(said.available_skills)
+        self._seating.refresh(session, available, None)
+        self._seating.grant(session)
+        return Arrival(known, stop)
+
+    async def _take_in(self, session: Session, worker: Worker) -> None:
+        """A worker that we know by its poll or its heartbeat only. What it holds, its heartbeats will say."""
+        known, _ = await self._seat(session, worker, None, ())
+        session.arrived(known, worker.skills, provisional=True)
+        self._seating.grant(session)
+
+    async def _seat(
+        self, session: Session, worker: Worker, running: Sequence[str] | None, undelivered: Sequence[str]
+    ) -> tuple[Worker, tuple[str, ...]]:
+        hands = self._seating.hands(session, worker.id)
+        return await self._service.register(worker, running, *hands, undelivered)
+
+    # -- tasks -----------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def poll(
+        self,
+        worker_id: str,
+        timeout_s: float,
+        limit: int = 1,
+        available: tuple[str, ...] | None = None,
+        hot: tuple[str, ...] | None = None,
+        number: int | None = None,
+    ) -> AsyncIterator[list[Task]]:
+        """Wait for tasks, and hand them out in the body; none when the time is up.
+
+        A body that does not come to its end has delivered nothing: its tasks wait for the next poll.
+        """
+        session = await self._find_polling(worker_id, available, hot, number)
+        poll = session.mailbox.open(limit)
+        delivered = False
+        try:
+            self._seating.grant(session)
+            await poll.wait(0.0 if self._closed else timeout_s)
+            yield poll.tasks
+            delivered = True
+        finally:
+            left = session.mailbox.close(poll, delivered)
+            session.handed([task.attempt_id for task in left], self._clock.now())
+            self._seating.grant(session)
+
+    async def _find_polling(
+        self,
+        worker_id: str,
+        available: tuple[str, ...] | None,
+        hot: tuple[str, ...] | None,
+        number: int | None,
+    ) -> Session:
+        session = self._sessions.known(worker_id)
+        if number is not None and (session is None or session.number != number):
+            raise UnknownWorker(worker_id)
+        # A poll is a sign of life like any other.
+        if session is not None and await self._service.touch(worker_id, session.number):
+            self._seating.take_over(session)
+            if available is None and session.worker is not None and not session.worker.skills:
+                available = session.skills  # it was full when it last said; now it asks for something
+            self._seating.refresh(session, available, hot)
+            return session
+        session = self._sessions.open(worker_id)
+        if available:
+            await self._take_in(session, stranger(worker_id, available, hot or (), self._poll_lease_s))
+        return session
+
+    # -- heartbeats ------------------------------------------------------------------------------
+
+    async def refresh_lease(self, worker_id: str) -> bool:
+        """A heartbeat that says nothing. False: we do not know the worker."""
+        session = self._sessions.known(worker_id)
+        return session is not None and await self._service.touch(worker_id, session.number)
+
+    async def beat(
+        self, worker_id: str, said: Heartbeat, began: datetime, version: str | None = None
+    ) -> Answer:
+        """A heartbeat that arrived at `began`, from an SDK of this protocol version."""
+        pulse = pulse_of(said)
+        session = self._sessions.known(worker_id)
+        if pulse.session is not None and (session is None or pulse.session != session.number):
+            raise UnknownWorker(worker_id)
+        session = session or await self._take_in_by(pulse, worker_id)
+        beat = await self._heard(session, worker_id, pulse, began)
+        if not beat.known:  # buried between two breaths
+            session = await self._take_in_by(pulse, worker_id)
+            beat = await self._heard(session, worker_id, pulse, began)
+        if pulse.status == "offline":
+            await self._goodbye(session, worker_id, pulse)
+        elif session.provisional and registers_again(version) and self._is_asking(session):
+            raise UnknownWorker(worker_id)
+        stop = tuple(attempt for attempt in beat.cancel if not session.has_ended(attempt))
+        return Answer(stop, full_sync=session.provisional)
+
+    def _is_asking(self, session: Session) -> bool:
+        """For a while only: whoever beats on without having registered does not know how."""
+        now = self._clock.elapsed()
+        if session.asked_at is None:
+            session.asked_at = now
+        return now - session.asked_at < _ASKING_S
+
+    async def _take_in_by(self, pulse: Pulse, worker_id: str) -> Session:
+        session = self._sessions.open(worker_id)
+        skills = pulse.skills or pulse.available or ()
+        await self._take_in(session, stranger(worker_id, skills, pulse.hot or (), self._poll_lease_s))
+        return session
+
+    async def _heard(self, session: Session, worker_id: str, pulse: Pulse, began: datetime) -> Beat:
+        self._heed(session, worker_id, pulse)
+        fresh = session.fresh(began)
+        return await self._service.heartbeat(
+            worker_id, session.number, pulse.running, began=began, fresh=fresh, stamp=pulse.stamp
+        )
+
+    def _heed(self, session: Session, worker_id: str, pulse: Pulse) -> None:
+        available = pulse.available
+        if pulse.skills is not None and pulse.status != "offline":
+            session.skills, session.provisional = pulse.skills, False
+            available = pulse.skills if available is None else available
+        elif session.provisional and available:
+            session.skills = tuple(dict.fromkeys([*session.skills, *available]))
+        self._seating.refresh(session, available, pulse.hot)
+        draining = pulse.status == "draining"
+        if draining != session.draining and not session.leaving:
+            session.draining = draining
+            self._service.drain(worker_id, draining)
+
+    # -- results, events, commands ---------------------------------------------------------------
+
+    async def result(self, result: TaskResult) -> tuple[Verdict, Task | None]:
+        """A result; answered after the commit that it caused, with the task as it was before."""
+        task = await self._service.find_task(result.task_id)
+        session = self._sessions.find(result.worker_id)
+        if session is not None:
+            session.ended(result.task_id, self._clock.now())
+        verdict = await self._service.deliver(result)
+        if session is not None and session.leaving:
+            await self._leave_if_done(session, result.worker_id)
+        return verdict, task
+
+    def progress(self, said: Progress, worker_id: str) -> None:
+        """How far an attempt of this worker is; an empty id is one that nobody could tell."""
+        self._service.progress(said.attempt_id, said.value, said.message, said.checkpoint, worker_id)
+
+    def _cancel(self, session: Session, worker_id: str, attempt_ids: Sequence[str]) -> None:
+        """Stop these. One that has not left is simply taken back; the others are told over the socket."""
+        waiting = [task.attempt_id for task in session.mailbox.take(attempt_ids)]
+        for attempt_id in waiting:
+            self._dispatcher.release(worker_id, attempt_id)
+        if waiting:
+            self._later(self._service.hand_back(worker_id, waiting))
+        gone = [attempt_id for attempt_id in attempt_ids if attempt_id not in waiting]
+        if gone:
+            for line in self._sessions.lines_to(worker_id):
+                line.stop(gone)
+
+    async def connect(self, worker_id: str | None, line: Line) -> None:
+        """A command socket opens. A second one of the same worker closes the first."""
+        if self._closed:
+            line.close(1001, "the orchestrator stops")
+        elif worker_id is None:
+            self._sessions.nameless[line] = None
+        else:
+            session = self._sessions.open(worker_id)
+            old, session.line = session.line, line
+            if old is not None:
+                old.close(1008, "another connection of this worker took its place")
+            held = await self._service.held(worker_id)
+            if wanted := [task.attempt_id for task in held if task.cancel_requested]:
+                line.stop(wanted)
+
+    def disconnect(self, worker_id: str | None, line: Line) -> None:
+        """A command socket is closed. That changes nothing else (FENCES 9)."""
+        self._sessions.nameless.pop(line, None)
+        session = None if worker_id is None else self._sessions.find(worker_id)
+        if session is not None and session.line is line:
+            session.line = None
+
+    # -- going -----------------------------------------------------------------------------------
+
+    async def _goodbye(self, session: Session, worker_id: str, pulse: Pulse) -> None:
+        """No more tasks for it. What it lists it may still finish; its lease says how long."""
+        session.leaving = True
+        self._service.drain(worker_id)
+        session.mailbox.wake_all()
+        await self._service.hand_back(worker_id, [t.attempt_id for t in session.mailbox.empty()])
+        running = frozenset(pulse.running or ())
+        if pulse.session is not None and not running:
+            await self._service.leave(worker_id, session.number)  # ours: it has sent what it had
+        elif not await self._leave_if_done(session, worker_id):
+            self._later(self._last_words(session, worker_id, session.number, running))
+
+    async def _last_words(
+        self, session: Session, worker_id: str, number: int, running: frozenset[str]
+    ) -> None:
+        """What it neither lists nor has reported by now died with it."""
+        await asyncio.sleep(_LAST_WORDS_S)
+        if session.leaving and session.number == number:
+            held = [task.attempt_id for task in await self._service.held(worker_id)]
+            await self._service.hand_back(worker_id, [a for a in held if a not in running])
+            await self._leave_if_done(session, worker_id)
+
+    async def _leave_if_done(self, session: Session, worker_id: str) -> bool:
+        if await self._service.held(worker_id):
+            return False
+        await self._service.leave(worker_id, session.number)
+        return True
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(self._quietly(work), name="desk")
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _quietly(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except (StorageFailed, OrchestratorStopped):
+            pass  # stored: it goes on after the next start
+        except Exception:
+            log.exception("taking tasks back failed; the worker's lease will", extra={"action": "hand_back"})

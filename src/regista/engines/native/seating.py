@@ -1,0 +1,69 @@
+"""Seating: keeps the seat of a polling worker as its session says. FENCES 10."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from msgspec.structs import replace
+
+from ...dispatch.dispatcher import Dispatcher
+from ...fleet.seats import Cancel, Seat, Send
+from ...fleet.sessions import Session
+from ...model import Task
+
+#: Tells a worker to stop attempts: its session, its id, the attempts.
+StopAttempts = Callable[[Session, str, Sequence[str]], None]
+
+
+class Seating:
+    """What the dispatcher knows of a worker that polls: how many offers it takes, and for which skills."""
+
+    def __init__(self, dispatcher: Dispatcher, stop: StopAttempts) -> None:
+        self._dispatcher = dispatcher
+        self._stop = stop
+
+    def hands(self, session: Session, worker_id: str) -> tuple[Send, Cancel]:
+        """How tasks and cancels reach the worker from its seat."""
+        return partial(self._send, session), partial(self._stop, session, worker_id)
+
+    def _send(self, session: Session, tasks: Sequence[Task]) -> None:
+        session.mailbox.put(tasks)
+        self.grant(session)
+
+    def find(self, session: Session) -> Seat | None:
+        """The seat that the session gave its worker, unless a newer one or nobody sits there."""
+        worker = session.worker
+        seat = None if worker is None else self._dispatcher.find(worker.id)
+        return seat if seat is not None and seat.worker.session == session.number else None
+
+    def grant(self, session: Session) -> None:
+        """As many offers as the open polls would take, less those that are on their way here."""
+        seat = self.find(session)
+        if seat is not None and seat.worker.transport == "poll":
+            credit = max(0, session.mailbox.wanted - len(session.mailbox) - len(seat.unsent))
+            if seat.credit != credit:
+                self._dispatcher.grant(seat.worker.id, seat.worker.session, credit)
+
+    def refresh(
+        self, session: Session, available: tuple[str, ...] | None, hot: tuple[str, ...] | None
+    ) -> None:
+        """What it can start right now, and what is warm, may be another than a moment ago."""
+        seat = self.find(session)
+        if seat is None:
+            return
+        worker = seat.worker
+        skills = worker.skills if available is None else available
+        warm = worker.profile.hot if hot is None else hot
+        if skills != worker.skills or warm != worker.profile.hot:
+            session.worker = replace(worker, skills=skills, profile=replace(worker.profile, hot=warm))
+            self._dispatcher.update(session.worker)
+
+    def take_over(self, session: Session) -> None:
+        """The worker had a stream, and polls now: what it holds stays, and offers go to its mailbox."""
+        seat = self.find(session)
+        if seat is None or seat.worker.transport == "poll":
+            return
+        worker = session.worker = replace(seat.worker, transport="poll")
+        self._dispatcher.seat(worker, *self.hands(session, worker.id), seat.holding)
+        if seat.draining:
+            self._dispatcher.drain(worker.id, True)
+        self.grant(session)

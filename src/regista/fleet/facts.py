@@ -1,0 +1,40 @@
+"""WorkerFacts: a worker as people see it."""
+
+from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..model import Worker
+from .seats import Seat
+
+
+class WorkerFacts(Struct, frozen=True, kw_only=True):
+    """Who it is, how it is, and what is in its hands."""
+
+    #: As it registered, with the connection that it has now.
+    worker: Worker
+    #: ready, busy (no slot is free), draining or silent (its lease is over).
+    state: str
+    #: The attempts in its hands.
+    holding: tuple[str, ...] = ()
+    #: How many tasks it would take right now.
+    free: int = 0
+    #: What it could start right now; less than `worker.skills` when it is at a limit of its own.
+    available: tuple[str, ...] = ()
+    last_seen: datetime | None = None
+
+
+def facts_of(worker: Worker, seat: Seat | None, silent: bool, last_seen: datetime | None) -> WorkerFacts:
+    """What there is to tell. `silent`: its lease is over; no seat: it is connected to another instance."""
+    if seat is None:
+        return WorkerFacts(worker=worker, state="silent" if silent else "ready", last_seen=last_seen)
+    busy = len(seat.holding) >= seat.worker.capacity
+    return WorkerFacts(
+        worker=replace(worker, transport=seat.worker.transport, lease_s=seat.worker.lease_s),
+        state="silent" if silent else "draining" if seat.draining else "busy" if busy else "ready",
+        holding=tuple(seat.holding),
+        free=seat.free,
+        available=seat.worker.skills,
+        last_seen=last_seen,
+    )

@@ -1,0 +1,113 @@
+"""Mailbox: tasks on their way to a worker that asks for them."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from ..model import Task
+
+
+class Poll:
+    """A worker that waits for up to `limit` tasks."""
+
+    __slots__ = ("limit", "tasks", "woken")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        #: What it was given. Still ours until the answer has left.
+        self.tasks: list[Task] = []
+        #: Done when there is an answer; empty-handed, when nobody should wait any longer.
+        self.woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake(self) -> None:
+        """Answer now, with whatever is there."""
+        if not self.woken.done():
+            self.woken.set_result(None)
+
+    async def wait(self, timeout_s: float) -> None:
+        """Return when there is an answer, or the time is up; after that nothing is given to it any more."""
+        if not self.woken.done() and timeout_s > 0:
+            await asyncio.wait([self.woken], timeout=timeout_s)
+        self.wake()
+
+
+class Mailbox:
+    """Brings tasks and polls together.
+
+    A task that comes when no poll is open waits here for the next one; so does a task whose poll went away
+    with it in hand. Nothing here counts as delivered: only a worker's own word does (FENCES 10).
+    """
+
+    def __init__(self) -> None:
+        #: By attempt, in the order in which they came.
+        self._waiting: dict[str, Task] = {}
+        self._polls: dict[Poll, None] = {}
+
+    def __len__(self) -> int:
+        """How many tasks wait."""
+        return len(self._waiting)
+
+    @property
+    def leaving(self) -> list[str]:
+        """The attempts in the hands of polls that are just being answered."""
+        return [task.attempt_id for poll in self._polls for task in poll.tasks]
+
+    @property
+    def wanted(self) -> int:
+        """How many tasks the open polls would take."""
+        return sum(poll.limit for poll in self._polls if not poll.woken.done())
+
+    # -- tasks -----------------------------------------------------------------------------------
+
+    def put(self, tasks: Iterable[Task]) -> None:
+        """Tasks for the worker: to the polls that are open, the oldest first, else into the box."""
+        for task in tasks:
+            self._waiting[task.attempt_id] = task
+        self._serve()
+
+    def take(self, attempt_ids: Iterable[str]) -> list[Task]:
+        """Take these out, if they still wait; returns those that did."""
+        found = (self._waiting.pop(attempt_id, None) for attempt_id in attempt_ids)
+        return [task for task in found if task is not None]
+
+    def empty(self) -> list[Task]:
+        """Take everything out that waits."""
+        tasks, self._waiting = list(self._waiting.values()), {}
+        return tasks
+
+    # -- polls -----------------------------------------------------------------------------------
+
+    def open(self, limit: int) -> Poll:
+        """A poll comes in. What waits is its own at once."""
+        poll = Poll(limit)
+        self._polls[poll] = None
+        self._serve()
+        return poll
+
+    def close(self, poll: Poll, delivered: bool) -> list[Task]:
+        """A poll is over; returns what left with it. Undelivered, its tasks wait for the next one."""
+        self._polls.pop(poll, None)
+        poll.wake()
+        tasks, poll.tasks = poll.tasks, []
+        if delivered:
+            return tasks
+        # To the front: they are older than whatever has come since.
+        self._waiting = {**{task.attempt_id: task for task in tasks}, **self._waiting}
+        self._serve()
+        return []
+
+    def wake_all(self) -> None:
+        """Let every poll be answered now: the worker has a newer session, or we stop."""
+        for poll in self._polls:
+            poll.wake()
+
+    def _serve(self) -> None:
+        for poll in self._polls:
+            if not self._waiting:
+                return
+            if not poll.woken.done():
+                poll.tasks = self._first(poll.limit)
+                poll.wake()
+
+    def _first(self, limit: int) -> list[Task]:
+        attempts: Sequence[str] = list(self._waiting)[:limit]
+        return [self._waiting.pop(attempt_id) for attempt_id in attempts]

@@ -1,0 +1,146 @@
+"""Sessions: what we know of the workers that speak HTTP, between one request of theirs and the next."""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from ..model import Worker
+from .mailbox import Mailbox
+
+#: Attempts are remembered for this long after their worker told of their end, or got them.
+_MEMORY_S = 60.0
+
+
+class Line(Protocol):
+    """A command socket of a stock worker."""
+
+    def stop(self, attempt_ids: Sequence[str]) -> None:
+        """Say `cancel_task` for these, soon. Never waits; what is lost is said with the next heartbeat."""
+        ...
+
+    def close(self, code: int, reason: str) -> None:
+        """Hang up, soon."""
+        ...
+
+
+class Session:
+    """One worker. Its record is None while it only polls and we do not know what it can do."""
+
+    __slots__ = (
+        "_ended", "_handed", "asked_at", "draining", "leaving", "line", "mailbox", "provisional", "skills",
+        "worker",
+    )  # fmt: skip
+
+    def __init__(self, mailbox: Mailbox | None = None) -> None:
+        self.mailbox = mailbox or Mailbox()
+        self.worker: Worker | None = None
+        #: Everything that it can do; `worker.skills` is what it can start right now.
+        self.skills: tuple[str, ...] = ()
+        #: Known by a poll or a heartbeat only: a registration would say more.
+        self.provisional = False
+        #: Since when it is asked to register again, on a clock that never jumps.
+        self.asked_at: float | None = None
+        #: It wants no more tasks, by its own word.
+        self.draining = False
+        #: It has said goodbye, and may still bring results.
+        self.leaving = False
+        self.line: Line | None = None
+        #: Attempt → when its answer left, or its result came.
+        self._handed: dict[str, datetime] = {}
+        self._ended: dict[str, datetime] = {}
+
+    @property
+    def number(self) -> int:
+        """The epoch of its registration."""
+        return 0 if self.worker is None else self.worker.session
+
+    def handed(self, attempt_ids: Sequence[str], now: datetime) -> None:
+        """These have left for the worker."""
+        _note(self._handed, attempt_ids, now)
+
+    def fresh(self, began: datetime) -> frozenset[str]:
+        """What has left since, or is leaving: a heartbeat that began before cannot know it."""
+        left = [attempt for attempt, at in self._handed.items() if at >= began]
+        return frozenset([*left, *self.mailbox.leaving])
+
+    def arrived(self, worker: Worker, skills: tuple[str, ...], provisional: bool) -> None:
+        """The worker has its seat, under the session that its record names."""
+        self.worker = worker
+        self.skills = skills
+        self.provisional = provisional
+        self.leaving = self.draining = False
+        if not provisional:
+            self.asked_at = None
+
+    def ended(self, attempt_id: str, now: datetime) -> None:
+        """The worker has told how this one ended."""
+        self._handed.pop(attempt_id, None)
+        _note(self._ended, [attempt_id], now)
+
+    def has_ended(self, attempt_id: str) -> bool:
+        """Its result has come: whoever still lists it need not be told to stop.
+
+        The stock SDK (1.0b7) would lose a slot for good by that, since it lists a task until its result is
+        acknowledged, and a cancel then hits the sending of the result.
+        """
+        return attempt_id in self._ended
+
+
+def _note(memory: dict[str, datetime], attempt_ids: Sequence[str], now: datetime) -> None:
+    for attempt_id in attempt_ids:
+        memory.pop(attempt_id, None)
+        memory[attempt_id] = now
+    while memory:  # the oldest come first
+        oldest = next(iter(memory))
+        if (now - memory[oldest]).total_seconds() <= _MEMORY_S:
+            return
+        del memory[oldest]
+
+
+class Sessions:
+    """All of them, by worker; and the sockets that do not say whose they are."""
+
+    def __init__(self, is_connected: Callable[[str, int], bool]) -> None:
+        self._sessions: dict[str, Session] = {}
+        #: The older SDK connects with its token alone: whatever is said is said to all of these.
+        self.nameless: dict[Line, None] = {}
+        self._is_connected = is_connected
+        self._sweep_at = 64
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._sessions.values()))
+
+    def find(self, worker_id: str) -> Session | None:
+        return self._sessions.get(worker_id)
+
+    def known(self, worker_id: str) -> Session | None:
+        """The session of a worker that has its seat; None when it must be taken in (again)."""
+        session = self._sessions.get(worker_id)
+        if session is None or session.worker is None:
+            return None
+        return session if self._is_connected(worker_id, session.number) else None
+
+    def open(self, worker_id: str) -> Session:
+        """The session of a worker, known or not."""
+        session = self._sessions.get(worker_id)
+        if session is None:
+            self._sweep()
+            session = self._sessions[worker_id] = Session()
+        return session
+
+    def lines_to(self, worker_id: str) -> list[Line]:
+        """The sockets on which a word for this worker goes out."""
+        session = self._sessions.get(worker_id)
+        if session is not None and session.line is not None:
+            return [session.line]
+        return list(self.nameless)
+
+    def _sweep(self) -> None:
+        """Forget those who are gone, now and then: each pays for its own place in the list."""
+        if len(self._sessions) < self._sweep_at:
+            return
+        for worker_id, session in list(self._sessions.items()):
+            idle = session.line is None and not session.mailbox.wanted
+            if idle and self.known(worker_id) is None:
+                del self._sessions[worker_id]
+        self._sweep_at = 2 * len(self._sessions) + 64

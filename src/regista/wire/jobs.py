@@ -1,0 +1,153 @@
+"""Jobs as clients see them: what they may ask for, and what they get back. Both ends share these records."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, field
+
+Text = Annotated[str, Meta(min_length=1, max_length=1000)]
+Positive = Annotated[float, Meta(gt=0)]
+#: Sent to us where a person types it; longer ones belong into `data`.
+Words = Annotated[str, Meta(max_length=10_000)]
+
+
+class Wish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job that somebody wants."""
+
+    blueprint: Text
+    input: dict[str, Any] = field(default_factory=dict)
+    #: The same key and body return the same job; the header `Idempotency-Key` says the same.
+    idempotency_key: Text | None = None
+    priority: float = 0.0
+    webhook_url: Annotated[str, Meta(pattern=r"^https?://[^\s/?#]+", max_length=2000)] | None = None
+    #: Seconds that a task may wait for a worker, and may take in all, where its dispatch names none.
+    dispatch_timeout: Positive | None = None
+    result_timeout: Positive | None = None
+    search_attributes: dict[str, Any] = field(default_factory=dict)
+
+
+class Cancel(Struct, frozen=True, forbid_unknown_fields=True):
+    """A request to stop."""
+
+    reason: Words = ""
+
+
+class Decision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a person decided."""
+
+    decision: Text
+    comment: Words = ""
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+class Release(Struct, frozen=True, forbid_unknown_fields=True):
+    """Let a quarantined job try again; `data` is merged into what it keeps first."""
+
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+class GiveUp(Struct, frozen=True, forbid_unknown_fields=True):
+    """End a quarantined job as failed."""
+
+    reason: Words = ""
+
+
+class Fork(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A new job like an old one, but for what is named here; members of `input` replace those of the old input."""
+
+    input: dict[str, Any] = field(default_factory=dict)
+    idempotency_key: Text | None = None
+    priority: float | None = None
+    search_attributes: dict[str, Any] = field(default_factory=dict)
+
+
+class WaitForAny(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Wait until one of these jobs has ended."""
+
+    ids: Annotated[list[str], Meta(min_length=1)]
+    timeout: Annotated[float, Meta(ge=0)] = 30.0
+    #: Seconds to wait for company after the first end: one answer with many is cheaper than many with one.
+    linger: Annotated[float, Meta(ge=0, le=5)] = 0.0
+
+
+class Fault(Struct, frozen=True):
+    """What went wrong."""
+
+    code: str
+    message: str = ""
+
+
+class WaitingFor(Struct, frozen=True):
+    """Why the job does not go on right now."""
+
+    #: worker, parallel, human, child, timer, retry, version, release or cancel.
+    kind: str
+    detail: dict[str, Any]
+    since: datetime | None
+
+
+class Attempt(Struct, frozen=True):
+    """One try of a task; `task_id` is the id that the worker saw."""
+
+    task_id: str
+    worker_id: str | None
+    #: queued, offered, started; then finished, failed, lost, undelivered, timed_out or cancelled.
+    state: str
+    started_at: datetime | None
+    error: Fault | None
+
+
+class Bill(Struct, frozen=True):
+    """What the job's tasks have used: seconds of workers, and what these cost."""
+
+    seconds: float
+    cost: float
+
+
+class JobObject(Struct, frozen=True, kw_only=True):
+    """A job. `data` is what its handlers keep (`state_history`), `result` what it ended with."""
+
+    id: str
+    blueprint: str
+    version: str
+    status: str
+    state: str
+    input: dict[str, Any]
+    data: dict[str, Any]
+    result: Any
+    error: Fault | None
+    progress: float | None
+    waiting_for: WaitingFor | None
+    attempts: list[Attempt]
+    created_at: datetime
+    updated_at: datetime
+    finished_at: datetime | None
+    search_attributes: dict[str, Any]
+    parent_id: str | None
+    bill: Bill
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """How far an attempt is, on a live stream only: it has no place in history and no id."""
+
+    type: Literal["progress"] = "progress"
+    at: datetime
+    job_id: str
+    task_id: str
+    progress: float | None
+    message: str
+
+
+class Waited(Struct, frozen=True):
+    """The jobs that have ended, those that have not, and the ids that name no job of yours."""
+
+    items: list[JobObject]
+    pending: list[str]
+    unknown: list[str]
+
+
+class Accepted(Struct, frozen=True):
+    """The answer of a blueprint's own endpoint, as the documents have it."""
+
+    status: Literal["accepted"]
+    job_id: str

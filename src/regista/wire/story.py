@@ -1,0 +1,177 @@
+"""Story: what the events and the open tasks of a job say about its attempts. Pure."""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from ..model import (
+    AttemptState,
+    AwaitBranches,
+    AwaitChild,
+    AwaitHuman,
+    AwaitRetry,
+    AwaitTask,
+    AwaitTimer,
+    AwaitVersion,
+    Event,
+    EventType,
+    Job,
+    JobStatus,
+    Task,
+)
+from .jobs import Attempt, Bill, Fault, JobObject, WaitingFor
+
+#: What an event makes of the attempt that it names.
+_STATES = {
+    EventType.TASK_DISPATCHED: "queued",
+    EventType.TASK_RETRIED: "queued",
+    EventType.TASK_STARTED: "started",
+    EventType.TASK_FINISHED: "finished",
+    EventType.TASK_FAILED: "failed",
+    EventType.TASK_LOST: "lost",
+    EventType.TASK_UNDELIVERED: "undelivered",
+    EventType.TASK_TIMED_OUT: "timed_out",
+}
+_OPEN = frozenset({"queued", "offered", "started"})
+
+#: A time as it is shown; None stays None.
+Show = Callable[[datetime | None], Any]
+
+
+def as_it_is(moment: datetime | None) -> Any:
+    """Times in UTC, as they are stored."""
+    return moment
+
+
+class _Try:
+    """An attempt while its events are read."""
+
+    __slots__ = ("error", "started_at", "state", "worker_id")
+
+    def __init__(self) -> None:
+        self.state = "queued"
+        self.worker_id: str | None = None
+        self.started_at: datetime | None = None
+        self.error: Fault | None = None
+
+
+def job_object(
+    job: Job,
+    events: Iterable[Event] = (),
+    tasks: Sequence[Task] = (),
+    token: str | None = None,
+    show: Show = as_it_is,
+) -> JobObject:
+    """The job as its owner sees it. `token` lets an outsider answer for the person that it waits for."""
+    attempts, bill = _attempts(job, events, tasks, show)
+    error = job.error
+    return JobObject(
+        id=job.id,
+        blueprint=job.blueprint,
+        version=job.version,
+        status=job.status.value,
+        state=job.state,
+        input=job.input,
+        data=job.data,
+        result=job.result,
+        error=None if error is None else Fault(error.code, error.message),
+        progress=_progress(job, tasks),
+        waiting_for=_waiting_for(job, tasks, token, show),
+        attempts=attempts,
+        created_at=show(job.created_at),
+        updated_at=show(job.updated_at),
+        finished_at=show(job.finished_at),
+        search_attributes=job.search_attributes,
+        parent_id=job.parent_id,
+        bill=bill,
+    )
+
+
+def _attempts(
+    job: Job, events: Iterable[Event], tasks: Sequence[Task], show: Show
+) -> tuple[list[Attempt], Bill]:
+    tries: dict[str, _Try] = {}
+    seconds = cost = 0.0
+    for event in events:
+        state = _STATES.get(event.type)
+        if state is None:
+            continue
+        name = f"{event.task_id}-{event.attempt}"
+        one = tries.get(name)
+        if one is None:
+            one = tries[name] = _Try()
+        one.state = "cancelled" if event.status == "cancelled" else state
+        one.worker_id = event.worker_id or one.worker_id
+        if state == "started":
+            one.started_at = event.at
+        elif state not in _OPEN:
+            seconds += (event.duration_ms or 0.0) / 1000
+            cost += event.detail.get("cost", 0.0) if event.detail else 0.0
+            if event.code is not None:
+                one.error = Fault(event.code, event.message or "")
+    _overlay(tries, tasks)
+    if job.status.terminal:
+        for one in tries.values():
+            # Called off with its job: nobody said how it went, and nobody waits for it any more.
+            one.state = "cancelled" if one.state in _OPEN else one.state
+    found = [
+        Attempt(name, one.worker_id, one.state, show(one.started_at), one.error)
+        for name, one in tries.items()
+    ]
+    return found, Bill(round(seconds, 6), round(cost, 9))
+
+
+def _overlay(tries: dict[str, _Try], tasks: Sequence[Task]) -> None:
+    """What is open right now: events tell of an offer and of a start only later."""
+    for task in tasks:
+        if task.state is not AttemptState.CLOSED:
+            one = tries.setdefault(task.attempt_id, _Try())
+            one.state = task.state.value
+            one.worker_id = task.worker_id
+            one.started_at = task.started_at or one.started_at
+
+
+def _progress(job: Job, tasks: Sequence[Task]) -> float | None:
+    """0 to 1: of the open task, or the mean over the branches of a fan-out."""
+    if job.status is JobStatus.FINISHED:
+        return 1.0
+    told = [1.0 if task.state is AttemptState.CLOSED else task.progress for task in tasks]
+    if all(value is None for value in told):
+        return None
+    return sum(value or 0.0 for value in told) / len(told)
+
+
+def _waiting_for(job: Job, tasks: Sequence[Task], token: str | None, show: Show) -> WaitingFor | None:
+    if job.status is JobStatus.QUARANTINED:
+        return WaitingFor("release", {}, show(job.waiting_since or job.updated_at))
+    if job.status is JobStatus.CANCELLING and job.cancel is not None:
+        detail = {"reason": job.cancel.reason, "until": show(job.cancel.deadline)}
+        return WaitingFor("cancel", detail, show(job.waiting_since))
+    if job.wait is None or job.status.terminal:
+        return None
+    kind, detail = _detail(job, tasks, token, show)
+    return WaitingFor(kind, detail, show(job.waiting_since))
+
+
+def _detail(job: Job, tasks: Sequence[Task], token: str | None, show: Show) -> tuple[str, dict[str, Any]]:
+    match job.wait:
+        case AwaitTask(task_id):
+            found = next((task for task in tasks if task.id == task_id), None)
+            more = {} if found is None else {"type": found.type, "queue": found.queue or found.type}
+            return "worker", {"task_id": task_id if found is None else found.attempt_id, **more}
+        case AwaitBranches(aggregator, total):
+            left = sum(task.state is not AttemptState.CLOSED for task in tasks)
+            return "parallel", {"aggregator": aggregator, "total": total, "open": left if tasks else total}
+        case AwaitHuman(message, transitions, integration):
+            asked = {"message": message, "decisions": sorted(transitions), "integration": integration}
+            return "human", asked | ({} if token is None else {"token": token})
+        case AwaitChild(child_id, blueprint):
+            return "child", {"child_id": child_id, "blueprint": blueprint}
+        case AwaitTimer(until, then):
+            return "timer", {"until": show(until), "then": then}
+        case AwaitRetry(until, failures):
+            return "retry", {"until": show(until), "failures": failures}
+        case AwaitVersion(version, reason):
+            return "version", {"version": version, "reason": reason}
+        case None:
+            raise AssertionError("asked only about a job that waits")

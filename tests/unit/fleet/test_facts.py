@@ -1,0 +1,36 @@
+"""A worker as people see it."""
+
+from datetime import UTC, datetime
+
+from regista.fleet.facts import facts_of
+from regista.fleet.seats import Seat
+from regista.model import Worker
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+WORKER = Worker(id="w", skills=("a", "b"), capacity=2)
+
+
+def seat(*holding: str, draining: bool = False) -> Seat:
+    one = Seat(Worker(id="w", skills=("a",), capacity=2, transport="poll"), _nothing, _nothing, holding)
+    one.draining = draining
+    one.credit = 5  # polls are open
+    return one
+
+
+def _nothing(_: object) -> None:
+    return None
+
+
+def test_the_state_says_whether_it_takes_tasks() -> None:
+    assert facts_of(WORKER, seat(), False, NOW).state == "ready"
+    assert facts_of(WORKER, seat("x", "y"), False, NOW).state == "busy"
+    assert facts_of(WORKER, seat(draining=True), False, NOW).state == "draining"
+    assert facts_of(WORKER, seat(), True, NOW).state == "silent"
+    assert facts_of(WORKER, None, False, None).state == "ready"
+
+
+def test_it_tells_what_is_held_what_is_free_and_what_could_be_started() -> None:
+    facts = facts_of(WORKER, seat("x"), False, NOW)
+
+    assert (facts.holding, facts.free, facts.available, facts.last_seen) == (("x",), 1, ("a",), NOW)
+    assert (facts.worker.skills, facts.worker.transport) == (("a", "b"), "poll")

@@ -1,0 +1,252 @@
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from regista.fleet.classes import WorkerClass
+from regista.fleet.seats import Seat, Seats
+from regista.model import Profile, Task, Worker
+
+
+def make_worker(id: str = "w1", **fields: Any) -> Worker:
+    return Worker(**{"id": id, "skills": ("encode", "probe"), "capacity": 3, "session": 1, **fields})
+
+
+def make_seat(worker: Worker | None = None, holding: Any = ()) -> Seat:
+    return Seat(worker or make_worker(), lambda tasks: None, lambda attempts: None, holding)
+
+
+def make_task(id: str, type: str = "encode") -> Task:
+    return Task(id=id, job_id="j", type=type)
+
+
+def seated(worker: Worker | None = None) -> tuple[Seats, Seat]:
+    seats, seat = Seats(), make_seat(worker)
+    seats.add(seat)
+    return seats, seat
+
+
+def head(seats: Seats, skill: str = "encode") -> Seat | None:
+    (kind,) = seats.kinds
+    return kind.head(skill)
+
+
+# Coming and going
+
+
+def test_workers_that_are_alike_share_a_class() -> None:
+    seats = Seats()
+    for id in ("w1", "w2"):
+        seats.add(make_seat(make_worker(id)))
+    seats.add(make_seat(make_worker("w3", capacity=9)))
+    assert [len(kind.seats) for kind in seats.kinds] == [2, 1]
+
+
+def test_classes_are_told_of_when_they_come_and_go() -> None:
+    told: list[tuple[str, WorkerClass]] = []
+    seats = Seats(lambda kind: told.append(("joined", kind)), lambda kind: told.append(("left", kind)))
+    for id in ("w1", "w2"):
+        seats.add(make_seat(make_worker(id)))
+    for id in ("w1", "w2"):
+        seats.remove(id, 1)
+    assert [word for word, _ in told] == ["joined", "left"]
+    assert (len(seats), seats.kinds, seats.open) == (0, [], {})
+
+
+def test_a_newer_session_takes_the_place_of_the_older_one() -> None:
+    seats, old = seated()
+    new = make_seat(make_worker(session=2))
+    seats.add(new)
+    assert (seats.find("w1"), list(seats)) == (new, [new])
+    assert old.kind is None
+    assert seats.remove("w1", 1) is None
+    assert seats.remove("w1", 2) is new
+
+
+def test_what_a_worker_still_runs_takes_its_slots() -> None:
+    assert make_seat(holding=["a", "b"]).free == 1
+    limited = make_seat(make_worker(limits={"encode": 1}), {"a": "encode"})
+    assert (limited.room_for("encode"), limited.room_for("probe")) == (0, 2)
+
+
+# Slots
+
+
+def test_a_slot_is_counted_from_what_is_held_so_releasing_twice_changes_nothing() -> None:
+    seats, seat = seated()
+    seats.hold(seat, "a", "encode")
+    assert seat.free == 2
+    assert seats.let_go(seat, "a") is True
+    assert seats.let_go(seat, "a") is False
+    assert seat.free == 3
+
+
+def test_a_full_or_draining_seat_is_nobodys_head() -> None:
+    seats, seat = seated()
+    for attempt in "abc":
+        assert head(seats) is seat
+        seats.hold(seat, attempt, "encode")
+    assert (head(seats), seats.open) == (None, {})
+    seats.let_go(seat, "a")
+    assert head(seats) is seat
+    seats.drain(seat, True)
+    assert (head(seats), seat.free) == (None, 0)
+    seats.drain(seat, False)
+    assert head(seats) is seat
+
+
+def test_slots_that_the_store_is_asked_for_are_not_free() -> None:
+    seats, seat = seated()
+    seats.claim(seat, 2)
+    assert seat.free == 1
+    seats.claimed(seat, 2, [make_task("t")])
+    assert (seat.free, list(seat.holding)) == (2, ["t-1"])
+
+
+def test_an_answer_for_a_seat_that_is_gone_changes_nobody_else() -> None:
+    seats, seat = seated()
+    seats.claim(seat, 2)
+    seats.remove("w1", 1)
+    seats.claimed(seat, 2, [make_task("t")])
+    assert (seats.kinds, seats.open) == ([], {})
+
+
+def test_a_limit_of_one_skill_leaves_the_others_alone() -> None:
+    seats, seat = seated(make_worker(limits={"encode": 1}))
+    seats.hold(seat, "a", "encode")
+    assert (head(seats, "encode"), head(seats, "probe")) == (None, seat)
+    seats.let_go(seat, "a")
+    assert head(seats, "encode") is seat
+
+
+def test_the_head_of_a_limited_skill_is_a_seat_with_room_for_it() -> None:
+    seats = Seats()
+    workers = [make_worker(f"w{n}", limits={"encode": 1}) for n in range(2)]
+    first, second = (make_seat(worker) for worker in workers)
+    seats.add(first)
+    seats.add(second)
+    seats.hold(first, "a", "encode")
+    for attempt in "bc":
+        seats.hold(second, attempt, "probe")
+    assert head(seats, "encode") is second
+    assert head(seats, "probe") is first
+
+
+# Credit
+
+
+def test_credit_bounds_the_offers_below_the_slots() -> None:
+    seats, seat = seated()
+    seats.give(seat, 2)
+    for attempt in "ab":
+        assert head(seats) is seat
+        seats.hold(seat, attempt, "encode")
+    assert (head(seats), seat.credit) == (None, 0)
+    seats.give(seat, None)
+    assert head(seats) is seat
+    assert seat.free == 1
+
+
+def test_a_finished_task_gives_back_its_slot_and_no_credit() -> None:
+    seats, seat = seated()
+    seats.give(seat, 1)
+    seats.hold(seat, "a", "encode")
+    seats.sent(seat, ["a"])
+    seats.let_go(seat, "a")
+    assert (seat.credit, seat.free) == (0, 0)
+
+
+def test_an_offer_that_was_never_sent_gives_its_credit_back() -> None:
+    seats, seat = seated()
+    seats.give(seat, 1)
+    seats.hold(seat, "a", "encode")
+    seats.let_go(seat, "a")
+    assert (seat.credit, head(seats)) == (1, seat)
+
+
+def test_credit_that_was_taken_back_meanwhile_is_not_given_back() -> None:
+    seats, seat = seated()
+    seats.give(seat, 2)
+    seats.hold(seat, "a", "encode")
+    seats.give(seat, 0)  # the poll was closed
+    seats.let_go(seat, "a")
+    assert (seat.credit, head(seats)) == (0, None)
+
+
+def test_credit_that_was_raised_meanwhile_is_given_back_on_top() -> None:
+    seats, seat = seated()
+    seats.give(seat, 1)
+    seats.hold(seat, "a", "encode")
+    seats.add_credit(seat, 1)
+    seats.let_go(seat, "a")
+    assert seat.credit == 2
+
+
+def test_a_claim_uses_up_credit_for_what_it_got() -> None:
+    seats, seat = seated()
+    seats.give(seat, 2)
+    seats.claim(seat, 2)
+    assert seat.free == 0
+    seats.claimed(seat, 2, [make_task("t")])
+    assert (seat.credit, seat.free) == (1, 1)
+
+
+def test_a_worker_that_polls_takes_nothing_before_its_first_poll() -> None:
+    _, seat = seated(make_worker(transport="poll"))
+    assert (seat.credit, seat.free) == (0, 0)
+
+
+# Changes
+
+
+def test_a_worker_that_changes_moves_to_another_class_with_what_it_holds() -> None:
+    seats, seat = seated()
+    seats.hold(seat, "a", "encode")
+    seats.give(seat, 1)
+    warm = replace(seat.worker, profile=Profile(hot=("encode",)))
+    seats.change(seat, warm)
+    (kind,) = seats.kinds
+    assert (kind.worker, kind.head("encode")) == (warm, seat)
+    assert (list(seat.holding), seat.credit) == (["a"], 1)
+
+
+def test_a_change_that_no_task_can_see_keeps_the_class() -> None:
+    seats, seat = seated()
+    (kind,) = seats.kinds
+    seats.change(seat, replace(seat.worker, hostname="elsewhere"))
+    assert seats.kinds == [kind]
+    assert seat.worker.hostname == "elsewhere"
+
+
+_moves = st.lists(st.tuples(st.sampled_from(["hold", "free", "give", "drain", "sent"]), st.integers(0, 2)))
+
+
+@given(_moves)
+def test_whatever_happens_a_class_knows_exactly_who_has_room(moves: list[tuple[str, int]]) -> None:
+    seats = Seats()
+    all_seats = [make_seat(make_worker(f"w{n}", limits={"probe": 1})) for n in range(3)]
+    for seat in all_seats:
+        seats.add(seat)
+    for step, (what, number) in enumerate(moves):
+        seat = all_seats[number]
+        if what == "hold" and seat.free:
+            skill = "probe" if seat.room_for("probe") and step % 2 else "encode"
+            seats.hold(seat, str(step), skill)
+        elif what == "free" and seat.holding:
+            seats.let_go(seat, next(iter(seat.holding)))
+        elif what == "sent":
+            seats.sent(seat, list(seat.holding))
+        elif what == "give":
+            seats.give(seat, None if step % 3 == 0 else step % 4)
+        elif what == "drain":
+            seats.drain(seat, not seat.draining)
+        (kind,) = seats.kinds
+        for skill in ("encode", "probe"):
+            open_seats = [one for one in all_seats if one.room_for(skill) > 0]
+            found = kind.head(skill)
+            assert (found in open_seats) if open_seats else found is None
+            if found is not None:
+                assert len(found.holding) == min(len(one.holding) for one in open_seats)
+        assert bool(seats.open) == any(one.free for one in all_seats)
+        assert all(one.credit is None or one.credit >= 0 for one in all_seats)

@@ -1,0 +1,289 @@
+"""Both stock generations and ours mean the same things. wire.md 1.4, 1.5."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from regista.model import Gpu, Task
+from regista.wire.bad_message import BadMessage, read
+from regista.wire.dialects import (
+    UNTOLD_CAPACITY,
+    progress_of,
+    pulse_of,
+    result_of,
+    stranger,
+    task_object,
+    worker_of,
+)
+from regista.wire.signing import is_signed
+from regista.wire.worker import Heartbeat, Registration, Result, WorkerEvent
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+OLD = {
+    "worker_id": "old-1",
+    "worker_type": "gpu",
+    "supported_skills": ["render", "encode"],
+    "resources": {
+        "max_concurrent_tasks": 3,
+        "cpu_cores": 8,
+        "gpu_info": {"model": "RTX 4090", "vram_gb": 24},
+    },
+    "installed_software": {"python": "3.11"},
+    "installed_models": [{"name": "sd", "version": "1.5"}],
+    "capabilities": {
+        "hostname": "box",
+        "ip_address": "10.0.0.1",
+        "cost_per_skill": {"render": 0.5},
+        "s3_config_hash": None,
+        "extra": {"websockets": True, "region": "eu"},
+    },
+}
+NEW = {
+    "worker_id": "new-1",
+    "worker_type": "gpu",
+    "supported_skills": [
+        {"name": "render", "type": "render", "input_schema": {"type": "object"}},
+        {"name": "encode"},
+    ],
+    "available_skills": ["render"],
+    "hot_skills": ["render"],
+    "resources": {
+        "devices": [
+            {"type": "gpu", "model": "RTX 4090", "id": "0", "properties": {"memory_gb": 24}},
+            {"type": "tpu", "model": "v4"},
+        ],
+        "properties": {"cpu_cores": 8, "ram_gb": 32.0, "disk": "nvme"},
+    },
+    "installed_software": {"python": "3.11"},
+    "installed_artifacts": [{"name": "sd"}],
+    "capabilities": {"hostname": "box", "cost_per_skill": {"render": 0.5}, "extra": {"region": "eu"}},
+    "skills_hash": "abc",
+    "timestamp": 1767225600,
+    "security": {"signature": "00", "signer_id": "new-1"},
+}
+
+
+def registration(members: dict[str, Any]) -> Registration:
+    return read(msgspec.json.encode(members), Registration)
+
+
+def heartbeat(**members: Any) -> Heartbeat:
+    return read(msgspec.json.encode(members), Heartbeat)
+
+
+# -- registration ------------------------------------------------------------------------------------
+
+
+def test_the_older_registration_becomes_a_worker() -> None:
+    worker = worker_of(registration(OLD), 45)
+
+    assert (worker.id, worker.skills, worker.capacity, worker.queues) == (
+        "old-1",
+        ("render", "encode"),
+        3,
+        None,
+    )
+    assert (worker.transport, worker.lease_s, worker.hostname) == ("poll", 45, "box")
+    profile = worker.profile
+    assert (profile.cpu_cores, profile.gpus) == (8, (Gpu("RTX 4090", 24),))
+    assert (profile.models, profile.software) == ({"sd": "1.5"}, {"python": "3.11"})
+    assert (profile.labels, profile.cost_of("render")) == ({"region": "eu"}, 0.5)
+
+
+def test_the_newer_registration_becomes_the_same_worker() -> None:
+    worker = worker_of(registration(NEW), 45)
+
+    assert (worker.skills, worker.capacity) == (("render", "encode"), UNTOLD_CAPACITY)
+    assert worker.schemas == {"render": {"type": "object"}}
+    profile = worker.profile
+    assert (profile.cpu_cores, profile.ram_gb, profile.gpus) == (8, 32, (Gpu("RTX 4090", 24),))
+    assert (profile.models, profile.hot) == ({"sd": "unknown"}, ("render",))
+    assert profile.labels == {"region": "eu", "disk": "nvme"}
+
+
+def test_our_own_registration_says_more() -> None:
+    ours = {
+        **OLD,
+        "queues": ["night"],
+        "labels": {"rack": 7},
+        "taints": ["slow"],
+        "zone": "z1",
+        "cost_per_second": 0.25,
+        "limits": {"render": 1},
+        "schemas": {"render": {}},
+        "current_tasks": [],
+    }
+    worker = worker_of(registration(ours), 30)
+
+    assert (worker.queues, worker.limits, worker.schemas) == (("night",), {"render": 1}, {"render": {}})
+    assert (worker.profile.zone, worker.profile.taints) == ("z1", ("slow",))
+    assert (worker.profile.labels, worker.profile.cost_of("encode")) == ({"region": "eu", "rack": 7}, 0.25)
+
+
+def test_what_is_missing_or_null_is_left_at_its_default_and_what_is_unknown_ignored() -> None:
+    least = worker_of(registration({"worker_id": "w", "resources": None, "future": {"deep": [1]}}), 45)
+
+    assert (least.skills, least.profile.labels) == ((), {})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"worker_id": ""},
+        {"worker_id": "a b"},
+        {"worker_id": "x" * 129},
+        {"worker_id": 7},
+        {"supported_skills": ["a,b"]},
+        {"supported_skills": "render"},
+        {"supported_skills": [{"nom": "render"}]},
+        {"resources": {"max_concurrent_tasks": 0}},
+        {"resources": {"max_concurrent_tasks": "many"}},
+        {"limits": {"render": 0}},
+        {"cost_per_second": -1},
+        {"capabilities": {"cost_per_skill": {"render": -0.5}}},
+        {"current_tasks": [1]},
+    ],
+)
+def test_a_registration_that_makes_no_sense_is_a_bad_message(wrong: dict[str, Any]) -> None:
+    with pytest.raises(BadMessage):
+        worker_of(registration({**OLD, **wrong}), 45)
+
+
+def test_a_stranger_is_bounded_by_its_polls_alone() -> None:
+    worker = stranger("w", ("render",), ("sd",), 45)
+
+    assert (worker.capacity, worker.profile.hot, worker.transport) == (UNTOLD_CAPACITY, ("sd",), "poll")
+
+
+# -- heartbeats --------------------------------------------------------------------------------------
+
+
+def test_the_older_heartbeat_lists_what_can_be_started_now() -> None:
+    pulse = pulse_of(
+        heartbeat(
+            worker_id="w",
+            status="idle",
+            load=1.0,
+            current_tasks=["t-1"],
+            supported_skills=["encode"],
+            hot_cache=["sd"],
+            skill_dependencies=None,
+            hot_skills=None,
+        )
+    )
+
+    assert (pulse.running, pulse.skills, pulse.available, pulse.hot) == (
+        ("t-1",),
+        None,
+        ("encode",),
+        ("sd",),
+    )
+
+
+def test_the_newer_heartbeat_lists_everything_only_when_it_has_changed() -> None:
+    quiet = pulse_of(heartbeat(status="idle", available_skills=["a"], skills_hash="1", timestamp=5))
+    assert (quiet.skills, quiet.available, quiet.hot, quiet.stamp) == (None, ("a",), (), 5)
+    changed = pulse_of(
+        heartbeat(status="idle", supported_skills=[{"name": "a"}, {"name": "b"}], skills_hash="2")
+    )
+    assert (changed.skills, changed.available) == (("a", "b"), None)
+
+
+def test_a_full_worker_of_the_newer_kind_can_start_nothing() -> None:
+    assert pulse_of(heartbeat(status="full", current_tasks=["t"], skills_hash="1")).available == ()
+
+
+def test_a_heartbeat_without_a_list_does_not_say_that_nothing_runs() -> None:
+    assert pulse_of(heartbeat(status="idle")).running is None
+    assert pulse_of(heartbeat(status="idle", current_tasks=[])).running == ()
+
+
+# -- results and events ------------------------------------------------------------------------------
+
+
+def result(**members: Any) -> Result:
+    return read(msgspec.json.encode({"job_id": "j", "task_id": "j_1_0-1", **members}), Result)
+
+
+def test_a_result_of_either_generation() -> None:
+    assert result_of(result(), "w", NOW).outcome == "success"
+    assert result_of(result(status="partial", data={"a": 1}), "w", NOW).outcome == "partial"
+    failed = result_of(result(status="failure", error={"code": "PERMANENT_ERROR", "message": "no"}), "w", NOW)
+    assert failed.error is not None
+    assert (failed.outcome, failed.error.code, failed.error.message) == ("failure", "PERMANENT_ERROR", "no")
+
+
+def test_an_error_that_is_only_a_text_is_transient() -> None:
+    told = result_of(result(error="hiccup"), "w", NOW)
+
+    assert told.error is not None
+    assert (told.error.code, told.error.message) == ("TRANSIENT_ERROR", "hiccup")
+
+
+def test_how_long_it_took_says_when_it_began() -> None:
+    took = result_of(result(costs={"execution_time_seconds": 2.5}), "w", NOW)
+    assert took.started_at == NOW - timedelta(seconds=2.5)
+    assert result_of(result(costs={"execution_time_seconds": "long"}), "w", NOW).started_at is None
+
+
+def event(**members: Any) -> WorkerEvent:
+    return read(msgspec.json.encode(members), WorkerEvent)
+
+
+def test_progress_of_either_generation() -> None:
+    old = progress_of(event(event="progress_update", task_id="t", job_id="j", progress=0.5, message="half"))
+    new = progress_of(
+        event(event_type="progress", target_task_id="t", payload={"progress": 0.5, "message": "half"})
+    )
+
+    assert old == new
+    assert old is not None
+    assert (old.attempt_id, old.value, old.message) == ("t", 0.5, "half")
+
+
+def test_progress_stays_between_0_and_1_and_other_events_are_none_of_it() -> None:
+    too_far = progress_of(event(event_type="progress", target_task_id="t", payload={"progress": 7}))
+    assert too_far is not None
+    assert too_far.value == 1.0
+    assert progress_of(event(event_type="frame_rendered", payload={})) is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"event_type": "progress", "payload": {"progress": 0.5}},
+        {"event_type": "progress", "target_task_id": "t", "payload": {"progress": "half"}},
+        {"event_type": "progress", "target_task_id": "t", "payload": {"progress": True}},
+    ],
+)
+def test_an_event_that_makes_no_sense_is_a_bad_message(wrong: dict[str, Any]) -> None:
+    with pytest.raises(BadMessage):
+        progress_of(event(**wrong))
+
+
+# -- tasks -------------------------------------------------------------------------------------------
+
+
+def task(**members: Any) -> Task:
+    return Task(id="j_2_0", job_id="j", type="render", params={"a": 1}, **members)
+
+
+def test_a_task_has_the_members_of_both_generations_and_ours() -> None:
+    told = task_object(task(attempt=3, checkpoint={"frame": 7}, result_by=NOW), NOW)
+
+    assert told["task_id"] == "j_2_0-3"
+    assert (told["stable_task_id"], told["attempt"], told["checkpoint"]) == ("j_2_0", 3, {"frame": 7})
+    assert (told["params"], told["tracing_context"], told["params_metadata"]) == ({"a": 1}, {}, None)
+    assert (told["priority"], told["step"], told["deadline"]) == (0.0, 2, 1767225600)
+    assert "sig" not in told
+
+
+def test_a_task_is_signed_over_what_the_stock_sdk_reads_of_it() -> None:
+    told = task_object(task(), NOW, "secret")
+
+    read_by_it = ("job_id", "task_id", "type", "params", "tracing_context", "priority", "timestamp", "step")
+    assert is_signed({name: told[name] for name in read_by_it}, told["sig"], "secret")
