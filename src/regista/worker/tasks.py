@@ -1,19 +1,16 @@
-"""Worker: the functions that do the work, by skill."""
+"""Worker: the functions that do the work, by skill, and what the worker says about itself."""
 
 import dis
 import inspect
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-import msgspec
 from msgspec import Struct
 
-from ..errors import NotPlain
-from ..model import Task
-from ..plain import plain, plain_text
+from .context import TaskContext
+from .params import calling_of
 
-_decode_any = msgspec.msgpack.Decoder().decode
+__all__ = ["Function", "Skill", "TaskContext", "Worker"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -22,80 +19,134 @@ class Skill(Struct, frozen=True):
     """A function, and how to call it."""
 
     name: str
-    func: Callable[..., Any]
+    #: (params, context) → what the function returns; wrong params raise InvalidInputError.
+    call: Callable[[dict[str, Any], Any], Any]
     is_async: bool
-    #: How many of (params, context) it takes.
-    arity: int
+    wants_context: bool
     #: False: it awaits nothing, so a coroutine of it runs to its end with one `send(None)`.
     suspends: bool = True
+    #: How many of it may run at once here; None is bounded by the worker alone.
+    concurrency: int | None = None
+    #: The queue that it is taken from; None is whatever the worker serves.
+    queue: str | None = None
+    #: JSON schema of its params, where the function says what it wants.
+    schema: dict[str, Any] | None = None
 
 
 class Worker:
     """Collects task functions. Connect it to an orchestrator, in this process or in another.
 
-    A function takes `params` (a dict) and, if it has a second parameter, a `TaskContext`. It returns
+    A function takes `params` (a dict, or a record if it is annotated as one) and, if it has a second
+    parameter, a `TaskContext`; or the params by name: `def resize(width: int, path: str)`. It returns
     its data; or a dict of `status`, `data` and `error` to say more; or raises `TransientError`,
     `PermanentError` or `InvalidInputError`. Any other exception counts as transient. Plain functions
     run in threads.
     """
 
     def __init__(
-        self, name: str = "local", *, concurrency: int = 10, queues: list[str] | None = None
+        self,
+        name: str = "local",
+        *,
+        concurrency: int = 10,
+        queues: Iterable[str] | None = None,
+        type: str = "",
+        labels: Mapping[str, Any] | None = None,
+        taints: Iterable[str] = (),
+        zone: str = "",
+        cost_per_second: float = 0.0,
+        cost_per_skill: Mapping[str, float] | None = None,
+        software: Mapping[str, str] | None = None,
+        models: Mapping[str, str] | Iterable[str] = (),
+        hot: Iterable[str] = (),
     ) -> None:
+        """What is said here is told to the orchestrator at registration.
+
+        `concurrency` bounds the tasks at once; `queues` (None: any) are those that it takes tasks from;
+        `models` are installed, `hot` ones are loaded; `taints` keep away what does not tolerate them.
+        """
         if concurrency < 1:
             raise ValueError(f"concurrency: expected at least 1, got {concurrency}")
         self.name = name
         self.concurrency = concurrency
-        self.queues = tuple(queues) if queues is not None else None
+        self._queues = tuple(queues) if queues is not None else None
+        self.type = type
+        self.labels = dict(labels or {})
+        self.taints = tuple(taints)
+        self.zone = zone
+        self.cost_per_second = cost_per_second
+        self.cost_per_skill = dict(cost_per_skill or {})
+        self.software = dict(software or {})
+        self.models = dict(models) if isinstance(models, Mapping) else dict.fromkeys(models, "")
         self.skills: dict[str, Skill] = {}
+        self._hot = dict.fromkeys(hot)
 
-    def task(self, name: str) -> Callable[[Function], Function]:
-        """Register a function as the skill `name`."""
+    def task(
+        self, name: str, *, queue: str | None = None, concurrency: int | None = None
+    ) -> Callable[[Function], Function]:
+        """Register a function as the skill `name`.
+
+        `concurrency` bounds how many of it run here at once. `queue` is where its tasks wait, when the
+        blueprint dispatches them with that queue; a worker with such a task serves the queues that its
+        tasks name, and the others' own ones.
+        """
+        if concurrency is not None and concurrency < 1:
+            raise ValueError(f"task {name!r}: concurrency: expected at least 1, got {concurrency}")
 
         def register(func: Function) -> Function:
             if name in self.skills:
                 raise ValueError(f"worker {self.name!r} already has a task {name!r}")
             is_async = inspect.iscoroutinefunction(func)
-            self.skills[name] = Skill(name, func, is_async, _arity(name, func), not is_async or _waits(func))
+            calling = calling_of(name, func)
+            self.skills[name] = Skill(
+                name=name,
+                call=calling.call,
+                is_async=is_async,
+                wants_context=calling.wants_context,
+                suspends=not is_async or _waits(func),
+                concurrency=concurrency,
+                queue=queue,
+                schema=calling.schema,
+            )
             return func
 
         return register
 
+    @property
+    def queues(self) -> tuple[str, ...] | None:
+        """The queues that it takes tasks from; None is any."""
+        named = [skill.queue for skill in self.skills.values() if skill.queue is not None]
+        if self._queues is None and not named:
+            return None
+        if self._queues is not None:
+            return tuple(dict.fromkeys([*self._queues, *named]))
+        # A task that names no queue waits in the one of its own name.
+        return tuple(dict.fromkeys(skill.queue or skill.name for skill in self.skills.values()))
 
-class TaskContext:
-    """What a task function may know and say about its attempt."""
+    @property
+    def limits(self) -> dict[str, int]:
+        """Skill → how many of it at once."""
+        return {s.name: s.concurrency for s in self.skills.values() if s.concurrency is not None}
 
-    def __init__(self, task: Task, report: Callable[[str, float | None, str, Any], None]) -> None:
-        #: Stable over retries: use it to make side effects idempotent.
-        self.task_id = task.id
-        self.attempt_id = task.attempt_id
-        self.attempt = task.attempt
-        self.job_id = task.job_id
-        #: What an earlier attempt left with `progress(checkpoint=…)`.
-        self.checkpoint = task.checkpoint
-        self.deadline: datetime | None = task.deadline
-        self._report = report
-        #: Somebody wants this attempt to stop. An async function gets CancelledError; a thread must look.
-        self.cancelled = False
+    @property
+    def schemas(self) -> dict[str, Any]:
+        """Skill → JSON schema of its params."""
+        return {s.name: s.schema for s in self.skills.values() if s.schema is not None}
 
-    def progress(self, value: float | None = None, message: str = "", *, checkpoint: Any = None) -> None:
-        """Say how far it is (0 to 1), and leave a checkpoint for the next attempt. Cheap; any thread."""
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise NotPlain("progress", f"expected a number from 0 to 1, got {value!r}")
-        message = plain_text(message, "message")
-        if checkpoint is not None:
-            checkpoint = plain(checkpoint, _decode_any, "checkpoint")
-        self._report(self.attempt_id, value, message, checkpoint)
+    # -- what is loaded --------------------------------------------------------------------------
 
+    @property
+    def hot(self) -> tuple[str, ...]:
+        """Skills or models that are loaded and warm right now, oldest first."""
+        return tuple(self._hot)
 
-def _arity(name: str, func: Callable[..., Any]) -> int:
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = inspect.signature(func).parameters.values()
-    required = sum(p.kind in kinds and p.default is p.empty for p in parameters)
-    count = sum(p.kind in kinds for p in parameters)
-    if required > 2:
-        raise ValueError(f"task {name!r}: expected a function of (params) or (params, context), got {func}")
-    return min(count, 2)
+    def add_hot(self, *names: str) -> None:
+        """These are warm now; the orchestrator hears it with the next beat, and prefers us for them."""
+        # A new dict each time: a function in a thread may call this while the loop reads.
+        self._hot = {**self._hot, **dict.fromkeys(names)}
+
+    def remove_hot(self, *names: str) -> None:
+        """These are no longer loaded. Unknown ones are fine."""
+        self._hot = {name: None for name in self._hot if name not in names}
 
 
 def _waits(func: Callable[..., Any]) -> bool:

@@ -1,0 +1,108 @@
+"""All streams of an application: the door to them, who is connected, and who has gone silent."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+from aiohttp import WSCloseCode, web
+
+from ..dispatch.dispatcher import Dispatcher
+from ..wire import stream
+from .stage import STAGE
+from .worker_auth import admit
+from .worker_stream import Channel, serve_stream
+
+log = logging.getLogger("regista.stream")
+
+#: Seconds between two looks at who is silent.
+_SWEEP_S = 1.0
+
+routes = web.RouteTableDef()
+
+
+@routes.get("/_worker/ws/{worker_id}")
+@routes.get("/_worker/ws")
+async def connect(request: web.Request) -> web.StreamResponse:
+    """Our own workers ask for the stream by its subprotocol; anybody else gets the command socket."""
+    worker_id = request.match_info.get("worker_id")
+    admit(request, worker_id)
+    offered = request.headers.get("Sec-WebSocket-Protocol", "")
+    if worker_id and stream.PROTOCOL in [name.strip() for name in offered.split(",")]:
+        return await serve_stream(request, worker_id, request.config_dict[CHANNELS])
+    from .sockets import serve_stock_socket
+
+    return await serve_stock_socket(request, worker_id)
+
+
+class Channels:
+    """The open streams, by worker. The newest connection of a worker is the one that counts."""
+
+    def __init__(self, dispatcher: Dispatcher, lease_s: float) -> None:
+        self._dispatcher = dispatcher
+        self._lease_s = lease_s
+        self._open: dict[str, Channel] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def enter(self, channel: Channel) -> None:
+        """The worker's stream is this one now; an older one is told, and closed."""
+        old = self._open.get(channel.worker_id)
+        self._open[channel.worker_id] = channel
+        if old is not None:
+            again = stream.Again(displaced=old.session != channel.session)
+            ending = asyncio.get_running_loop().create_task(old.end(again), name="stream-displaced")
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+
+    def leave(self, channel: Channel) -> None:
+        """The socket is closed. The lease decides about the worker; until it is back it is offered nothing."""
+        if self._open.get(channel.worker_id) is channel:
+            del self._open[channel.worker_id]
+            self._dispatcher.grant(channel.worker_id, channel.session, 0)
+
+    async def watch(self) -> None:
+        """Drop streams that are silent for a lease, and tell workers that an operator drains."""
+        loop = asyncio.get_running_loop()
+        while True:
+            before = loop.time()
+            await asyncio.sleep(_SWEEP_S)
+            now = loop.time()
+            try:
+                # A loop that woke up late has not read what was sent meanwhile: nobody was silent.
+                late = now - before > 2 * _SWEEP_S
+                for channel in list(self._open.values()):
+                    self._look_at(channel, now, late)
+            except Exception:
+                log.exception("looking after the streams failed; the next turn tries again")
+
+    def _look_at(self, channel: Channel, now: float, late: bool) -> None:
+        if late:
+            channel.heard_at = now
+        elif channel.is_silent(now, self._lease_s):
+            channel.abort()
+        seat = self._dispatcher.find(channel.worker_id)
+        if seat is not None and seat.draining != channel.drain_told:
+            channel.tell_drain(seat.draining)
+
+    async def close(self, _: web.Application) -> None:
+        """The orchestrator stops: every worker is told, and looks for another one."""
+        closing = [channel.shut(WSCloseCode.GOING_AWAY) for channel in self._open.values()]
+        await asyncio.gather(*closing, return_exceptions=True)
+
+
+CHANNELS = web.AppKey("channels", Channels)
+
+
+def install(app: web.Application) -> None:
+    """Add the streams to an application."""
+    stage = app[STAGE]
+    channels = app[CHANNELS] = Channels(stage.dispatcher, stage.config.lease_s)
+
+    async def alive(_: web.Application) -> AsyncIterator[None]:
+        watching = asyncio.get_running_loop().create_task(channels.watch(), name="streams")
+        yield
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+    app.add_routes(routes)
+    app.cleanup_ctx.append(alive)
+    app.on_shutdown.append(channels.close)

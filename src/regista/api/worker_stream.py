@@ -1,0 +1,278 @@
+"""The stream's server end: tasks down, results up, over one WebSocket per worker. FENCES 9 to 12."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from aiohttp import WSCloseCode, WSMsgType, web
+from msgspec.structs import replace
+
+from ..engines.base import Verdict
+from ..errors import OrchestratorStopped, StorageFailed
+from ..model import Task, TaskResult
+from ..plain import words
+from ..wire import stream
+from ..wire.pipe import Pipe
+from .stage import STAGE, Stage
+
+if TYPE_CHECKING:
+    from .channel import Channels
+
+log = logging.getLogger("regista.stream")
+
+#: Frames that may wait for a worker that does not read, beyond what it has slots for.
+_MOST_WAITING = 10_000
+#: How long the first word may take, and a closing handshake.
+_GREETING_S = 10.0
+_CLOSING_S = 2.0
+
+
+async def serve_stream(request: web.Request, worker_id: str, channels: "Channels") -> web.WebSocketResponse:
+    """Speak the stream with one worker until either side closes. A closed socket changes nothing."""
+    stage = request.config_dict[STAGE]
+    ws = web.WebSocketResponse(
+        protocols=(stream.PROTOCOL,),
+        compress=False,
+        timeout=_CLOSING_S,
+        max_msg_size=stage.config.max_body_bytes,
+    )
+    await ws.prepare(request)
+    channel = Channel(ws, worker_id, stage, channels, request)
+    await channel.serve()
+    return ws
+
+
+class Channel:
+    """One worker's stream. Its seat's `send` and `cancel` lead here, and never block."""
+
+    __slots__ = (
+        "_acks", "_acks_in", "_channels", "_early", "_pipe", "_request", "_stage", "_ws",
+        "drain_told", "heard_at", "session", "worker_id",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        ws: web.WebSocketResponse,
+        worker_id: str,
+        stage: Stage,
+        channels: "Channels",
+        request: web.Request,
+    ) -> None:
+        self.worker_id = worker_id
+        self.session = 0
+        #: Loop time of the last message.
+        self.heard_at = asyncio.get_running_loop().time()
+        #: The worker knows that it gets no more tasks.
+        self.drain_told = False
+        self._ws = ws
+        self._stage = stage
+        self._channels = channels
+        self._request = request
+        self._pipe = Pipe(ws.send_bytes, self.abort, _MOST_WAITING)
+        #: Tasks that came before our welcome left; None afterwards.
+        self._early: list[Task] | None = []
+        self._acks = stream.Acks([], {})
+        self._acks_in: list[Any] = []
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def serve(self) -> None:
+        """Greet, take the seat, and listen. Returns when the socket is closed."""
+        try:
+            if await self._greet():
+                async for message in self._ws:
+                    await self._hear(message.type, message.data)
+        except (StorageFailed, OrchestratorStopped):
+            pass  # the worker keeps what is not acknowledged, and comes back
+        except Exception:
+            log.exception("a stream failed; the worker comes back", extra={"worker_id": self.worker_id})
+        finally:
+            self._channels.leave(self)
+            self._pipe.close()
+        await self._ws.close()
+
+    async def _greet(self) -> bool:
+        """The first message says who comes back with what."""
+        try:
+            message = await self._ws.receive(timeout=_GREETING_S)
+            frames = stream.decode_up(message.data) if message.type is WSMsgType.BINARY else []
+        except (TimeoutError, msgspec.MsgspecError):
+            frames = []
+        if not frames or not isinstance(frames[0], stream.Hello):
+            await self._refuse(WSCloseCode.POLICY_VIOLATION, "expected the frame hello first")
+            return False
+        if not await self._take_seat(frames[0]):
+            return False
+        await self._handle(frames[1:])
+        return True
+
+    async def _take_seat(self, hello: stream.Hello) -> bool:
+        stage, self.session = self._stage, hello.session
+        lease_s = stage.config.lease_s
+        stop = await stage.workers.attach(
+            self.worker_id, hello.session, hello.running, self.send, self.cancel, "stream", lease_s
+        )
+        if stop is None:
+            await self.end(stream.Again())
+            return False
+        if hello.credit is not None:
+            stage.dispatcher.grant(self.worker_id, hello.session, hello.credit)
+        seat = stage.dispatcher.find(self.worker_id)
+        self._pipe.most = _MOST_WAITING + (seat.worker.capacity if seat is not None else 0)
+        self._channels.enter(self)
+        self._pipe.put(stream.Welcome(list(stop), lease_s, stage.config.max_body_bytes))
+        early, self._early = self._early or [], None
+        self.send(early)
+        return True
+
+    async def end(self, frame: stream.Frame, code: int = WSCloseCode.OK) -> None:
+        """Say a last word, and close."""
+        self._pipe.put(frame)
+        await self._pipe.flush()
+        await self._ws.close(code=code)
+
+    async def _refuse(self, code: int, why: str) -> None:
+        await self._ws.close(code=code, message=words(why).encode()[:120])
+
+    def is_silent(self, now: float, lease_s: float) -> bool:
+        """Nothing was heard from it for a lease, or it has not read for so long."""
+        sending = self._pipe.since
+        return now - self.heard_at > lease_s or (sending is not None and now - sending > lease_s)
+
+    async def shut(self, code: int) -> None:
+        """Close; the worker comes back when it can."""
+        await self._ws.close(code=code)
+
+    def abort(self) -> None:
+        """Drop the connection: the worker does not read, or has been silent for too long."""
+        told = {"action": "stream_dropped", "worker_id": self.worker_id}
+        log.warning("worker %s does not listen; its stream is dropped", self.worker_id, extra=told)
+        if self._request.transport is not None:
+            self._request.transport.abort()
+
+    # -- down ------------------------------------------------------------------------------------
+
+    def send(self, tasks: Sequence[Task]) -> None:
+        """Hand over tasks; only what is flushed comes here."""
+        if self._early is not None:
+            self._early.extend(tasks)
+            return
+        for task in tasks:
+            self._pipe.put(stream.offer_of(task))
+
+    def cancel(self, attempt_ids: Sequence[str]) -> None:
+        """Tell the worker to stop these."""
+        if self._early is None:
+            self._pipe.put(stream.Stop(list(attempt_ids)))
+
+    def tell_drain(self, on: bool) -> None:
+        """An operator wants the worker to get no more tasks, or some again."""
+        self.drain_told = on
+        self._pipe.put(stream.Drain(on))
+
+    # -- up --------------------------------------------------------------------------------------
+
+    async def _hear(self, kind: WSMsgType, data: Any) -> None:
+        self.heard_at = asyncio.get_running_loop().time()
+        if kind is not WSMsgType.BINARY:
+            await self._refuse(WSCloseCode.UNSUPPORTED_DATA, "expected binary messages")
+            return
+        try:
+            frames = stream.decode_up(data)
+        except msgspec.MsgspecError as error:
+            await self._refuse(WSCloseCode.INVALID_TEXT, f"expected a msgpack list of frames: {error}")
+            return
+        await self._handle(frames)
+
+    async def _handle(self, frames: list[stream.Up]) -> None:
+        for frame in frames:
+            handler = _HANDLERS.get(type(frame))
+            waiting = handler(self, frame) if handler is not None else None
+            if waiting is not None:
+                await waiting
+
+    def _result(self, frame: stream.Result) -> None:
+        result: TaskResult = frame.result
+        if result.worker_id != self.worker_id:  # nobody speaks for another
+            result = replace(result, worker_id=self.worker_id)
+        told = self._stage.workers.report(result)
+        told.add_done_callback(partial(self._acknowledge, result.task_id))
+
+    def _acknowledge(self, attempt_id: str, told: "asyncio.Future[Verdict]") -> None:
+        """The commit is done. Acknowledgements of one turn share a frame."""
+        if told.cancelled() or told.exception() is not None:
+            return  # the worker keeps the result, and sends it again
+        if self._acks_in is not self._pipe.batch:
+            self._acks, self._acks_in = stream.Acks([], {}), self._pipe.batch
+            self._pipe.put(self._acks)
+        verdict = told.result()
+        if verdict.accepted:
+            self._acks.accepted.append(attempt_id)
+        else:
+            self._acks.refused[attempt_id] = str(verdict)
+
+    def _holds(self, attempt_id: str) -> bool:
+        seat = self._stage.dispatcher.find(self.worker_id)
+        return seat is not None and attempt_id in seat.holding
+
+    def _started(self, frame: stream.Started) -> None:
+        for attempt_id in frame.attempts:
+            if self._holds(attempt_id):
+                self._stage.workers.started(attempt_id)
+
+    def _progress(self, frame: stream.Progress) -> None:
+        message = words(frame.message)
+        self._stage.workers.progress(frame.attempt_id, frame.value, message, frame.checkpoint, self.worker_id)
+
+    async def _beat(self, frame: stream.Beat) -> None:
+        beat = await self._stage.workers.heartbeat(self.worker_id, self.session, frame.running)
+        if not beat.known:
+            await self.end(stream.Again(displaced=self._is_displaced()))
+            return
+        seat = self._stage.dispatcher.find(self.worker_id)
+        if frame.hot is not None and seat is not None:
+            profile = replace(seat.worker.profile, hot=tuple(frame.hot))
+            self._stage.dispatcher.update(replace(seat.worker, profile=profile))
+        self._pipe.put(stream.Heard(list(beat.cancel)))
+
+    def _is_displaced(self) -> bool:
+        """Another registration of this id sits here."""
+        seat = self._stage.dispatcher.find(self.worker_id)
+        return seat is not None and seat.worker.session > self.session
+
+    def _credit(self, frame: stream.Credit) -> None:
+        """Credit is counted by steps, not set: offers that are on their way are not granted twice."""
+        seat = self._stage.dispatcher.find(self.worker_id)
+        if seat is None or seat.worker.session != self.session:
+            return
+        now = seat.credit or 0
+        if frame.more < 0:
+            # What the store is being asked for is as good as offered.
+            returned = max(0, min(now - seat.claiming, -frame.more))
+            self._pipe.put(stream.Credit(returned))
+            self._stage.dispatcher.grant(self.worker_id, self.session, now - returned)
+        else:
+            self._stage.dispatcher.grant(self.worker_id, self.session, now + frame.more)
+
+    def _drain(self, frame: stream.Drain) -> None:
+        self.drain_told = frame.on
+        self._stage.workers.drain(self.worker_id, frame.on)
+
+    async def _bye(self, frame: stream.Bye) -> None:
+        await self._stage.workers.leave(self.worker_id, self.session)
+        await self._ws.close()
+
+
+#: Frame → what hears it. One table for all channels: there may be ten thousand of them.
+_HANDLERS: dict[type[stream.Frame], Callable[[Channel, Any], Awaitable[None] | None]] = {
+    stream.Result: Channel._result,
+    stream.Started: Channel._started,
+    stream.Progress: Channel._progress,
+    stream.Beat: Channel._beat,
+    stream.Credit: Channel._credit,
+    stream.Drain: Channel._drain,
+    stream.Bye: Channel._bye,
+}

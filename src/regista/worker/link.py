@@ -1,0 +1,286 @@
+"""Link: a worker's tie to one orchestrator. Registers, speaks, and comes back; nothing is lost in between."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+
+import aiohttp
+
+from .. import model
+from ..config import WorkerConfig
+from ..plain import words
+from .enrolment import enrol
+from .performer import Performance
+from .polling import Polling
+from .profile import registration
+from .streaming import Stream, open_socket
+from .targets import Target
+from .voice import Crew, Displaced, NoStream, Over, Refused, Session, Voice
+
+log = logging.getLogger("regista.worker")
+
+#: The pauses between tries: doubled from the first to the last, less up to a third by chance.
+_FIRST_PAUSE_S = 1.0
+_LAST_PAUSE_S = 30.0
+#: The pause after a conversation that went well until it was cut.
+_BRIEF_PAUSE_S = 0.2
+#: What ends sooner than this was not worth having; after so many such streams in a row we poll.
+_SHORT_S = 2.0
+_SHORT_STREAMS = 5
+
+
+class Link:
+    """One orchestrator. `run` never ends by itself; whoever started it cancels it.
+
+    It says once that it waits, and once that it is connected. While `wanted` is False it connects only for
+    what it still owes: results of tasks that this orchestrator gave.
+    """
+
+    #: A long-polling worker looks so often whether a stream can be had after all.
+    stream_again_s = 30.0
+
+    def __init__(
+        self,
+        target: Target,
+        worker_id: str,
+        config: WorkerConfig,
+        http: aiohttp.ClientSession,
+        crew: Crew,
+        describe: Callable[[str], model.Worker],
+        on_change: Callable[[], None],
+    ) -> None:
+        self.target = target
+        self.worker_id = worker_id
+        self.wanted = True
+        #: The last try failed.
+        self.failed = False
+        self.voice: Voice | None = None
+        self.session: Session | None = None
+        self._config = config
+        self._http = http
+        self._crew = crew
+        self._describe = describe
+        self._on_change = on_change
+        self._tries = 0
+        self._told = ""
+        self._short_streams = 0
+        self._drained = False
+        self._was_connected = False
+        self._gone = False
+        self._began = 0.0
+        self._short_ends = 0
+        self._leaving: asyncio.Task[None] | None = None
+
+    @property
+    def weight(self) -> int:
+        """Its share of the free slots."""
+        return self.target.weight
+
+    @property
+    def owes(self) -> bool:
+        """It has something in its hands that this orchestrator gave."""
+        return self.session is not None and bool(self._crew.held(self.session.home))
+
+    @property
+    def transport(self) -> str:
+        """How it is connected: stream, poll or nothing."""
+        return {Stream: "stream", Polling: "poll"}.get(type(self.voice), "")
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Be connected; after every end, begin again."""
+        while not self._gone:
+            if not (self.wanted or self.owes):
+                self._tries = 0
+                await asyncio.sleep(_FIRST_PAUSE_S)
+                continue
+            self._began = asyncio.get_running_loop().time()
+            try:
+                self.session = await self._register()
+                await self._speak(self.session)
+            except Refused as error:
+                self._away(
+                    f"refuses us ({error}); set WORKER_TOKEN to the token of this orchestrator", slow=True
+                )
+            except Displaced:
+                self._away(
+                    f"has another worker named {self.worker_id!r}; give this one another id", slow=True
+                )
+            except Over as error:
+                self._cut(error)
+            except (aiohttp.ClientError, OSError, TimeoutError) as error:
+                self._away(f"cannot be reached ({type(error).__name__}: {words(error)})")
+            except Exception:
+                log.exception("speaking with %s failed; it is tried again", self.target.url)
+                self._away("failed")
+            await asyncio.sleep(self._pause_s())
+
+    def _away(self, why: str, slow: bool = False) -> None:
+        """Say once that we wait, and why."""
+        self._tries = 8 if slow else self._tries + 1
+        if why != self._told:
+            self._told = why
+            level = logging.ERROR if slow else logging.WARNING
+            log.log(level, "%s %s; trying again", self.target.url, why, extra=self._extra("waiting"))
+        self.failed = True
+        self._on_change()
+
+    def _cut(self, error: Over) -> None:
+        """The conversation went well until it ended. One that ends at once each time is begun less often."""
+        short = asyncio.get_running_loop().time() - self._began < _SHORT_S
+        self._short_ends = self._short_ends + 1 if short else 0
+        if self.wanted and not self._drained:
+            log.info("%s: %s; connecting again", self.target.url, error, extra=self._extra("reconnecting"))
+
+    def _pause_s(self) -> float:
+        if not self._tries:
+            return _BRIEF_PAUSE_S * 2.0 ** min(self._short_ends, 7) * random.random()
+        pause_s: float = min(_LAST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (self._tries - 1))
+        return pause_s * (1.0 - random.random() / 3)
+
+    def _extra(self, action: str) -> dict[str, str]:
+        return {"action": action, "worker_id": self.worker_id, "url": self.target.url}
+
+    def want(self, wanted: bool) -> None:
+        """Take tasks from here, or no more. What runs goes on; when nothing is left we say goodbye."""
+        if wanted != self.wanted:
+            self.wanted = wanted
+            if self.voice is not None:
+                self.voice.drain(not wanted or self._drained)
+        if not wanted and self.voice is not None and not self.owes and self._leaving is None:
+            self._leaving = asyncio.get_running_loop().create_task(self._leave(), name="link-leave")
+
+    async def _leave(self) -> None:
+        if self.voice is not None:
+            await self.voice.bye()
+        self._leaving = None
+
+    def drain(self) -> None:
+        """Take nothing new, for good."""
+        self._drained = True
+        if self.voice is not None:
+            self.voice.drain(True)
+
+    async def bye(self) -> None:
+        """Hand back what we hold, if anybody listens, and do not come back."""
+        self._gone = True
+        if self.voice is not None:
+            await self.voice.bye()
+
+    # -- registering -----------------------------------------------------------------------------
+
+    async def _register(self) -> Session:
+        last = self.session
+        held = self._crew.held(last.home) if last is not None else []
+        body = registration(
+            self._describe(self.worker_id), held, last.cluster_id if last else "", self._may_stream
+        )
+        token = self.target.token_now(self._config)
+        session, stop = await enrol(self._http, self.target.url, token, self.worker_id, body)
+        self._crew.performer.cancel(stop)
+        return session
+
+    @property
+    def _may_stream(self) -> bool:
+        return self._config.enable_websockets is not False
+
+    # -- speaking --------------------------------------------------------------------------------
+
+    async def _speak(self, session: Session) -> None:
+        """One conversation; ends by raising what happened."""
+        try:
+            socket = await self._find_stream(session)
+            if socket is not None:
+                await self._stream(socket, session)
+            else:
+                await self._poll(session)
+        finally:
+            self.voice = None
+            if self._crew.slots is not None:
+                self._crew.slots.leave(self)
+            self._on_change()
+
+    async def _find_stream(self, session: Session) -> aiohttp.ClientWebSocketResponse | None:
+        if not self._may_stream or self._short_streams >= _SHORT_STREAMS:
+            return None
+        try:
+            return await open_socket(self._http, session)
+        except NoStream as why:
+            log.info("%s: no stream (%s); polling", self.target.url, why, extra=self._extra("polling"))
+            return None
+
+    async def _stream(self, socket: aiohttp.ClientWebSocketResponse, session: Session) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            await Stream(socket, session, self._crew, self).run(self._welcomed)
+        except NoStream as why:
+            # Something in between swallows frames. The seat hangs on the socket: register again, and poll.
+            self._short_streams = _SHORT_STREAMS
+            raise Over(f"no stream ({why})") from None
+        finally:
+            if self._short_streams < _SHORT_STREAMS:
+                short = loop.time() - began < _SHORT_S
+                self._short_streams = self._short_streams + 1 if short else 0
+
+    async def _poll(self, session: Session) -> None:
+        """Long-poll; and look now and then for a stream, which is better."""
+        loop = asyncio.get_running_loop()
+        polling = Polling(self._http, session, self._crew, self, self._config)
+        talking = loop.create_task(polling.run(self._welcomed), name="polling")
+        looking = loop.create_task(self._look_for_stream(session), name="looking-for-stream")
+        found: aiohttp.ClientWebSocketResponse | None = None
+        try:
+            await asyncio.wait([talking, looking], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (talking, looking):
+                task.cancel()
+            ends = await asyncio.gather(talking, looking, return_exceptions=True)
+            found = ends[1] if isinstance(ends[1], aiohttp.ClientWebSocketResponse) else None
+            if found is not None and not talking.cancelled():
+                await found.close()
+        if found is None or not talking.cancelled():
+            await talking
+        else:
+            # The poll is over before the stream greets: what was on its way is offered again there.
+            await self._stream(found, session)
+
+    async def _look_for_stream(self, session: Session) -> aiohttp.ClientWebSocketResponse:
+        while True:
+            await asyncio.sleep(self.stream_again_s)
+            if self._may_stream:
+                self._short_streams = 0
+                try:
+                    return await open_socket(self._http, session)
+                except (NoStream, Refused):
+                    continue
+
+    def _welcomed(self, voice: Voice) -> None:
+        self.voice = voice
+        self._tries = 0
+        self.failed = False
+        if self._drained or not self.wanted:
+            voice.drain(True)
+        if self._told or not self._was_connected:
+            self._told = ""
+            log.info("connected to %s by %s", self.target.url, self.transport, extra=self._extra("connected"))
+        self._was_connected = True
+        self._on_change()
+
+    # -- credit, for the slots -------------------------------------------------------------------
+
+    def grant(self, more: int) -> None:
+        """Offer so many more."""
+        if self.voice is not None:
+            self.voice.grant(more)
+
+    def ask_back(self, some: int) -> None:
+        """Give back up to so many."""
+        if self.voice is not None:
+            self.voice.ask_back(some)
+
+    def owns(self, performance: Performance) -> bool:
+        """Its result goes through here, and somebody listens."""
+        return self.voice is not None and self.session is not None and self.session.home == performance.home

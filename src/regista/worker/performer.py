@@ -1,0 +1,293 @@
+"""Performer: does tasks. The one place that calls a user's functions, wherever the tasks come from."""
+
+import asyncio
+import functools
+import inspect
+import threading
+from collections import Counter, deque
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Protocol
+
+from ..clock import Clock
+from ..model import TaskFailure, TaskResult
+from ..plain import contained, contained_async, words
+from .context import Assignment, TaskCancelled, TaskContext
+from .failures import failure_of, said_failure
+from .tasks import Skill, Worker
+from .threads import DaemonThreads
+
+#: How long a stop waits for what it has cancelled, and for results to be acknowledged.
+LAST_WORDS_S = 5.0
+_SLICE_S = 0.25
+_RESULT_KEYS = frozenset({"status", "data", "error"})
+
+
+class Performance:
+    """One attempt in our hands, until its result is acknowledged."""
+
+    __slots__ = ("attempt_id", "began", "context", "future", "home", "job_id", "result", "skill", "task")
+
+    def __init__(self, task: Assignment, attempt_id: str, home: str, began: datetime) -> None:
+        #: What is to be done; None once it has begun.
+        self.task: Assignment | None = task
+        self.attempt_id = attempt_id
+        self.job_id = task.job_id
+        #: Who gave it: its result is for nobody else (FENCES 11).
+        self.home = home
+        self.began = began
+        self.skill: Skill | None = None
+        self.context: TaskContext | None = None
+        #: What can be cancelled. None for a thread: it is asked, and counts as running until it returns.
+        self.future: asyncio.Future[Any] | None = None
+        #: How it went; kept until acknowledged.
+        self.result: TaskResult | None = None
+
+
+class Sink(Protocol):
+    """Where a performer's words go. All are said on the loop, in the order in which they happened."""
+
+    def started(self, performance: Performance) -> None:
+        """It has begun, and will take a while."""
+        ...
+
+    def progress(
+        self, performance: Performance, value: float | None, message: str, checkpoint: Any
+    ) -> None: ...
+
+    def finished(self, performance: Performance) -> None:
+        """`performance.result` is there. Whoever gets it acknowledged calls `Performer.forget`."""
+        ...
+
+
+class Performer:
+    """Runs a worker's functions: async ones as tasks of the loop, plain ones in threads.
+
+    Never more at once than `capacity`, and than a skill's own limit; what comes beyond that waits in line.
+    An attempt counts as held from `take` to `forget`.
+    """
+
+    def __init__(self, worker: Worker, worker_id: str, capacity: int, clock: Clock, sink: Sink) -> None:
+        self._skills = worker.skills
+        self._worker_id = worker_id
+        self._capacity = capacity
+        self._clock = clock
+        self._sink = sink
+        self._held: dict[str, Performance] = {}
+        self._performing: set[asyncio.Future[Any]] = set()
+        self._busy: Counter[str] = Counter()
+        self._line: deque[Performance] = deque()
+        self._leaving = False
+        self._threads: DaemonThreads | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._home_thread = 0
+
+    # -- what is in our hands --------------------------------------------------------------------
+
+    def held(self) -> list[str]:
+        """The attempts in our hands: waiting, running, or with a result that nobody has acknowledged."""
+        return list(self._held)
+
+    def performances(self) -> list[Performance]:
+        """The same, with all we know of them."""
+        return list(self._held.values())
+
+    def find(self, attempt_id: str) -> Performance | None:
+        return self._held.get(attempt_id)
+
+    @property
+    def load(self) -> int:
+        """How many are running or wait in line."""
+        return len(self._performing) + len(self._line)
+
+    @property
+    def free(self) -> int:
+        """How many more could run at once."""
+        return max(0, self._capacity - self.load)
+
+    def forget(self, attempt_id: str) -> None:
+        """Its result was acknowledged, or is not wanted by anybody."""
+        self._held.pop(attempt_id, None)
+
+    # -- doing -----------------------------------------------------------------------------------
+
+    def take(self, tasks: Iterable[Assignment], home: str = "") -> None:
+        """Do these. One that is offered again under the same id is already being done."""
+        now = self._clock.now()
+        for task in tasks:
+            attempt_id = task.attempt_id
+            if attempt_id not in self._held:
+                performance = self._held[attempt_id] = Performance(task, attempt_id, home, now)
+                self._perform(task, performance)
+
+    def _perform(self, task: Assignment, performance: Performance) -> None:
+        skill = performance.skill = self._skills.get(task.type)
+        if skill is None:
+            failure = TaskFailure("PERMANENT_ERROR", f"worker {self._worker_id!r} has no task {task.type!r}")
+            self._finish(performance, error=failure)
+        elif not skill.suspends:
+            self._perform_inline(skill, task, performance)
+        elif self._has_room(skill):
+            self._begin(skill, task, performance)
+        else:
+            self._line.append(performance)
+
+    def _has_room(self, skill: Skill) -> bool:
+        if len(self._performing) >= self._capacity:
+            return False
+        return skill.concurrency is None or self._busy[skill.name] < skill.concurrency
+
+    def _open(self, skill: Skill, task: Assignment, performance: Performance) -> TaskContext | None:
+        performance.task = None
+        if skill.wants_context:
+            if self._loop is None:
+                self._loop, self._home_thread = asyncio.get_running_loop(), threading.get_ident()
+            performance.context = TaskContext(task, self._report)
+        return performance.context
+
+    def _perform_inline(self, skill: Skill, task: Assignment, performance: Performance) -> None:
+        """A coroutine that awaits nothing is over with one push: no task, no turn of the loop."""
+        context = self._open(skill, task, performance)
+        try:
+            skill.call(task.params, context).send(None)
+        except StopIteration as end:
+            self._finish(performance, end.value)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  # whatever a user raises is a result
+            self._finish(performance, error=failure_of(error))
+
+    def _begin(self, skill: Skill, task: Assignment, performance: Performance) -> None:
+        context = self._open(skill, task, performance)
+        performance.began = self._clock.now()
+        self._busy[skill.name] += 1
+        call = self._call(skill, task.params, context)
+        future = asyncio.get_running_loop().create_task(call, name=f"task-{task.type}")
+        performance.future = future if skill.is_async else None
+        self._performing.add(future)
+        future.add_done_callback(functools.partial(self._done, performance, skill))
+        self._sink.started(performance)
+
+    async def _call(self, skill: Skill, params: dict[str, Any], context: TaskContext | None) -> Any:
+        if skill.is_async:
+            return await contained_async(skill.call(params, context))
+        if self._threads is None:
+            self._threads = DaemonThreads(self._capacity, "regista-task")
+        loop = asyncio.get_running_loop()
+        value = await loop.run_in_executor(self._threads, contained, skill.call, params, context)
+        # A plain wrapper around an async function is still one.
+        return await contained_async(value) if inspect.isawaitable(value) else value
+
+    def _done(self, performance: Performance, skill: Skill, future: "asyncio.Future[Any]") -> None:
+        self._performing.discard(future)
+        self._busy[skill.name] -= 1
+        if future.cancelled():
+            self._called_off(performance)
+        elif (error := future.exception()) is None:
+            self._finish(performance, future.result())
+        elif isinstance(error, TaskCancelled) and performance.context and performance.context.cancelled:
+            self._called_off(performance)
+        else:
+            self._finish(performance, error=failure_of(error))
+        if self._line:
+            self._next()
+
+    def _next(self) -> None:
+        """Begin the first in line that there is room for."""
+        for performance in self._line:
+            skill, task = performance.skill, performance.task
+            assert skill is not None
+            assert task is not None
+            if self._has_room(skill):
+                self._line.remove(performance)
+                self._begin(skill, task, performance)
+                return
+
+    # -- how it went -----------------------------------------------------------------------------
+
+    def _called_off(self, performance: Performance) -> None:
+        if self._leaving:  # nobody cancelled it: it is handed back with the goodbye, and done elsewhere
+            self._held.pop(performance.attempt_id, None)
+        else:
+            self._finish(performance, {"status": "cancelled"})
+
+    def _finish(self, performance: Performance, value: Any = None, error: TaskFailure | None = None) -> None:
+        status: Any = None
+        try:
+            if isinstance(value, dict) and value and value.keys() <= _RESULT_KEYS:
+                status = value.get("status")
+                error = said_failure(value.get("error"))
+                value = value.get("data")
+        except ValueError as problem:
+            value, error = None, TaskFailure("PERMANENT_ERROR", words(problem))
+        performance.result = TaskResult(
+            task_id=performance.attempt_id,
+            job_id=performance.job_id,
+            worker_id=self._worker_id,
+            status=None if status is None else words(status),
+            data=value,
+            error=error,
+            started_at=performance.began,
+        )
+        self._sink.finished(performance)
+
+    def _report(self, attempt_id: str, value: float | None, message: str, checkpoint: Any) -> None:
+        if threading.get_ident() == self._home_thread:
+            self._say(attempt_id, value, message, checkpoint)
+        else:
+            assert self._loop is not None
+            self._loop.call_soon_threadsafe(self._say, attempt_id, value, message, checkpoint)
+
+    def _say(self, attempt_id: str, value: float | None, message: str, checkpoint: Any) -> None:
+        performance = self._held.get(attempt_id)
+        if performance is not None and performance.result is None:
+            self._sink.progress(performance, value, message, checkpoint)
+
+    # -- stopping --------------------------------------------------------------------------------
+
+    def cancel(self, attempt_ids: Iterable[str]) -> None:
+        """Somebody wants these to stop. What has not begun never will; what has ended keeps its result."""
+        for attempt_id in attempt_ids:
+            performance = self._held.get(attempt_id)
+            if performance is None or performance.result is not None:
+                continue
+            if performance.task is not None:
+                self._line.remove(performance)
+                self._called_off(performance)
+                continue
+            if performance.context is not None:
+                performance.context.cancelled = True
+            if performance.future is not None and not performance.future.done():
+                performance.future.cancel()
+
+    async def finish_within(self, grace_s: float) -> None:
+        """Return when everything has ended, or the grace is over."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + grace_s
+        while self._performing and not self._leaving and (left_s := until - loop.time()) > 0:
+            # In slices: a thread that does not end must not keep us from hearing that somebody is in a hurry.
+            slice_s = min(left_s, _SLICE_S)
+            await asyncio.wait(self._performing, timeout=slice_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.sleep(0)  # what waited in line begins
+
+    def hurry(self) -> None:
+        """The grace is over."""
+        self._leaving = True
+
+    async def abandon(self) -> None:
+        """Stop what still runs, without results. One that does not let itself be cancelled is left behind."""
+        self._leaving = True
+        self.cancel(list(self._held))
+        stoppable = [one.future for one in self._held.values() if one.future is not None]
+        if stoppable:
+            await asyncio.wait(stoppable, timeout=LAST_WORDS_S)
+
+    def resume(self) -> None:
+        """Begin again after `abandon`."""
+        self._leaving = False
+
+    def close(self) -> None:
+        """Let the threads go."""
+        if self._threads is not None:
+            self._threads.shutdown()
+            self._threads = None

@@ -1,0 +1,296 @@
+"""Polling: the worker's end of the HTTP protocol, where a stream cannot be had."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from io import BytesIO
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from ..config import WorkerConfig
+from ..plain import words
+from ..wire.stream import Offer
+from .performer import Performance
+from .voice import Crew, Over, Refused, Session, too_large
+
+log = logging.getLogger("regista.worker")
+
+#: How much longer than the orchestrator we wait for an answer.
+_PATIENCE_S = 10.0
+#: Where slots are shared among orchestrators, a poll must not keep them for long.
+_SHARED_POLL_S = 2.0
+#: Results on their way at once.
+_SENDERS = 4
+#: The pause after an answer that makes no sense.
+_ODD_PAUSE_S = 1.0
+
+_encode = msgspec.json.encode
+_decode = msgspec.json.decode
+
+
+class Polling:
+    """One conversation by requests. `run` ends it by raising what happened."""
+
+    def __init__(
+        self,
+        http: aiohttp.ClientSession,
+        session: Session,
+        crew: Crew,
+        taker: Any,
+        config: WorkerConfig,
+    ) -> None:
+        self._http = http
+        self._session = session
+        self._crew = crew
+        self._taker = taker
+        self._beat_s = min(config.heartbeat_interval_s, session.lease_s / 3)
+        shared = crew.slots is not None
+        self._poll_s = min(config.poll_timeout_s, _SHARED_POLL_S) if shared else config.poll_timeout_s
+        self._results: asyncio.Queue[Performance] = asyncio.Queue()
+        self._progress: asyncio.Queue[dict[str, Any]] = asyncio.Queue(10_000)
+        self._freed = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._beat_now = asyncio.Event()
+        self._asked_back = 0
+        self._draining = False
+        self._worker_url = f"{session.url}/_worker/workers/{session.worker_id}"
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def run(self, on_welcome: Callable[["Polling"], None]) -> None:
+        """Poll, beat and deliver until one of them finds that it is over."""
+        if self._crew.slots is not None:
+            self._crew.slots.join(self._taker)
+        on_welcome(self)
+        for performance in self._crew.results(self._session.home):
+            self.finished(performance)
+        senders = [self._send_on() for _ in range(_SENDERS)]
+        chores = [self._poll_on(), self._beat_on(), self._tell_on(), self._end(), *senders]
+        tasks = [asyncio.get_running_loop().create_task(chore, name="polling") for chore in chores]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def bye(self) -> None:
+        """Hand back what we hold."""
+        try:
+            await self._patch({"status": "offline", "current_tasks": []})
+        except (aiohttp.ClientError, OSError, TimeoutError, Over, Refused):
+            pass  # the lease will tell
+        self._ended.set()
+
+    async def _end(self) -> None:
+        await self._ended.wait()
+        raise Over("we said goodbye")
+
+    # -- tasks -----------------------------------------------------------------------------------
+
+    async def _poll_on(self) -> None:
+        while True:
+            self._freed.clear()
+            free = self._free()
+            if free < 1 or self._draining:
+                self._give_back()
+                await self._freed.wait()
+                continue
+            offers = await self._poll(free)
+            if self._crew.slots is not None:
+                self._crew.slots.spent(self._taker, len(offers))
+            self._crew.performer.take(offers, self._session.home)
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """Between two polls nobody can offer anything: what others asked for is really unused."""
+        if self._asked_back and self._crew.slots is not None:
+            some, self._asked_back = min(self._asked_back, self._free()), 0
+            self._crew.slots.returned(self._taker, some)
+
+    def _free(self) -> int:
+        slots = self._crew.slots
+        return slots.credit_of(self._taker) if slots else self._crew.performer.free
+
+    async def _poll(self, limit: int) -> list[Offer]:
+        asked = {"timeout": f"{self._poll_s:g}", "limit": str(limit), "session": str(self._session.number)}
+        status, body = await self._request("GET", f"{self._worker_url}/tasks/next", params=asked)
+        if status == 204:
+            return []
+        try:
+            found = _decode(body)
+            return [_offer(task) for task in found.get("tasks", [found])]
+        except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
+            log.error("the orchestrator gave a task that makes no sense: %s", error)
+            await asyncio.sleep(_ODD_PAUSE_S)
+            return []
+
+    # -- signs of life ---------------------------------------------------------------------------
+
+    async def _beat_on(self) -> None:
+        told: tuple[str, ...] | None = None
+        while True:
+            hot = self._crew.hot()
+            body: dict[str, Any] = {
+                # How much we can do is said by the limit of each poll; busy would mean: nothing at all.
+                "status": "draining" if self._draining else "idle",
+                "current_tasks": self._crew.held(self._session.home),
+            }
+            if hot != told:
+                body["hot_skills"] = list(hot)
+                told = hot
+            answer = await self._patch(body)
+            self._crew.performer.cancel(answer.get("cancel_task_ids") or ())
+            if answer.get("require_full_sync") or answer.get("status") == "unknown_worker":
+                raise Over("the orchestrator does not know us any more")
+            await self._pause()
+
+    async def _pause(self) -> None:
+        self._beat_now.clear()
+        try:
+            async with asyncio.timeout(self._beat_s):
+                await self._beat_now.wait()
+        except TimeoutError:
+            pass
+
+    async def _patch(self, body: dict[str, Any]) -> dict[str, Any]:
+        body |= {"worker_id": self._session.worker_id, "session": self._session.number}
+        _, answer = await self._request("PATCH", self._worker_url, body)
+        try:
+            found = _decode(answer)
+        except msgspec.MsgspecError:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    async def _tell_on(self) -> None:
+        while True:
+            event = await self._progress.get()
+            await self._request("POST", f"{self._session.url}/_worker/events", event)
+
+    # -- results ---------------------------------------------------------------------------------
+
+    async def _send_on(self) -> None:
+        while True:
+            performance = await self._results.get()
+            status, answer = await self._request(
+                "POST", f"{self._session.url}/_worker/tasks/result", self._body_of(performance)
+            )
+            if status == 413 and performance.result is not None and performance.result.data is not None:
+                performance.result = too_large(performance.result)
+                self._results.put_nowait(performance)
+                continue
+            if status != 200:
+                log.error("result of %s: HTTP %s %s", performance.attempt_id, status, words(answer)[:500])
+            self._crew.performer.forget(performance.attempt_id)
+
+    def _body_of(self, performance: Performance) -> dict[str, Any]:
+        result = performance.result
+        assert result is not None
+        error = result.error
+        body: dict[str, Any] = {
+            "job_id": result.job_id,
+            "task_id": result.task_id,
+            "worker_id": self._session.worker_id,
+            "data": result.data,
+            "error": None,
+            "started_at": result.started_at,
+        }
+        if result.status is not None:
+            body["status"] = result.status
+        if error is not None:
+            body["error"] = {"code": error.code, "message": error.message, "details": error.details}
+            body.setdefault("status", "failure")
+        try:
+            _encode(body)
+        except (TypeError, ValueError, OverflowError, RecursionError) as problem:
+            told = f"the result is no plain data: {words(problem)}"
+            body |= {"data": None, "status": "failure"}
+            body["error"] = {"code": "PERMANENT_ERROR", "message": told, "details": None}
+        return body
+
+    # -- requests --------------------------------------------------------------------------------
+
+    async def _request(
+        self, method: str, url: str, body: dict[str, Any] | None = None, params: dict[str, str] | None = None
+    ) -> tuple[int, bytes]:
+        """The answer. Refused, Over or a ClientError where there is none that counts."""
+        headers = dict(self._session.headers)
+        data = None
+        if body is not None:
+            data = BytesIO(_encode(body))
+            headers["Content-Type"] = "application/json"
+        timeout = aiohttp.ClientTimeout(total=self._poll_s + _PATIENCE_S)
+        async with self._http.request(
+            method, url, data=data, params=params, headers=headers, timeout=timeout
+        ) as answer:
+            text = await answer.read()
+            if answer.status in (401, 403):
+                raise Refused(words(text.decode(errors="replace"))[:500])
+            if answer.status in (404, 409) and method != "POST":
+                raise Over("the orchestrator does not know us any more")
+            if answer.status >= 500 or answer.status == 429:
+                raise Over(f"HTTP {answer.status}")
+            return answer.status, text
+
+    # -- what the performer says -----------------------------------------------------------------
+
+    def started(self, performance: Performance) -> None:
+        """The next heartbeat lists it."""
+
+    def progress(self, performance: Performance, value: float | None, message: str, checkpoint: Any) -> None:
+        """An event; when too many wait, the newest is dropped, and the next one tells more anyway."""
+        payload = {"progress": value, "message": message, "checkpoint": checkpoint}
+        event = {
+            "event_id": f"{performance.attempt_id}-{datetime.now(UTC).timestamp()}",
+            "worker_id": self._session.worker_id,
+            "origin_worker_id": self._session.worker_id,
+            "event_type": "progress",
+            "payload": {key: each for key, each in payload.items() if each is not None},
+            "target_task_id": performance.attempt_id,
+            "target_job_id": performance.job_id,
+            "origin_task_id": performance.attempt_id,
+        }
+        try:
+            self._progress.put_nowait(event)
+        except asyncio.QueueFull:
+            pass
+
+    def finished(self, performance: Performance) -> None:
+        self._results.put_nowait(performance)
+        self._freed.set()
+
+    def grant(self, more: int) -> None:
+        self._freed.set()
+
+    def ask_back(self, some: int) -> None:
+        """Answered after the poll that is open; it is short where slots are shared."""
+        self._asked_back = some
+        self._freed.set()
+
+    def drain(self, on: bool) -> None:
+        """No more polls, and the orchestrator is told."""
+        self._draining = on
+        self._freed.set()
+        self._beat_now.set()
+
+
+def _offer(task: dict[str, Any]) -> Offer:
+    """A wire task; members that an older orchestrator leaves out follow from the others."""
+    deadline = task.get("deadline")
+    return Offer(
+        attempt_id=task["task_id"],
+        id=task.get("stable_task_id") or task["task_id"],
+        job_id=task["job_id"],
+        type=task["type"],
+        params=task.get("params") or {},
+        attempt=task.get("attempt") or 1,
+        checkpoint=task.get("checkpoint"),
+        deadline=None if deadline is None else datetime.fromtimestamp(deadline, UTC),
+        priority=task.get("priority") or 0.0,
+        tracing_context=task.get("tracing_context") or {},
+    )

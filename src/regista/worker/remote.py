@@ -1,0 +1,225 @@
+"""RemoteWorker: performs a worker's tasks for orchestrators in other processes."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+
+from .. import model
+from ..clock import Clock, SystemClock
+from ..config import WorkerConfig
+from .link import Link
+from .performer import LAST_WORDS_S, Performance, Performer
+from .profile import id_of, record_of
+from .slots import Slots
+from .targets import targets_of
+from .tasks import Worker
+from .voice import Crew
+
+log = logging.getLogger("regista.worker")
+
+#: How often unused credit is moved, and the choice of an orchestrator is thought over.
+_TICK_S = 1.0
+#: Results that no orchestrator came back for are kept so long.
+_KEEP_S = 3600.0
+
+
+class RemoteWorker:
+    """One worker, connected to one or more orchestrators.
+
+    `FAILOVER` works for the first (by priority) that can be reached, and goes back to it when it returns;
+    `ROUND_ROBIN` works for all at once and shares its free slots among them by weight. Results go to the
+    store that gave the task and to no other, and are kept until it has acknowledged them.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        config: WorkerConfig | None = None,
+        *,
+        clock: Clock | None = None,
+        worker_id: str = "",
+    ) -> None:
+        self.config = config if config is not None else WorkerConfig.from_env()
+        self.id = worker_id or id_of(worker, self.config)
+        self._worker = worker
+        self._targets = targets_of(self.config)
+        self._shares = len(self._targets) > 1 and self.config.multi_orchestrator_mode == "ROUND_ROBIN"
+        self._clock = clock or SystemClock()
+        capacity = self.config.max_concurrent_tasks or worker.concurrency
+        self._performer = Performer(worker, self.id, capacity, self._clock, self)
+        self._slots = Slots(capacity, lambda: self._performer.load) if self._shares else None
+        self._crew = Crew(self._performer, self._slots, lambda: worker.hot)
+        self._http: aiohttp.ClientSession | None = None
+        self._links: list[Link] = []
+        self._tasks: dict[Link, asyncio.Task[None]] = {}
+        self._ticking: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self._stopped = asyncio.Event()
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Begin to look for orchestrators; returns at once, and never gives up."""
+        if self._http is not None:
+            return
+        self._stopped.clear()
+        self._performer.resume()
+        # No limit on connections: a poll that is open must not keep a result from being sent.
+        self._http = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        self._links = [self._link(number) for number in range(len(self._targets))]
+        loop = asyncio.get_running_loop()
+        self._choose()
+        self._ticking = loop.create_task(self._tick_on(), name=f"worker-{self.id}")
+
+    def _link(self, number: int) -> Link:
+        assert self._http is not None
+        # Two orchestrators may share one store, where an id has one connection.
+        worker_id = self.id if not (self._shares and number) else f"{self.id}-{number + 1}"
+        return Link(
+            self._targets[number],
+            worker_id,
+            self.config,
+            self._http,
+            self._crew,
+            self._record,
+            self._on_change,
+        )
+
+    def _record(self, worker_id: str) -> model.Worker:
+        return record_of(self._worker, worker_id, self.config)
+
+    async def stop(self, grace_s: float | None = None) -> None:
+        """Drain: take nothing new, let what runs finish within the grace, deliver, hand back the rest."""
+        if self._http is None:
+            return
+        grace_s = self.config.shutdown_timeout_s if grace_s is None else grace_s
+        for link in self._links:
+            link.drain()
+        await self._performer.finish_within(grace_s)
+        await self._performer.abandon()
+        await self._deliver_within(min(LAST_WORDS_S, max(1.0, grace_s)))
+        await asyncio.gather(*(link.bye() for link in self._links), return_exceptions=True)
+        running = [task for task in (self._ticking, *self._tasks.values()) if task is not None]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        self._tasks, self._ticking = {}, None
+        http, self._http = self._http, None
+        await http.close()
+        self._performer.close()
+        self._stopped.set()
+
+    def held(self) -> list[str]:
+        """The attempts in its hands: waiting, running, or with a result that nobody has acknowledged."""
+        return self._performer.held()
+
+    def load(self) -> int:
+        """How many tasks run here, or wait for a slot."""
+        return self._performer.load
+
+    def transports(self) -> dict[str, str]:
+        """URL of an orchestrator → how it is connected: stream, poll or nothing."""
+        return {link.target.url: link.transport for link in self._links}
+
+    def hurry(self) -> None:
+        """Cut the grace of a stop that is under way: what runs is handed back now."""
+        self._performer.hurry()
+
+    async def wait(self) -> None:
+        """Return when it has stopped."""
+        await self._stopped.wait()
+
+    async def wait_connected(self, timeout_s: float | None = None) -> bool:
+        """True as soon as some orchestrator has welcomed us; False when the time is up."""
+        return await self._wait_until(lambda: any(link.voice is not None for link in self._links), timeout_s)
+
+    async def _deliver_within(self, seconds: float) -> None:
+        """Wait for acknowledgements by those that we were last connected to."""
+
+        def delivered() -> bool:
+            homes = [link.session.home for link in self._links if link.session is not None]
+            return not any(self._crew.results(home) for home in homes)
+
+        await self._wait_until(delivered, seconds)
+
+    async def _wait_until(self, holds: Callable[[], bool], timeout_s: float | None) -> bool:
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not holds():  # noqa: ASYNC110  # what it waits for comes about in too many ways
+                    await asyncio.sleep(0.01)
+        except TimeoutError:
+            return False
+        return True
+
+    # -- choosing --------------------------------------------------------------------------------
+
+    def _on_change(self) -> None:
+        self._changed.set()
+
+    async def _tick_on(self) -> None:
+        """Every second, and whenever a link comes or goes."""
+        while True:
+            self._changed.clear()
+            try:
+                self._choose()
+                if self._slots is not None:
+                    self._slots.rebalance()
+                self._drop_unclaimed()
+            except Exception:
+                log.exception("looking after the connections failed; the next turn tries again")
+            try:
+                async with asyncio.timeout(_TICK_S):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+
+    def _choose(self) -> None:
+        """Which orchestrators to work for. FAILOVER: all up to the first that answers; the better ones go
+        on trying, and when one of them answers, it is the first.
+        """
+        served = False
+        for link in self._links:
+            link.want(not served)
+            if not self._shares and not served:
+                served = not link.failed
+            if link not in self._tasks and (link.wanted or link.owes):
+                self._tasks[link] = asyncio.get_running_loop().create_task(
+                    link.run(), name=f"link-{link.target.url}"
+                )
+
+    def _drop_unclaimed(self) -> None:
+        """A store that never comes back must not fill our memory."""
+        now = self._clock.now()
+        for one in self._performer.performances():
+            kept_s = (now - one.began).total_seconds()
+            if (
+                one.result is not None
+                and kept_s > _KEEP_S
+                and not any(link.owns(one) for link in self._links)
+            ):
+                log.warning("nobody came for the result of %s; it is dropped", one.attempt_id)
+                self._performer.forget(one.attempt_id)
+
+    # -- what the performer says -----------------------------------------------------------------
+
+    def started(self, performance: Performance) -> None:
+        for link in self._links:
+            if link.owns(performance) and link.voice is not None:
+                link.voice.started(performance)
+
+    def progress(self, performance: Performance, value: float | None, message: str, checkpoint: Any) -> None:
+        for link in self._links:
+            if link.owns(performance) and link.voice is not None:
+                link.voice.progress(performance, value, message, checkpoint)
+
+    def finished(self, performance: Performance) -> None:
+        """Say it to whoever gave the task; while nobody is there it is kept, and said at the next welcome."""
+        for link in self._links:
+            if link.owns(performance) and link.voice is not None:
+                link.voice.finished(performance)
+                break
+        if self._slots is not None:
+            self._slots.share_out()

@@ -1,0 +1,56 @@
+"""Running: a process that works until it is told to stop."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Sequence
+
+from ..config import WorkerConfig
+from .profile import id_of
+from .remote import RemoteWorker
+from .tasks import Worker
+
+log = logging.getLogger("regista.worker")
+
+
+def run(workers: Sequence[Worker], config: WorkerConfig | None = None) -> None:
+    """Perform until SIGTERM or SIGINT. Blocks.
+
+    The first signal drains: nothing new, what runs may finish within `shutdown_timeout_s`, its results are
+    delivered, and the rest is handed back. The second one hands back at once.
+    """
+    if not workers:
+        raise ValueError("expected at least one Worker to run, got none")
+    config = config if config is not None else WorkerConfig.from_env()
+    with asyncio.Runner(loop_factory=_fastest_loop()) as runner:
+        runner.run(_run(workers, config))
+
+
+async def _run(workers: Sequence[Worker], config: WorkerConfig) -> None:
+    loop = asyncio.get_running_loop()
+    signals: asyncio.Queue[str] = asyncio.Queue()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, signals.put_nowait, number.name)
+    alone = len(workers) == 1
+    remotes = [RemoteWorker(each, config, worker_id=id_of(each, config, alone)) for each in workers]
+    for remote in remotes:
+        await remote.start()
+    log.info("%s: drains, then stops", await signals.get(), extra={"action": "draining"})
+    hurrying = loop.create_task(_hurry(signals, remotes))
+    await asyncio.gather(*(remote.stop() for remote in remotes))
+    hurrying.cancel()
+
+
+async def _hurry(signals: "asyncio.Queue[str]", remotes: Sequence[RemoteWorker]) -> None:
+    log.warning("%s again: stops now", await signals.get(), extra={"action": "stopping"})
+    for remote in remotes:
+        remote.hurry()
+
+
+def _fastest_loop() -> "type[asyncio.AbstractEventLoop] | None":
+    """uvloop's, where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.Loop

@@ -1,0 +1,260 @@
+"""Streaming: the worker's end of the stream. docs/reference/stream.md tells what the frames mean."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+import msgspec
+from aiohttp import ClientWebSocketResponse, WSMsgType
+
+from ..model import TaskFailure, TaskResult
+from ..plain import words
+from ..wire import stream
+from ..wire.pipe import Pipe
+from .performer import Performance
+from .voice import Crew, Displaced, NoStream, Over, Refused, Session, too_large
+
+log = logging.getLogger("regista.worker")
+
+#: How long the socket and its welcome may take.
+_OPENING_S = 10.0
+#: Largest message that we take; a task's params are bounded by the orchestrator's own limit.
+_MAX_MESSAGE = 128 * 1024 * 1024
+#: A task that still runs after this is worth telling about.
+_SAY_STARTED_S = 0.25
+#: Progress that is told so soon after other progress is told together with it.
+_SAY_PROGRESS_S = 0.05
+#: How long the orchestrator may take to hear our goodbye.
+_GOODBYE_S = 3.0
+
+
+async def open_socket(http: aiohttp.ClientSession, session: Session) -> ClientWebSocketResponse:
+    """The socket of the stream; NoStream when whatever is in between does not let it through."""
+    url = f"{session.url}/_worker/ws/{session.worker_id}"
+    try:
+        async with asyncio.timeout(_OPENING_S):
+            socket = await http.ws_connect(
+                url,
+                protocols=(stream.PROTOCOL,),
+                headers=session.headers,
+                max_msg_size=_MAX_MESSAGE,
+                timeout=aiohttp.ClientWSTimeout(ws_close=_GOODBYE_S),
+            )
+    except aiohttp.WSServerHandshakeError as error:
+        if error.status in (401, 403):
+            raise Refused(f"HTTP {error.status} for the stream") from None
+        raise NoStream(f"HTTP {error.status} instead of a WebSocket") from None
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        raise NoStream(f"{type(error).__name__}: {words(error)}") from None
+    if socket.protocol != stream.PROTOCOL:
+        await socket.close()
+        raise NoStream(f"the other side does not speak {stream.PROTOCOL}")
+    return socket
+
+
+class Stream:
+    """One conversation over the socket. `run` ends it by raising what happened."""
+
+    def __init__(self, socket: ClientWebSocketResponse, session: Session, crew: Crew, taker: Any) -> None:
+        self._socket = socket
+        self._session = session
+        self._crew = crew
+        #: Who we are to the slots.
+        self._taker = taker
+        self._pipe = Pipe(socket.send_bytes, self._give_up)
+        self._loop = asyncio.get_running_loop()
+        self._lease_s = session.lease_s
+        self._max_bytes = 0
+        self._heard_at = self._loop.time()
+        #: Attempt → when its result left.
+        self._sent: dict[str, float] = {}
+        self._unsaid: dict[str, Performance] = {}
+        self._unsaid_progress: dict[str, stream.Progress] = {}
+        self._told_hot = crew.hot()
+        self._more = 0
+        self._leaving = False
+        self._ended = asyncio.Event()
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def run(self, on_welcome: Callable[["Stream"], None]) -> None:
+        """Greet, and go on until the socket closes. NoStream when there was no welcome."""
+        beating: asyncio.Task[None] | None = None
+        try:
+            await self._greet()
+            on_welcome(self)
+            for performance in self._crew.results(self._session.home):
+                self.finished(performance)
+            beating = self._loop.create_task(self._beat_on(), name="stream-beat")
+            async for message in self._socket:
+                self._hear(message.data)
+        finally:
+            if beating is not None:
+                beating.cancel()
+            self._pipe.close()
+            self._sent.clear()
+            await self._socket.close()
+            self._ended.set()
+        raise Over(f"the stream was closed ({self._socket.close_code})")
+
+    async def _greet(self) -> None:
+        slots = self._crew.slots
+        credit = slots.join(self._taker) if slots is not None else None
+        running = self._crew.held(self._session.home)
+        hello = stream.Hello(self._session.number, running, credit)
+        try:
+            await self._socket.send_bytes(stream.encode([hello]))
+            message = await self._socket.receive(timeout=_OPENING_S)
+        except (ConnectionError, TimeoutError) as error:
+            raise NoStream(f"no welcome: {type(error).__name__}") from None
+        if message.type is not WSMsgType.BINARY:
+            raise NoStream(f"no welcome: the socket was closed ({self._socket.close_code})")
+        self._hear(message.data)
+        if not self._max_bytes:
+            raise NoStream("the first word was not a welcome")
+
+    async def bye(self) -> None:
+        """Hand back what we hold; returns when the orchestrator has heard it, or does not answer."""
+        self._leaving = True
+        self._pipe.put(stream.Bye())
+        try:
+            async with asyncio.timeout(_GOODBYE_S):
+                await self._ended.wait()
+        except TimeoutError:
+            pass  # the lease will tell
+
+    def _give_up(self) -> None:
+        """The orchestrator does not read: begin again with another connection."""
+        self._closing = self._loop.create_task(self._socket.close(), name="stream-stuck")
+
+    async def _beat_on(self) -> None:
+        while True:
+            await asyncio.sleep(self._lease_s / 3)
+            now = self._loop.time()
+            if now - self._heard_at > self._lease_s:
+                log.warning("the orchestrator is silent; connecting again", extra={"action": "stream_silent"})
+                await self._socket.close()
+                return
+            hot = self._crew.hot()
+            told = None if hot == self._told_hot else list(hot)
+            self._told_hot = hot
+            self._pipe.put(stream.Beat(self._crew.held(self._session.home), told))
+            self._say_again(now)
+
+    def _say_again(self, now: float) -> None:
+        """A result that nobody acknowledged for a lease was not written down."""
+        for attempt_id in [a for a, at in self._sent.items() if now - at > self._lease_s]:
+            performance = self._crew.performer.find(attempt_id)
+            if performance is not None:
+                self.finished(performance)
+
+    # -- down ------------------------------------------------------------------------------------
+
+    def _hear(self, data: Any) -> None:
+        """Everything of one message; all tasks of it begin together."""
+        self._heard_at = self._loop.time()
+        offers: list[stream.Offer] = []
+        for frame in stream.decode_down(data):
+            if type(frame) is stream.Offer:
+                offers.append(frame)
+            else:
+                self._obey(frame)
+        if offers:
+            if self._crew.slots is not None:
+                self._crew.slots.spent(self._taker, len(offers))
+            self._crew.performer.take(offers, self._session.home)
+
+    def _obey(self, frame: stream.Down) -> None:
+        match frame:
+            case stream.Acks(accepted, refused):
+                for attempt_id in accepted:
+                    self._acknowledged(attempt_id)
+                for attempt_id, why in refused.items():
+                    log.info("the result of %s is not wanted: %s", attempt_id, why)
+                    self._acknowledged(attempt_id)
+            case stream.Heard(stop) | stream.Stop(stop):
+                self._crew.performer.cancel(stop)
+            case stream.Welcome(stop, lease_s, max_bytes):
+                self._lease_s, self._max_bytes, self._pipe.max_bytes = lease_s, max_bytes, max_bytes
+                self._crew.performer.cancel(stop)
+            case stream.Credit(more) if self._crew.slots is not None:
+                self._crew.slots.returned(self._taker, more)
+            case stream.Drain(on):
+                log.info("the orchestrator %s", "sends no more tasks" if on else "sends tasks again")
+            case stream.Again(displaced):
+                raise (Displaced if displaced else Over)("the orchestrator asks us to register again")
+
+    def _acknowledged(self, attempt_id: str) -> None:
+        self._sent.pop(attempt_id, None)
+        self._crew.performer.forget(attempt_id)
+
+    # -- up --------------------------------------------------------------------------------------
+
+    def started(self, performance: Performance) -> None:
+        """Told a little later, and only if it still runs then: most tasks are over before."""
+        if not self._unsaid:
+            self._loop.call_later(_SAY_STARTED_S, self._say_started)
+        self._unsaid[performance.attempt_id] = performance
+
+    def _say_started(self) -> None:
+        attempts = [attempt for attempt, one in self._unsaid.items() if one.result is None]
+        self._unsaid.clear()
+        if attempts:
+            self._pipe.put(stream.Started(attempts))
+
+    def progress(self, performance: Performance, value: float | None, message: str, checkpoint: Any) -> None:
+        """How far it is. Of many words in a short time the last one is said, with the last checkpoint."""
+        if not self._unsaid_progress:
+            self._loop.call_later(_SAY_PROGRESS_S, self._say_progress)
+        old = self._unsaid_progress.get(performance.attempt_id)
+        if checkpoint is None and old is not None:
+            checkpoint = old.checkpoint
+        word = stream.Progress(performance.attempt_id, value, message, checkpoint)
+        self._unsaid_progress[performance.attempt_id] = word
+
+    def _say_progress(self) -> None:
+        words, self._unsaid_progress = self._unsaid_progress, {}
+        for word in words.values():
+            self._pipe.put(word)
+
+    def finished(self, performance: Performance) -> None:
+        """Send the result; it is kept until the acknowledgement comes."""
+        assert performance.result is not None
+        self._unsaid.pop(performance.attempt_id, None)
+        if (word := self._unsaid_progress.pop(performance.attempt_id, None)) is not None:
+            self._pipe.put(word)
+        self._sent[performance.attempt_id] = self._loop.time()
+        self._pipe.put(self._encoded(performance.result))
+
+    def _encoded(self, result: TaskResult) -> msgspec.Raw:
+        """The frame; a result that cannot be written down is the function's mistake, and says so."""
+        try:
+            frame = stream.encode(stream.Result(result))
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            failure = TaskFailure("PERMANENT_ERROR", f"the result is no plain data: {words(error)}")
+            return self._encoded(TaskResult(task_id=result.task_id, job_id=result.job_id, error=failure))
+        if self._max_bytes and len(frame) + 16 > self._max_bytes:
+            return self._encoded(too_large(result))
+        return msgspec.Raw(frame)
+
+    def grant(self, more: int) -> None:
+        """The orchestrator may offer so many more; what is granted in one turn is one frame."""
+        if not self._more:
+            self._loop.call_soon(self._say_credit)
+        self._more += more
+
+    def _say_credit(self) -> None:
+        more, self._more = self._more, 0
+        if more and not self._leaving:
+            self._pipe.put(stream.Credit(more))
+
+    def ask_back(self, some: int) -> None:
+        """Ask for unused credit."""
+        self._pipe.put(stream.Credit(-some))
+
+    def drain(self, on: bool) -> None:
+        """No more tasks, please; or some again."""
+        self._leaving = on
+        self._pipe.put(stream.Drain(on))

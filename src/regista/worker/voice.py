@@ -1,0 +1,86 @@
+"""Voice: a way to speak with an orchestrator. The stream is one, long-poll is the other."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..model import TaskFailure, TaskResult
+from .performer import Performance, Performer
+from .slots import Slots
+
+
+class Refused(Exception):
+    """The orchestrator does not let us in: the token is missing or wrong, or the id is somebody else's."""
+
+
+class NoStream(Exception):
+    """The orchestrator answers, but a stream cannot be had."""
+
+
+class Over(Exception):
+    """The conversation is over; register again."""
+
+
+class Displaced(Over):
+    """Another worker has registered with our id."""
+
+
+class Session(Struct, frozen=True):
+    """One registration."""
+
+    url: str
+    token: str
+    worker_id: str
+    cluster_id: str
+    #: Names the registration; an older one loses by it.
+    number: int
+    lease_s: float
+
+    @property
+    def home(self) -> str:
+        """Where results of this registration's tasks may go: the same store, under the same id."""
+        return f"{self.cluster_id}/{self.worker_id}"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"X-Worker-Token": self.token, "X-Worker-ID": self.worker_id}
+
+
+class Crew(Struct, frozen=True):
+    """What every conversation shares: who does the work, and how free slots are shared, if they are."""
+
+    performer: Performer
+    slots: Slots | None
+    #: What is loaded right now.
+    hot: Callable[[], tuple[str, ...]]
+
+    def held(self, home: str) -> list[str]:
+        """What this home gave, and has not acknowledged."""
+        return [one.attempt_id for one in self.performer.performances() if one.home == home]
+
+    def results(self, home: str) -> list[Performance]:
+        """What this home gave and has ended."""
+        performances = self.performer.performances()
+        return [one for one in performances if one.home == home and one.result is not None]
+
+
+class Voice(Protocol):
+    """One conversation, from its welcome to its end. Its methods never wait and never raise."""
+
+    def started(self, performance: Performance) -> None: ...
+    def progress(
+        self, performance: Performance, value: float | None, message: str, checkpoint: Any
+    ) -> None: ...
+    def finished(self, performance: Performance) -> None: ...
+    def grant(self, more: int) -> None: ...
+    def ask_back(self, some: int) -> None: ...
+    def drain(self, on: bool) -> None: ...
+    async def bye(self) -> None: ...
+
+
+def too_large(result: TaskResult) -> TaskResult:
+    """What is said in place of a result that no message can carry."""
+    message = "the result is larger than this orchestrator takes; store it somewhere and return where"
+    return replace(result, status=None, data=None, error=TaskFailure("PERMANENT_ERROR", message))

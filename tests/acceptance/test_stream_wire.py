@@ -1,0 +1,349 @@
+"""The stream's server end, spoken to by hand: what it accepts, and what it makes of nonsense."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+
+from regista import JobStatus
+from regista.model import TaskResult
+from regista.wire import stream
+from regista.worker import Worker
+from tests.acceptance.stream_kit import TOKEN, House, connected, play, until
+
+HEADERS = {"X-Worker-Token": TOKEN}
+
+
+class Raw:
+    """A worker that says only what it is told to."""
+
+    def __init__(self, house: House, http: aiohttp.ClientSession, worker_id: str = "raw") -> None:
+        self._house = house
+        self._http = http
+        self.id = worker_id
+        self.session = 0
+        self.ws: aiohttp.ClientWebSocketResponse
+        self._heard: list[stream.Down] = []
+
+    async def register(self, capacity: int = 2) -> dict[str, Any]:
+        body = {
+            "worker_id": self.id,
+            "supported_skills": ["work"],
+            "resources": {"max_concurrent_tasks": capacity},
+            "current_tasks": [],
+        }
+        url = f"{self._house.url}/_worker/workers/register"
+        async with self._http.post(url, json=body, headers=HEADERS) as answer:
+            assert answer.status == 200, await answer.text()
+            told: dict[str, Any] = await answer.json()
+        self.session = told["session"]
+        return told
+
+    async def connect(self, *frames: stream.Up) -> None:
+        self.ws = await self._http.ws_connect(
+            f"{self._house.url}/_worker/ws/{self.id}", protocols=(stream.PROTOCOL,), headers=HEADERS
+        )
+        await self.say(*(frames or [stream.Hello(self.session, [])]))
+
+    async def say(self, *frames: stream.Up) -> None:
+        await self.ws.send_bytes(stream.encode(frames))
+
+    async def hear(self) -> stream.Down:
+        if not self._heard:
+            message = await self.ws.receive(timeout=5)
+            assert message.type is aiohttp.WSMsgType.BINARY, message
+            self._heard = stream.decode_down(message.data)
+        return self._heard.pop(0)
+
+    async def closed(self) -> int | None:
+        while not self.ws.closed:
+            await self.ws.receive(timeout=5)
+        return self.ws.close_code
+
+
+@asynccontextmanager
+async def raw(house: House, worker_id: str = "raw") -> AsyncIterator[Raw]:
+    async with aiohttp.ClientSession() as http:
+        yield Raw(house, http, worker_id)
+
+
+def test_a_conversation_from_hello_to_bye() -> None:
+    async def main() -> None:
+        async with House() as house, raw(house) as worker:
+            told = await worker.register()
+            assert told["stream"] == {"url": "/_worker/ws/raw", "protocol": 1}
+            await worker.connect()
+            welcome = await worker.hear()
+            assert welcome == stream.Welcome([], house.config.lease_s, house.config.max_body_bytes)
+            job = await house.submit({"n": 1})
+            offer = await worker.hear()
+            assert isinstance(offer, stream.Offer)
+            assert (offer.type, offer.params, offer.attempt, offer.job_id) == ("work", {"n": 1}, 1, job.id)
+            await worker.say(stream.Beat([offer.attempt_id]))
+            assert await worker.hear() == stream.Heard([])
+            result = TaskResult(task_id=offer.attempt_id, job_id=job.id, data={"n": 2})
+            await worker.say(stream.Result(result), stream.Result(result))
+            acks = await worker.hear()
+            assert isinstance(acks, stream.Acks)
+            assert set(acks.accepted) == {offer.attempt_id}
+            assert (await house.wait(job)).data == {"n": 2}
+            await worker.say(stream.Bye())
+            assert await worker.closed() == 1000
+            assert await house.director.storage.workers() == []
+
+    play(main())
+
+
+def test_a_result_of_an_attempt_that_is_over_is_refused_with_the_reason() -> None:
+    async def main() -> None:
+        async with House() as house, raw(house) as worker:
+            await worker.register()
+            await worker.connect()
+            await worker.hear()
+            job = await house.submit()
+            offer = await worker.hear()
+            assert isinstance(offer, stream.Offer)
+            stale = TaskResult(task_id=f"{offer.id}-7", job_id=job.id)
+            unknown = TaskResult(task_id="nobody_1_0-1", job_id="nobody")
+            await worker.say(stream.Result(stale), stream.Result(unknown))
+            refused: dict[str, str] = {}
+            while len(refused) < 2:
+                acks = await worker.hear()
+                assert isinstance(acks, stream.Acks)
+                refused |= acks.refused
+            assert refused == {stale.task_id: "stale_task", unknown.task_id: "job_not_found"}
+
+    play(main())
+
+
+def test_nobody_speaks_for_another() -> None:
+    async def main() -> None:
+        async with House() as house, raw(house) as honest, raw(house, "liar") as liar:
+            await honest.register()
+            await honest.connect()
+            await honest.hear()
+            job = await house.submit()
+            offer = await honest.hear()
+            assert isinstance(offer, stream.Offer)
+            await liar.register()
+            await liar.connect()
+            await liar.hear()
+            lie = TaskResult(task_id=offer.attempt_id, job_id=job.id, worker_id="raw", data={"by": "liar"})
+            await liar.say(stream.Progress(offer.attempt_id, 0.9, "nearly"), stream.Result(lie))
+            acks = await liar.hear()
+            assert acks == stream.Acks([], {offer.attempt_id: "stale_task"})
+            truth = TaskResult(task_id=offer.attempt_id, job_id=job.id, data={"by": "raw"})
+            await honest.say(stream.Result(truth))
+            assert (await house.wait(job)).data == {"by": "raw"}
+
+    play(main())
+
+
+def test_credit_bounds_the_offers_and_what_is_unused_can_be_asked_back() -> None:
+    async def main() -> None:
+        async with House() as house, raw(house) as worker:
+            await worker.register(capacity=10)
+            await worker.connect(stream.Hello(worker.session, [], 1))
+            await worker.hear()
+            jobs = [await house.submit() for _ in range(5)]
+            assert isinstance(await worker.hear(), stream.Offer)
+            await worker.say(stream.Credit(2))
+            for _ in range(2):
+                assert isinstance(await worker.hear(), stream.Offer)
+            await worker.say(stream.Credit(10), stream.Credit(-10))
+            offers, returned = 0, 0
+            while offers + returned < 10:
+                frame = await worker.hear()
+                offers += isinstance(frame, stream.Offer)
+                returned += frame.more if isinstance(frame, stream.Credit) else 0
+            assert offers + returned == 10
+            assert len(jobs) == 5
+
+    play(main())
+
+
+@pytest.mark.parametrize(
+    ("nonsense", "code"),
+    [
+        (b"\xc1junk", 1007),
+        (stream.encode([["unheard", 1]]), 1007),
+        (stream.encode({"a": 1}), 1007),
+        ("text", 1003),
+    ],
+)
+def test_nonsense_closes_the_socket_and_harms_nobody(
+    nonsense: bytes | str, code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with House() as house, raw(house) as worker:
+            await worker.register()
+            await worker.connect()
+            await worker.hear()
+            job = await house.submit()
+            offer = await worker.hear()
+            assert isinstance(offer, stream.Offer)
+            if isinstance(nonsense, str):
+                await worker.ws.send_str(nonsense)
+            else:
+                await worker.ws.send_bytes(nonsense)
+            assert await worker.closed() == code
+            # A closed socket changes nothing: the same session comes back and still holds its task.
+            await worker.connect(stream.Hello(worker.session, [offer.attempt_id]))
+            await worker.hear()
+            await worker.say(stream.Result(TaskResult(task_id=offer.attempt_id, job_id=job.id)))
+            assert (await house.wait(job)).status is JobStatus.FINISHED
+
+    play(main())
+    assert "Traceback" not in caplog.text
+
+
+def test_a_first_word_that_is_no_hello_is_refused_and_an_unknown_session_must_register() -> None:
+    async def main() -> None:
+        async with House() as house, raw(house) as worker:
+            await worker.connect(stream.Bye())
+            assert await worker.closed() == 1008
+            await worker.connect(stream.Hello(99, []))
+            assert await worker.hear() == stream.Again()
+            assert await worker.closed() == 1000
+
+    play(main())
+
+
+@pytest.mark.parametrize("token", ["", "wrong"])
+def test_without_the_token_there_is_no_stream(token: str) -> None:
+    async def main() -> None:
+        async with House() as house, aiohttp.ClientSession() as http:
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                await http.ws_connect(
+                    f"{house.url}/_worker/ws/raw",
+                    protocols=(stream.PROTOCOL,),
+                    headers={"X-Worker-Token": token},
+                )
+            assert refused.value.status == 401
+
+    play(main())
+
+
+def test_a_newer_session_takes_the_place_of_an_older_one_which_is_told_and_closed() -> None:
+    async def main() -> None:
+        async with House() as house, raw(house) as old, raw(house) as new:
+            await old.register()
+            await old.connect()
+            await old.hear()
+            await new.register()
+            await new.connect()
+            assert isinstance(await new.hear(), stream.Welcome)
+            assert await old.hear() == stream.Again(displaced=True)
+            assert await old.closed() == 1000
+            await house.submit()
+            assert isinstance(await new.hear(), stream.Offer)
+
+    play(main())
+
+
+def test_a_stream_that_is_silent_for_a_lease_is_dropped_and_nothing_more_offered_to_it() -> None:
+    async def main() -> None:
+        async with House(lease_s=1.0) as house, raw(house) as worker:
+            await worker.register()
+            await worker.connect()
+            await worker.hear()
+            assert await worker.closed() == 1006
+            job = await house.submit()
+            await asyncio.sleep(0.1)
+            assert (await house.director.get(job.id)).status is JobStatus.WAITING_FOR_WORKER
+
+    play(main())
+
+
+def masked(message: bytes) -> bytes:
+    """A WebSocket frame of a client, with a mask that changes nothing."""
+    return b"\x82" + bytes([0x80 | len(message)]) + bytes(4) + message
+
+
+def test_a_worker_that_speaks_but_does_not_read_is_dropped_and_the_tasks_done_elsewhere(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    upgrade = {
+        "Host": "x", "Upgrade": "websocket", "Connection": "Upgrade", "X-Worker-Token": TOKEN,
+        "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+        "Sec-WebSocket-Protocol": stream.PROTOCOL,
+    }  # fmt: skip
+    lines = "".join(f"{name}: {value}\r\n" for name, value in upgrade.items())
+
+    async def main() -> None:
+        async with House(lease_s=1.0) as house, raw(house) as worker:
+            await worker.register(capacity=100)
+            reader, writer = await asyncio.open_connection("127.0.0.1", house.port, limit=1024)
+            writer.write(f"GET /_worker/ws/raw HTTP/1.1\r\n{lines}\r\n".encode())
+            writer.write(masked(stream.encode([stream.Hello(worker.session, [])])))
+            await reader.readuntil(b"\r\n\r\n")
+            jobs = [await house.submit({"large": "x" * 500_000}) for _ in range(40)]
+            while "does not listen" not in caplog.text:
+                writer.write(masked(stream.encode([stream.Beat(["unknown"])])))
+                await asyncio.sleep(0.1)
+            writer.transport.abort()
+            other = Worker("other")
+            other.task("work")(lambda params: {"by": "other"})
+            async with connected(other, house.url):
+                ended = [await house.wait(job, 6) for job in jobs]
+                assert [job.data for job in ended] == [{"by": "other"}] * 40
+
+    play(main())
+
+
+def test_while_the_socket_is_closed_nothing_is_offered_and_the_next_one_gets_it() -> None:
+    async def main() -> None:
+        async with House(lease_s=30) as house, raw(house) as worker:
+            await worker.register()
+            await worker.connect()
+            await worker.hear()
+            await worker.ws.close()
+            seat = house.director.dispatcher.find("raw")
+            assert seat is not None
+            await until(lambda: seat.free == 0)
+            job = await house.submit()
+            other = Worker("other")
+            other.task("work")(lambda params: {"by": "other"})
+            async with connected(other, house.url):
+                assert (await house.wait(job)).data == {"by": "other"}
+
+    play(main())
+
+
+def test_a_cancel_that_nobody_heard_is_said_again_with_the_welcome() -> None:
+    async def main() -> None:
+        async with House() as house, raw(house) as worker:
+            await worker.register()
+            await worker.connect()
+            await worker.hear()
+            job = await house.submit()
+            offer = await worker.hear()
+            assert isinstance(offer, stream.Offer)
+            await worker.ws.close()
+            await house.director.cancel(job.id)
+            await worker.connect(stream.Hello(worker.session, [offer.attempt_id]))
+            welcome = await worker.hear()
+            assert isinstance(welcome, stream.Welcome)
+            assert welcome.stop == [offer.attempt_id]
+
+    play(main())
+
+
+def test_a_stopping_orchestrator_says_goodbye_at_once() -> None:
+    async def main() -> None:
+        house = House()
+        async with raw(house) as worker:
+            await house.open()
+            await worker.register()
+            await worker.connect()
+            await worker.hear()
+            began = asyncio.get_running_loop().time()
+            closing = asyncio.create_task(house.close())
+            assert await worker.closed() == 1001
+            await closing
+            assert asyncio.get_running_loop().time() - began < 1.5
+
+    play(main())

@@ -1,0 +1,303 @@
+"""Doing tasks, wherever they come from."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from regista import InvalidInputError
+from regista.clock import SystemClock
+from regista.model import Task, TaskResult
+from regista.worker import TaskContext, Worker
+from regista.worker.performer import Performance, Performer
+
+
+class Notes:
+    """A sink that writes down, and acknowledges at once."""
+
+    def __init__(self) -> None:
+        self.performer: Performer
+        self.started_ids: list[str] = []
+        self.said: list[tuple[float | None, str, Any]] = []
+        self.results: dict[str, TaskResult] = {}
+        self.acknowledge = True
+
+    def started(self, performance: Performance) -> None:
+        self.started_ids.append(performance.attempt_id)
+
+    def progress(self, performance: Performance, value: float | None, message: str, checkpoint: Any) -> None:
+        self.said.append((value, message, checkpoint))
+
+    def finished(self, performance: Performance) -> None:
+        assert performance.result is not None
+        self.results[performance.attempt_id] = performance.result
+        if self.acknowledge:
+            self.performer.forget(performance.attempt_id)
+
+
+def task(number: int = 0, type: str = "work", **params: Any) -> Task:
+    return Task(id=f"j_1_{number}", job_id="j", type=type, params=params)
+
+
+def perform(
+    register: Callable[[Worker], None],
+    play: Callable[[Performer, Notes], Coroutine[Any, Any, None]],
+    capacity: int = 10,
+) -> Notes:
+    """Let `play` move a performer whose functions `register` has set up."""
+    worker, notes = Worker("w"), Notes()
+    register(worker)
+
+    async def main() -> None:
+        notes.performer = Performer(worker, "w1", capacity, SystemClock(), notes)
+        try:
+            await play(notes.performer, notes)
+        finally:
+            notes.performer.hurry()
+            await notes.performer.abandon()
+            notes.performer.close()
+
+    asyncio.run(main())
+    return notes
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110  # the condition is any test's own
+            await asyncio.sleep(0.002)
+
+
+# -- limits ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(None, 4), (2, 2)])
+def test_never_more_at_once_than_the_worker_and_the_task_allow(limit: int | None, expected: int) -> None:
+    now, most = 0, 0
+
+    def register(worker: Worker) -> None:
+        @worker.task("work", concurrency=limit)
+        async def work(params: dict[str, Any]) -> None:
+            nonlocal now, most
+            now += 1
+            most = max(most, now)
+            await asyncio.sleep(0.01)
+            now -= 1
+
+    async def play(performer: Performer, notes: Notes) -> None:
+        performer.take([task(n) for n in range(10)])
+        assert (performer.load, performer.free) == (10, 0)
+        await until(lambda: len(notes.results) == 10)
+        assert (performer.load, performer.free) == (0, 4)
+
+    perform(register, play, capacity=4)
+    assert most == expected
+
+
+def test_a_task_at_its_limit_does_not_hold_up_the_others() -> None:
+    def register(worker: Worker) -> None:
+        worker.task("slow", concurrency=1)(lambda params: threading.Event().wait(0.2))
+        worker.task("quick")(lambda params: None)
+
+    async def play(performer: Performer, notes: Notes) -> None:
+        performer.take([task(0, "slow"), task(1, "slow"), task(2, "quick")])
+        await until(lambda: len(notes.results) == 3)
+
+    assert list(perform(register, play).results) == ["j_1_2-1", "j_1_0-1", "j_1_1-1"]
+
+
+# -- what it says ------------------------------------------------------------------------------------
+
+
+def test_the_same_attempt_offered_again_is_done_once() -> None:
+    runs: list[int] = []
+
+    def register(worker: Worker) -> None:
+        @worker.task("work")
+        async def work(params: dict[str, Any]) -> None:
+            runs.append(1)
+
+    async def play(performer: Performer, notes: Notes) -> None:
+        notes.acknowledge = False
+        performer.take([task(), task()])
+        performer.take([task()])
+
+    perform(register, play)
+    assert len(runs) == 1
+
+
+def test_an_unexpected_exception_is_transient_and_tells_where_it_came_from() -> None:
+    def register(worker: Worker) -> None:
+        @worker.task("work")
+        def work(params: dict[str, Any]) -> None:
+            raise KeyError("lens")
+
+    async def play(performer: Performer, notes: Notes) -> None:
+        performer.take([task()])
+        await until(lambda: notes.results)
+
+    (result,) = perform(register, play).results.values()
+    assert result.error is not None
+    assert (result.error.code, result.error.message) == ("TRANSIENT_ERROR", "KeyError: 'lens'")
+    assert result.error.details["type"] == "KeyError"
+    assert "test_performer.py" in result.error.details["traceback"]
+    assert 'raise KeyError("lens")' in result.error.details["traceback"]
+
+
+@pytest.mark.parametrize("kind", ["inline", "waits", "thread"])
+def test_wrong_params_are_invalid_input_however_the_function_runs(kind: str) -> None:
+    def register(worker: Worker) -> None:
+        async def inline(width: int) -> None: ...
+        async def waits(width: int) -> None:
+            await asyncio.sleep(0)
+
+        def thread(width: int) -> None: ...
+
+        worker.task("work")({"inline": inline, "waits": waits, "thread": thread}[kind])
+
+    async def play(performer: Performer, notes: Notes) -> None:
+        performer.take([task(width="wide")])
+        await until(lambda: notes.results)
+
+    (result,) = perform(register, play).results.values()
+    assert result.error is not None
+    assert result.error.code == InvalidInputError.code
+    assert "width" in result.error.message
+
+
+def test_progress_from_the_loop_and_from_a_thread_is_told_before_the_result() -> None:
+    def register(worker: Worker) -> None:
+        @worker.task("inline")
+        async def inline(params: dict[str, Any], context: TaskContext) -> None:
+            context.progress(0.1, "loop")
+
+        @worker.task("thread")
+        def thread(params: dict[str, Any], context: TaskContext) -> None:
+            context.progress(0.5, "thread", checkpoint={"n": 1})
+
+    async def play(performer: Performer, notes: Notes) -> None:
+        performer.take([task(0, "inline")])
+        assert notes.said == [(0.1, "loop", None)]
+        performer.take([task(1, "thread")])
+        await until(lambda: len(notes.results) == 2)
+
+    assert perform(register, play).said[1] == (0.5, "thread", {"n": 1})
+
+
+def test_a_context_s_logger_carries_the_ids(caplog: pytest.LogCaptureFixture) -> None:
+    context = TaskContext(task(3), lambda *_: None)
+
+    with caplog.at_level("INFO"):
+        context.log.info("half way")
+
+    (record,) = caplog.records
+    assert (record.job_id, record.task_id, record.attempt) == ("j", "j_1_3", 1)  # type: ignore[attr-defined]
+
+
+# -- cancelling --------------------------------------------------------------------------------------
+
+
+def test_an_async_function_is_cancelled_and_a_thread_leaves_when_it_looks() -> None:
+    def register(worker: Worker) -> None:
+        @worker.task("async")
+        async def waits(params: dict[str, Any]) -> None:
+            await asyncio.sleep(60)
+
+        @worker.task("thread")
+        def thread(params: dict[str, Any], context: TaskContext) -> None:
+            while True:
+                context.raise_if_cancelled()
+                threading.Event().wait(0.005)
+
+    async def play(performer: Performer, notes: Notes) -> None:
+        performer.take([task(0, "async"), task(1, "thread")])
+        await asyncio.sleep(0.02)
+        performer.cancel(["j_1_0-1", "j_1_1-1", "unknown"])
+        await until(lambda: len(notes.results) == 2)
+
+    results = perform(register, play).results.values()
+    assert [result.status for result in results] == ["cancelled", "cancelled"]
+
+
+def test_what_waits_in_line_is_cancelled_without_having_begun() -> None:
+    began: list[int] = []
+
+    def register(worker: Worker) -> None:
+        @worker.task("work")
+        async def work(params: dict[str, Any]) -> None:
+            began.append(params["n"])
+            await asyncio.sleep(0.05)
+
+    async def play(performer: Performer, notes: Notes) -> None:
+        performer.take([task(0, n=0), task(1, n=1)])
+        performer.cancel(["j_1_1-1"])
+        await until(lambda: len(notes.results) == 2)
+
+    assert [r.status for r in perform(register, play, capacity=1).results.values()] == ["cancelled", None]
+    assert began == [0]
+
+
+def test_a_result_that_waits_for_its_acknowledgement_is_not_touched_by_a_cancel() -> None:
+    def register(worker: Worker) -> None:
+        @worker.task("work")
+        async def work(params: dict[str, Any]) -> int:
+            return 5
+
+    async def play(performer: Performer, notes: Notes) -> None:
+        notes.acknowledge = False
+        performer.take([task()])
+        performer.cancel(["j_1_0-1"])
+        assert performer.held() == ["j_1_0-1"]
+
+    assert [r.data for r in perform(register, play).results.values()] == [5]
+
+
+# -- stopping ----------------------------------------------------------------------------------------
+
+
+def test_what_is_abandoned_has_no_result() -> None:
+    def register(worker: Worker) -> None:
+        @worker.task("work")
+        async def work(params: dict[str, Any]) -> None:
+            await asyncio.sleep(60)
+
+    async def play(performer: Performer, notes: Notes) -> None:
+        performer.take([task(0), task(1)])
+        await asyncio.sleep(0)
+        await performer.finish_within(0.05)
+        await performer.abandon()
+        assert performer.held() == []
+
+    assert perform(register, play, capacity=1).results == {}
+
+
+def test_a_hurry_cuts_the_grace_even_of_a_thread_that_never_looks() -> None:
+    gate = threading.Event()
+
+    def register(worker: Worker) -> None:
+        worker.task("work")(lambda params: gate.wait(9))
+
+    async def play(performer: Performer, notes: Notes) -> None:
+        performer.take([task()])
+        asyncio.get_running_loop().call_later(0.05, performer.hurry)
+        async with asyncio.timeout(2):
+            await performer.finish_within(60)
+        assert performer.held() == ["j_1_0-1"]
+        gate.set()
+
+    perform(register, play)
+
+
+def test_within_the_grace_what_waits_in_line_is_done_as_well() -> None:
+    def register(worker: Worker) -> None:
+        @worker.task("work")
+        async def work(params: dict[str, Any]) -> None:
+            await asyncio.sleep(0.02)
+
+    async def play(performer: Performer, notes: Notes) -> None:
+        performer.take([task(n) for n in range(3)])
+        await performer.finish_within(5)
+        assert len(notes.results) == 3
+
+    perform(register, play, capacity=1)

@@ -1,0 +1,140 @@
+"""Free slots, shared among orchestrators."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regista.worker.slots import Slots
+
+
+class Crowd:
+    """A worker with some orchestrators, whose offers are made by hand."""
+
+    def __init__(self, capacity: int, *weights: int) -> None:
+        self.capacity = capacity
+        self.running = 0
+        self.slots = Slots(capacity, lambda: self.running)
+        self.members = [Member(self, weight) for weight in weights]
+
+    def join(self) -> "Crowd":
+        for member in self.members:
+            member.credit += self.slots.join(member)
+        return self
+
+    def settle(self) -> None:
+        for _ in range(10):
+            self.slots.rebalance()
+            for member in self.members:
+                member.answer()
+
+    @property
+    def promised(self) -> int:
+        return self.running + sum(member.credit for member in self.members)
+
+
+class Member:
+    """An orchestrator, as it counts itself."""
+
+    def __init__(self, crowd: Crowd, weight: int) -> None:
+        self._crowd = crowd
+        self.weight = weight
+        self.credit = 0
+        self._asked = 0
+
+    def grant(self, more: int) -> None:
+        self.credit += more
+
+    def ask_back(self, some: int) -> None:
+        self._asked = some
+
+    def answer(self) -> None:
+        if self._asked:
+            returned, self._asked = min(self._asked, self.credit), 0
+            self.credit -= returned
+            self._crowd.slots.returned(self, returned)
+
+    def offer(self) -> bool:
+        if not self.credit:
+            return False
+        self.credit -= 1
+        self._crowd.slots.spent(self, 1)
+        self._crowd.running += 1
+        return True
+
+
+def test_everything_is_given_out_by_weight() -> None:
+    crowd = Crowd(12, 2, 1).join()
+    crowd.settle()
+
+    assert crowd.promised == 12
+    assert [member.credit for member in crowd.members] == [8, 4]
+
+
+def test_a_slot_that_is_free_again_goes_to_whoever_has_used_up_its_credit() -> None:
+    crowd = Crowd(4, 1, 1).join()
+    crowd.settle()
+    busy, idle = crowd.members
+    while busy.offer():
+        pass
+
+    crowd.running -= 1
+    crowd.slots.share_out()
+
+    assert (busy.credit, idle.credit) == (1, 2)
+
+
+def test_unused_credit_moves_to_the_busy_one_until_one_is_left() -> None:
+    crowd = Crowd(10, 1, 1).join()
+    crowd.settle()
+    busy, idle = crowd.members
+    for _ in range(10):
+        while busy.offer():
+            pass
+        crowd.settle()
+
+    assert (crowd.running, idle.credit) == (9, 1)
+
+
+def test_a_single_slot_wanders_between_two() -> None:
+    crowd = Crowd(1, 1, 1).join()
+    seen = set()
+    for _ in range(10):
+        seen.add(tuple(member.credit for member in crowd.members))
+        crowd.slots.rebalance()
+        for member in crowd.members:
+            member.answer()
+
+    assert seen == {(1, 0), (0, 1)}
+
+
+def test_the_credit_of_one_that_leaves_is_for_the_others() -> None:
+    crowd = Crowd(6, 1, 1).join()
+    crowd.settle()
+    gone, stays = crowd.members
+
+    crowd.slots.leave(gone)
+
+    assert stays.credit == 6
+    assert crowd.slots.credit_of(gone) == 0
+
+
+@given(
+    capacity=st.integers(1, 20),
+    weights=st.lists(st.integers(1, 5), min_size=1, max_size=4),
+    steps=st.lists(st.tuples(st.sampled_from(["offer", "end", "tick", "answer"]), st.integers(0, 3))),
+)
+def test_never_more_is_promised_than_there_is(
+    capacity: int, weights: list[int], steps: list[tuple[str, int]]
+) -> None:
+    crowd = Crowd(capacity, *weights).join()
+    for what, number in steps:
+        member = crowd.members[number % len(crowd.members)]
+        if what == "offer":
+            member.offer()
+        elif what == "answer":
+            member.answer()
+        elif what == "tick":
+            crowd.slots.rebalance()
+        elif crowd.running:
+            crowd.running -= 1
+            crowd.slots.share_out()
+        assert crowd.promised <= capacity

@@ -1,0 +1,59 @@
+"""Threads for plain functions."""
+
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from regista.worker.threads import DaemonThreads
+
+
+def test_calls_run_at_once_up_to_the_size_and_threads_are_used_again() -> None:
+    threads = DaemonThreads(2, "test")
+    gate, seen = threading.Event(), set()
+
+    def work() -> str:
+        seen.add(threading.current_thread().name)
+        gate.wait(5)
+        return "done"
+
+    futures = [threads.submit(work) for _ in range(4)]
+    time.sleep(0.05)
+    assert len(seen) == 2
+    gate.set()
+
+    assert [future.result(5) for future in futures] == ["done"] * 4
+    assert len(seen) == 2
+    threads.shutdown()
+
+
+def test_an_error_is_the_caller_s_and_the_thread_goes_on() -> None:
+    threads = DaemonThreads(1, "test")
+
+    assert isinstance(threads.submit(int, "x").exception(5), ValueError)
+    assert threads.submit(int, "5").result(5) == 5
+    threads.shutdown()
+    with pytest.raises(RuntimeError, match="shut down"):
+        threads.submit(int, "5")
+
+
+def test_idle_threads_end_with_the_shutdown() -> None:
+    threads = DaemonThreads(3, "ending")
+    for _ in range(3):
+        threads.submit(time.sleep, 0.01)
+    threads.shutdown()
+    deadline = time.monotonic() + 5
+    while any(each.name.startswith("ending") for each in threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_function_that_never_returns_does_not_keep_the_process() -> None:
+    program = (
+        "import threading; from regista.worker.threads import DaemonThreads;"
+        "t = DaemonThreads(1, 'x'); t.submit(threading.Event().wait); t.shutdown()"
+    )
+
+    assert subprocess.run([sys.executable, "-c", program], timeout=8).returncode == 0
