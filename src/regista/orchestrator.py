@@ -14,10 +14,11 @@ from .dispatch.dispatcher import Dispatcher
 from .engines.base import Submission
 from .engines.native.engine import NativeEngine
 from .engines.native.executor import Settings
+from .engines.native.feed import Feed
 from .engines.native.library import Library
 from .engines.native.runner import Runner
 from .engines.native.workers import WorkerService
-from .errors import ConfigError, IdempotencyConflict, StorageFailed
+from .errors import ConfigError, IdempotencyConflict, JobNotFound, StorageFailed
 from .history.base import HistoryStorage
 from .history.memory import MemoryHistory
 from .history.recorder import HistoryRecorder, read_events
@@ -91,7 +92,9 @@ class OrchestratorEngine:
             self.storage, self.engine, self.dispatcher, clock, config.instance_id, config.lease_s
         )
         self.recorder = HistoryRecorder(self.storage, self.history, clock=clock)
-        self.engine.effects.on_entries = self.recorder.wake
+        self.feed = Feed(self.storage, self.history, clock)
+        self.engine.effects.on_entries = self._entries_flushed
+        self.workers.on_progress = self.feed.progress
         self.grace = Grace(clock, config.lease_s)
         chores: list[Chore] = [
             Watcher(
@@ -101,7 +104,13 @@ class OrchestratorEngine:
                 min(1.0, config.watcher_interval_s),
                 config.watcher_limit,
             ),
-            HealthChecker(self.storage, self.workers, self.grace, min(1.0, config.lease_s / 3)),
+            HealthChecker(
+                self.storage,
+                self.workers,
+                self.grace,
+                min(1.0, config.lease_s / 3),
+                max(config.lease_s, config.poll_lease_s),
+            ),
             SignWriter(self.workers),
             Rescuer(self.storage, self.engine),
         ]
@@ -110,6 +119,10 @@ class OrchestratorEngine:
         )
 
         self.engine.effects.on_deadline = lambda: self.upkeep.nudge("watcher")
+
+    def _entries_flushed(self) -> None:
+        self.recorder.wake()
+        self.feed.wake()
 
     # -- what is played --------------------------------------------------------------------------
 
@@ -158,6 +171,7 @@ class OrchestratorEngine:
         await self.recorder.start()
         self.grace.restart()
         await self.engine.start()
+        self.feed.start()
         for worker in self._workers:
             await worker.start()
         await self.upkeep.start()
@@ -177,6 +191,7 @@ class OrchestratorEngine:
         await self.upkeep.stop()
         for worker in self._workers:
             await worker.stop(grace_s)
+        await self.feed.stop()
         await self.engine.stop()
         await self.recorder.stop()
         await self.history.stop()
@@ -243,6 +258,7 @@ class OrchestratorEngine:
                 library=self.library,
                 storage=self.storage,
                 history=self.history,
+                feed=self.feed,
                 clients=self._who_may_ask(host),
                 worker_token=self._token("WORKER_TOKEN", self.config.worker_token, host, WORKER_FILE),
                 is_ready=lambda: self._started and self._failure is None,
@@ -368,8 +384,12 @@ class OrchestratorEngine:
 
         For the next page hand in the last `job_id` of this one as `before`.
         """
+        last = None if before is None else await self.history.summary(before)
+        if before is not None and last is None:
+            raise JobNotFound(before)
+        place = None if last is None else (last.created_at, last.job_id)
         return await self.history.summaries(
-            status=status, blueprint=blueprint, client=client, before=before, limit=limit
+            status=status, blueprint=blueprint, client=client, before=place, limit=limit
         )
 
     async def cancel(self, job_id: str, reason: str = "") -> Job:

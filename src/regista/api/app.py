@@ -1,14 +1,50 @@
 """The aiohttp application: which rooms it has, and what every request passes through."""
 
+from typing import Any
+
 from aiohttp import web
 
-from . import health
+from ..config import Config
+from ..errors import OrchestratorStopped
+from . import (
+    approvals,
+    batches,
+    blueprints,
+    channel,
+    docs_page,
+    endpoints,
+    health,
+    jobs,
+    openapi,
+    performers,
+    queues,
+    streams,
+    workers,
+)
 from .middleware.client_auth import client_auth
 from .middleware.errors import errors
+from .openapi import OPERATIONS
+from .operations import Operation
 from .stage import STAGE, Stage
 
-#: One table of routes per noun.
-TABLES = [health.routes]
+#: What clients and the public may ask for, one table per noun; the OpenAPI document tells the same.
+NOUNS = [
+    jobs.routes,
+    batches.routes,
+    approvals.routes,
+    streams.routes,
+    blueprints.routes,
+    workers.routes,
+    queues.routes,
+    health.routes,
+    openapi.routes,
+    docs_page.routes,
+]
+#: The worker protocol, one table per way of connecting.
+TABLES: list[web.RouteTableDef] = []
+
+#: Seconds that an answered request may go on sending a body that nobody wants.
+_LINGER_S = 1.0
 
 
 def create_app(stage: Stage) -> web.Application:
@@ -16,15 +52,43 @@ def create_app(stage: Stage) -> web.Application:
     app = web.Application(
         middlewares=[errors, client_auth],
         client_max_size=stage.config.max_body_bytes,
-        handler_args={
-            "max_line_size": stage.config.max_header_bytes,
-            "max_field_size": stage.config.max_header_bytes,
-            # A long poll whose worker went away must not take the next task (FENCES 10).
-            "handler_cancellation": True,
-            "access_log": None,
-        },
+        handler_args=handler_args(stage.config),
     )
     app[STAGE] = stage
+    app[OPERATIONS] = [operation for noun in NOUNS for operation in noun]
     for table in TABLES:
         app.add_routes(table)
+    performers.install(app)
+    channel.install(app)
+    for operation in app[OPERATIONS]:
+        _add(app, operation)
+    app.router.add_route("*", "/api/{tail:.*}", endpoints.anything_else)
+    app.on_shutdown.append(_say_goodbye)
     return app
+
+
+def handler_args(config: Config) -> dict[str, Any]:
+    """How connections behave."""
+    return {
+        "max_line_size": config.max_header_bytes,
+        "max_field_size": config.max_header_bytes,
+        "lingering_time": _LINGER_S,
+        # A long poll whose worker went away must not take the next task (FENCES 10).
+        "handler_cancellation": True,
+        "access_log": None,
+    }
+
+
+def _add(app: web.Application, operation: Operation) -> None:
+    for path in operation.paths():
+        app.router.add_route(operation.method, path, operation.handler)
+    if operation.access == "client":
+        versioned = endpoints.under_version(operation.handler)
+        app.router.add_route(operation.method, "/api/{version}" + operation.path, versioned)
+
+
+async def _say_goodbye(app: web.Application) -> None:
+    """Streams end and waits are answered now, so that nobody has to wait for them."""
+    stage = app[STAGE]
+    stage.feed.close()
+    stage.engine.effects.give_up(OrchestratorStopped())

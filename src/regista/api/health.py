@@ -1,23 +1,49 @@
 """Is it there, is it alive, can it work: for people, probes and load balancers. No token."""
 
-from aiohttp import web
+from functools import cache
+from importlib.metadata import version
 
+from aiohttp import web
+from msgspec import Struct
+
+from . import view
+from .operations import Operations
 from .problems import Problem
 from .stage import STAGE
 
-routes = web.RouteTableDef()
+routes = Operations("health")
 
 
-@routes.get("/_public/status")
-@routes.get("/_public/live")
+class Health(Struct, frozen=True):
+    """How it is."""
+
+    status: str
+    version: str
+
+
+@cache
+def our_version() -> str:
+    """The version of the installed package."""
+    return version("regista")
+
+
+@routes.get("/_public/status", access="public", answers={200: Health})
+async def status(request: web.Request) -> web.Response:
+    """Say that the process answers, and which version it is."""
+    return view.json(Health("ok", our_version()))
+
+
+@routes.get("/_public/live", access="public", answers={200: Health})
 async def live(request: web.Request) -> web.Response:
-    """The process answers."""
-    return web.json_response({"status": "ok"})
+    """Say that the process answers: for liveness probes."""
+    return view.json(Health("ok", our_version()))
 
 
-@routes.get("/_public/ready")
+@routes.get(
+    "/_public/ready", access="public", answers={200: Health}, problems={503: "not started yet, or stopping"}
+)
 async def ready(request: web.Request) -> web.Response:
-    """It takes work: started, and neither stopping nor failed."""
+    """Say whether it takes work: for readiness probes."""
     if not request.config_dict[STAGE].is_ready():
         raise Problem(503, "not_ready", "the orchestrator has not started yet, or stops")
-    return web.json_response({"status": "ready"})
+    return view.json(Health("ready", our_version()))

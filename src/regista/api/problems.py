@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
+from msgspec import Struct
 
 from .. import errors
 
@@ -24,6 +25,17 @@ STATUS_OF: dict[type[errors.RegistaError], int] = {
 }
 #: Answers that are worth another try say when, in seconds.
 RETRY_AFTER = {503: "1", 429: "1"}
+
+
+class ProblemBody(Struct, frozen=True, kw_only=True):
+    """Why a request was refused. `code` is stable; some problems have members of their own beside these."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    error: str
 
 
 class Problem(Exception):

@@ -1,7 +1,8 @@
 """What the handlers need, handed over in one piece, and the typed keys under which an app keeps it."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aiohttp import web
 
@@ -9,11 +10,13 @@ from ..clock import Clock
 from ..config import Config
 from ..dispatch.dispatcher import Dispatcher
 from ..engines.native.engine import NativeEngine
+from ..engines.native.feed import Feed
 from ..engines.native.library import Library
 from ..engines.native.workers import WorkerService
 from ..history.base import HistoryStorage
 from ..model import ClientConfig
 from ..storage.base import StorageBackend
+from ..wire.jobs import JobObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +31,15 @@ class Stage:
     library: Library
     storage: StorageBackend
     history: HistoryStorage
+    feed: Feed
     #: SHA-256 of a client's token → the client.
     clients: Mapping[str, ClientConfig]
     #: The token that every worker may use.
     worker_token: str
     #: Started, and neither stopping nor failed.
     is_ready: Callable[[], bool]
+    #: Ended jobs that were lately shown: they never change, and their story may be a read of history.
+    shown: OrderedDict[str, JobObject] = field(default_factory=OrderedDict)
 
 
 STAGE = web.AppKey("stage", Stage)

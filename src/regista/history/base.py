@@ -1,9 +1,21 @@
 """The history contract: every event, for good, beside the store and never in its way."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from datetime import datetime
+from typing import NamedTuple, Protocol
 
 from ..model import Entry, Event, Summary
+
+#: A place in the list of jobs: when the job there was created, and its id.
+Place = tuple[datetime, str]
+
+
+class Stretch(NamedTuple):
+    """Entries of some jobs, and how far all of them were looked at."""
+
+    entries: list[Entry]
+    #: The number after which to go on; the one asked for when there was nothing more.
+    upto: int
 
 
 class HistoryStorage(Protocol):
@@ -33,6 +45,13 @@ class HistoryStorage(Protocol):
         """The events of a job above `after_seq`, in order, each with its `job_id` and `seq`."""
         ...
 
+    async def entries(self, after: int, limit: int = 1000, client: str | None = None) -> Stretch:
+        """The entries numbered above `after`, in order: of this client's jobs, or of all. Without summaries.
+
+        `limit` bounds the entries that are looked at, whoever they belong to.
+        """
+        ...
+
     async def summary(self, job_id: str) -> Summary | None:
         """The row of one job. Search attributes come back as JSON has them: a datetime as its text."""
         ...
@@ -43,8 +62,8 @@ class HistoryStorage(Protocol):
         client: str | None = None,
         blueprint: str | None = None,
         status: str | None = None,
-        before: str | None = None,
+        before: Place | None = None,
         limit: int = 100,
     ) -> list[Summary]:
-        """Rows, newest id first, below the id `before`: hand the last id of a page in for the next one."""
+        """Rows, newest first, that stand behind `before`: hand in the place of a page's last row for the next."""
         ...

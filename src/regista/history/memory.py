@@ -1,11 +1,13 @@
 """MemoryHistory: the reference. What it does, every other history does too."""
 
+from bisect import bisect_right, insort
 from collections.abc import Sequence
 from heapq import nlargest
 
 from msgspec.structs import replace
 
 from ..model import Entry, Event, Summary
+from .base import Place, Stretch
 from .encoding import encoded_json
 
 
@@ -18,6 +20,8 @@ class MemoryHistory:
         self._entries: dict[str, dict[int, Entry]] = {}
         #: The newest entry of each job that carried a summary.
         self._latest: dict[str, tuple[int, Summary]] = {}
+        #: All entries with events in the order of their numbers, by (number, job, first seq).
+        self._order: list[tuple[int, str, int]] = []
 
     async def start(self) -> None:
         """Nothing to open."""
@@ -31,8 +35,10 @@ class MemoryHistory:
     async def record(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             self._cursor = max(self._cursor, entry.number)
-            if entry.events:
-                self._entries.setdefault(entry.job_id, {}).setdefault(entry.first_seq, entry)
+            known = self._entries.setdefault(entry.job_id, {}) if entry.events else {}
+            if entry.events and entry.first_seq not in known:
+                known[entry.first_seq] = entry
+                insort(self._order, (entry.number, entry.job_id, entry.first_seq))
             if entry.summary is not None and entry.number > self._latest.get(entry.job_id, (-1,))[0]:
                 self._latest[entry.job_id] = (entry.number, entry.summary)
 
@@ -49,6 +55,20 @@ class MemoryHistory:
                 break
         return found[:limit]
 
+    async def entries(self, after: int, limit: int = 1000, client: str | None = None) -> Stretch:
+        start = bisect_right(self._order, after, key=lambda place: place[0])
+        places = self._order[start : start + limit]
+        found = [
+            replace(self._entries[job_id][first_seq], summary=None)
+            for _, job_id, first_seq in places
+            if client is None or self._client_of(job_id) == client
+        ]
+        return Stretch(found, places[-1][0] if places else after)
+
+    def _client_of(self, job_id: str) -> str:
+        latest = self._latest.get(job_id)
+        return "" if latest is None else latest[1].client
+
     async def summary(self, job_id: str) -> Summary | None:
         found = self._latest.get(job_id)
         return None if found is None else _given_back(found[1])
@@ -59,18 +79,18 @@ class MemoryHistory:
         client: str | None = None,
         blueprint: str | None = None,
         status: str | None = None,
-        before: str | None = None,
+        before: Place | None = None,
         limit: int = 100,
     ) -> list[Summary]:
         wanted = (
-            job_id
+            (summary.created_at, job_id)
             for job_id, (_, summary) in self._latest.items()
             if (client is None or summary.client == client)
             and (blueprint is None or summary.blueprint == blueprint)
             and (status is None or summary.status == status)
-            and (before is None or job_id < before)
+            and (before is None or (summary.created_at, job_id) < before)
         )
-        return [_given_back(self._latest[job_id][1]) for job_id in nlargest(limit, wanted)]
+        return [_given_back(self._latest[job_id][1]) for _, job_id in nlargest(limit, wanted)]
 
 
 def _given_back(summary: Summary) -> Summary:

@@ -14,6 +14,7 @@ from ..clock import EPOCH
 from ..errors import SchemaError, StorageError, StorageFailed
 from ..model import Entry, Event, Summary
 from ..onethread import OneThread
+from .base import Place, Stretch
 from .encoding import decode_events, encode_events, encode_json
 
 T = TypeVar("T")
@@ -94,6 +95,17 @@ class SqliteHistory:
             found += (event for event in entry.numbered() if event.seq > after_seq)
         return found[:limit]
 
+    async def entries(self, after: int, limit: int = 1000, client: str | None = None) -> Stretch:
+        asked = {"after": after, "limit": limit, "client": client}
+        rows = await self._read(_QUERIES["entries"], asked, list[tuple[int, str, int, str, str | None]])
+        rows.sort()
+        found = [
+            Entry(number, job_id, first_seq, decode_events(bytes.fromhex(body)))
+            for number, job_id, first_seq, _, body in rows
+            if body is not None
+        ]
+        return Stretch(found, rows[-1][0] if rows else after)
+
     async def summary(self, job_id: str) -> Summary | None:
         rows = await self._summaries(["job_id = :job_id"], {"job_id": job_id, "limit": 1})
         return rows[0] if rows else None
@@ -104,21 +116,22 @@ class SqliteHistory:
         client: str | None = None,
         blueprint: str | None = None,
         status: str | None = None,
-        before: str | None = None,
+        before: Place | None = None,
         limit: int = 100,
     ) -> list[Summary]:
-        asked = {"client": client, "blueprint": blueprint, "status": status}
+        asked: dict[str, Any] = {"client": client, "blueprint": blueprint, "status": status}
         filters = [f"{column} = :{column}" for column, value in asked.items() if value is not None]
         if status is not None and status != "finished":
             filters.append("status <> 'finished'")  # lets the partial index answer
         if before is not None:
-            filters.append("job_id < :before")
-        return await self._summaries(filters, {**asked, "before": before, "limit": limit})
+            filters.append("(created_at, job_id) < (:created_at, :job_id)")
+            asked |= {"created_at": before[0].timestamp(), "job_id": before[1]}
+        return await self._summaries(filters, {**asked, "limit": limit})
 
     async def _summaries(self, filters: list[str], asked: dict[str, Any]) -> list[Summary]:
         query = _QUERIES["summaries"].format(filters=" AND ".join(filters) or "true")
         rows = await self._read(query, asked, list[_JobRow])
-        rows.sort(key=lambda row: row.job_id, reverse=True)
+        rows.sort(key=lambda row: (row.created_at, row.job_id), reverse=True)
         return [row.summary() for row in rows]
 
     async def _read(self, query: str, asked: dict[str, Any], shape: type[T]) -> T:

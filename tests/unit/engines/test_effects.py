@@ -65,9 +65,9 @@ def test_a_cancel_whose_word_to_the_worker_was_lost_is_said_again_with_the_heart
         assert puppet.cancels == [attempt]
         puppet.cancels.clear()  # it never heard it
         assert puppet.beat(attempt).cancel == (attempt,)
-        # and after a crash the heartbeat says it too
+        # and after a crash the reconnect and the heartbeat say it too
         kit.crash()
-        assert puppet.join(attempt) == ()
+        assert puppet.join(attempt) == (attempt,)
         assert puppet.beat(attempt).cancel == (attempt,)
         puppet.finish(task, status="cancelled")
         assert kit.get(job).status is JobStatus.CANCELLED

@@ -14,14 +14,17 @@ from regista import (
     Job,
     JobAlreadyTerminal,
     JobStatus,
+    OrchestratorEngine,
     PermanentError,
     StateMachineBlueprint,
 )
 from regista.blueprint import ActionFactory, JobContext
-from regista.engines.base import Verdict
+from regista.engines.base import Submission, Verdict
+from regista.engines.native.engine import keyed_id
 from regista.errors import (
     ApprovalConflict,
     NotQuarantined,
+    OrchestratorStopped,
 )
 from regista.testing.orchestrator import TestOrchestrator
 from tests.support import Puppet, fan_out, fault, one_task, only, script, types
@@ -557,4 +560,100 @@ def test_a_timer_survives_a_crash_and_rings_when_it_should() -> None:
         kit.skip(39)
         assert kit.get(job).status is JobStatus.WAITING_FOR_TIMER
         kit.skip(1)
+        assert kit.get(job).status is JobStatus.FINISHED
+
+
+# -- many at once ------------------------------------------------------------------------------------
+
+
+def test_waiting_for_any_answers_with_those_that_settled_and_with_none_when_the_time_is_up() -> None:
+    with TestOrchestrator(script(lambda context, actions: actions.sleep(60, then="done"), "done")) as kit:
+        slow = kit.submit("script")
+        kit.skip(30)
+        late = kit.submit("script")
+        ids = [slow.id, late.id, "nobody"]
+        assert kit.call(lambda: kit.director.engine.wait_any(ids, 10)) == ({}, ["nobody"])
+        ended, unknown = kit.call(lambda: kit.director.engine.wait_any(ids, 100))
+        assert {job_id: job.status for job_id, job in ended.items()} == {slow.id: JobStatus.FINISHED}
+        assert unknown == ["nobody"]
+        began = kit.now
+        again, _ = kit.call(lambda: kit.director.engine.wait_any(ids, 100))
+        assert (list(again), kit.now) == ([slow.id], began)
+        nobody = kit.call(lambda: kit.director.engine.wait_any(["nobody"], 100))
+        strangers = kit.call(lambda: kit.director.engine.wait_any([late.id], 100, mine=lambda job: False))
+        assert (nobody, strangers, kit.now) == (({}, ["nobody"]), ({}, [late.id]), began)
+
+
+def test_waiting_for_any_lingers_for_those_that_settle_soon_after() -> None:
+    with TestOrchestrator(script(lambda context, actions: actions.sleep(60, then="done"), "done")) as kit:
+        first = kit.submit("script")
+        kit.skip(2)
+        second = kit.submit("script")
+        kit.skip(20)
+        third = kit.submit("script")
+        ids = [third.id, first.id, second.id]
+        ended, _ = kit.call(lambda: kit.director.engine.wait_any(ids, 100, linger_s=5))
+        assert set(ended) == {first.id, second.id}
+
+
+def test_nobody_waits_for_an_orchestrator_that_has_stopped() -> None:
+    async def main() -> None:
+        director = OrchestratorEngine("memory", Config(instance_id="x"))
+        director.register_blueprint(one_task())
+        await director.start()
+        job = await director.submit("script")
+        waits = [
+            asyncio.ensure_future(director.engine.wait(job.id)),
+            asyncio.ensure_future(director.engine.wait(job.id, 60)),
+            asyncio.ensure_future(director.engine.wait_any([job.id], 60)),
+        ]
+        await asyncio.sleep(0)
+        await director.stop()
+        for error in await asyncio.gather(*waits, return_exceptions=True):
+            assert isinstance(error, OrchestratorStopped)
+
+    asyncio.run(main())
+
+
+def test_what_is_wrong_with_one_submission_is_told_in_its_place() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        wishes = [
+            Submission(blueprint="script", input={"n": 1}),
+            Submission(blueprint="scirpt"),
+            Submission(blueprint="script", input={"n": 2**70}),
+            Submission(blueprint="script", input={"n": 2}),
+        ]
+        answers = kit.call(lambda: kit.director.engine.submit_each(wishes))
+        assert [type(answer).__name__ for answer in answers] == [
+            "Job",
+            "BlueprintNotFound",
+            "NotPlain",
+            "Job",
+        ]
+        assert len(kit.jobs()) == 2
+        assert kit.call(lambda: kit.director.engine.submit_each([])) == []
+
+
+def test_a_key_that_begins_with_its_time_gives_an_id_that_does() -> None:
+    key = "019b76da-a800-7abc-b8f9-c1a0c2094cac"
+
+    assert keyed_id("ada", key)[:13] == key[:13]
+    assert keyed_id("ada", key) == keyed_id("ada", key) != keyed_id("bob", key)
+    assert keyed_id("ada", key) != keyed_id("ada", key[:-1] + "d")
+    assert len(keyed_id("ada", key)) == len(keyed_id("ada", "any other key")) == 36
+
+
+def test_a_decision_that_is_meant_for_one_question_answers_no_later_one() -> None:
+    def ask(context: JobContext, actions: ActionFactory) -> None:
+        actions.await_human_approval("sure?", transitions={"yes": "done", "no": "start"})
+
+    with TestOrchestrator(script(ask, "done")) as kit:
+        job = kit.run("script")
+        first = job.visit
+        engine = kit.director.engine
+        kit.call(lambda: engine.approve(job.id, "no", visit=first))
+        with pytest.raises(ApprovalConflict, match="another question"):
+            kit.call(lambda: engine.approve(job.id, "yes", visit=first))
+        second = kit.get(job).visit
+        kit.call(lambda: engine.approve(job.id, "yes", visit=second))
         assert kit.get(job).status is JobStatus.FINISHED

@@ -17,7 +17,7 @@ from regista.history import sqlite as module
 from regista.history.memory import MemoryHistory
 from regista.history.sqlite import SqliteHistory
 from regista.model import Entry
-from regista.testing.conformance.history import make_entry, make_summary, running, seqs
+from regista.testing.conformance.history import START, make_entry, make_summary, running, seqs
 
 
 @pytest.fixture
@@ -277,7 +277,7 @@ def test_a_failed_fsync_is_final(path: Path, monkeypatch: pytest.MonkeyPatch) ->
     [
         ({"client": "acme"}, "jobs_by_client"),
         ({"status": "quarantined"}, "jobs_unfinished"),
-        ({}, "PRIMARY KEY"),
+        ({}, "jobs_by_time"),
     ],
 )
 def test_a_page_of_summaries_needs_no_sorting(path: Path, filters: dict[str, Any], index: str) -> None:
@@ -291,7 +291,7 @@ def test_a_page_of_summaries_needs_no_sorting(path: Path, filters: dict[str, Any
 
         async with running(SqliteHistory(path)) as history:
             history._read = explain  # type: ignore[method-assign]
-            await history.summaries(before="job-9", **filters)
+            await history.summaries(before=(START, "job-9"), **filters)
         assert index in " ".join(plans)
         assert "TEMP B-TREE" not in " ".join(plans)
 
@@ -338,7 +338,11 @@ def test_whatever_is_recorded_reads_as_from_memory(
                     job_id, after_seq, limit
                 )
                 assert await sqlite.summary(job_id) == await memory.summary(job_id)
-            asked: dict[str, Any] = {"status": status, "before": before, "limit": limit}
+            place = None if before is None else (START, before)
+            asked: dict[str, Any] = {"status": status, "before": place, "limit": limit}
             assert await sqlite.summaries(**asked) == await memory.summaries(**asked)
+            for client in (None, "acme", "other"):
+                found = await memory.entries(after_seq % 5, limit, client)
+                assert await sqlite.entries(after_seq % 5, limit, client) == found
 
     asyncio.run(body())

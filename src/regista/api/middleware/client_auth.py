@@ -1,20 +1,18 @@
-"""Who asks. Everything below `/api` needs a client's token."""
+"""Who asks. The operations of clients need a client's token."""
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from ...tokens import digest
+from ..operations import CLIENTS_ONLY
 from ..problems import Problem
 from ..stage import CLIENT, STAGE
-
-#: What anybody may read: the description of the API itself.
-_OPEN = frozenset({"/api/openapi.json", "/api/v1/openapi.json"})
 
 
 @web.middleware
 async def client_auth(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Let clients in, and say to the handler who they are."""
-    if request.path.startswith("/api/") and request.path not in _OPEN:
+    if request.match_info.handler in CLIENTS_ONLY:
         token = token_of(request)
         if not token:
             raise Problem(

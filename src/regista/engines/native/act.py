@@ -39,7 +39,7 @@ class Act:
         self.tasks: list[Task] | None = None
         self.result: TaskResult | None = None
         #: Answered after the commit: the submitter's job, or the worker's verdict.
-        self.born: asyncio.Future[Job] | None = None
+        self.born: asyncio.Future[Job | None] | None = None
         self.told: asyncio.Future[Verdict] | None = None
         #: Tasks that were matched with a worker before the commit.
         self.offers: list[Task] = []
@@ -71,7 +71,7 @@ class Act:
         if self.told is not None and not self.told.done():
             self.told.set_result(verdict)
 
-    def welcome(self, job: Job) -> None:
-        """Tell the submitter."""
+    def welcome(self, job: Job | None) -> None:
+        """Tell the submitter; None when the job was there before."""
         if self.born is not None and not self.born.done():
             self.born.set_result(job)

@@ -15,14 +15,53 @@ Every effect follows from stored state, so a crash between the commit and the ef
 | record history                | outbox entries                      | the cursor in the history database         |
 | answer a submitter or worker  | the job; its accepted attempts      | they ask again and get the same answer     |
 | wake whoever waits for a job  | the job's status                    | every waiter looks again every 2 s         |
+| tell whoever watches live     | outbox entries, then history        | a gap in seq; a look every 2 s (feed.py)   |
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ...dispatch.dispatcher import Dispatcher
-from ...storage.base import Hint, HintKind, lane_of
+from ...model import lane_of
+from ...storage.base import Hint, HintKind
 from .executor import JobExecutor
+
+
+class Watch:
+    """Somebody who waits for the first of many jobs."""
+
+    __slots__ = ("_error", "_news", "_waiter", "job_ids")
+
+    def __init__(self, job_ids: Iterable[str]) -> None:
+        self.job_ids = tuple(dict.fromkeys(job_ids))
+        self._news: dict[str, None] = {}
+        self._waiter: asyncio.Future[None] | None = None
+        self._error: Exception | None = None
+
+    async def news(self, timeout_s: float) -> list[str]:
+        """The jobs that may have settled since the last call; none when the time is up."""
+        if not self._news and self._error is None:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._waiter], timeout=timeout_s)
+            self._waiter = None
+        if self._error is not None:
+            raise self._error
+        news, self._news = self._news, {}
+        return list(news)
+
+    def hear(self, job_id: str) -> None:
+        """A job may have settled."""
+        self._news[job_id] = None
+        self._wake()
+
+    def fail(self, error: Exception) -> None:
+        """Nothing more will be heard."""
+        self._error = error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
 
 class Effects:
@@ -32,6 +71,7 @@ class Effects:
         self._executor = executor
         self._dispatcher = dispatcher
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
+        self._watches: dict[str, list[Watch]] = {}
         #: Called when a message for a job, a cancel for a worker, an outbox entry or a deadline was flushed.
         self.on_message: Callable[[], None] = _nothing
         self.on_cancel: Callable[[str], None] = _nothing
@@ -73,6 +113,22 @@ class Effects:
             if not waiters:
                 del self._waiters[job_id]
 
+    def watch(self, job_ids: Iterable[str]) -> Watch:
+        """Hear of each of these jobs that settles, until `unwatch`."""
+        watch = Watch(job_ids)
+        for job_id in watch.job_ids:
+            self._watches.setdefault(job_id, []).append(watch)
+        return watch
+
+    def unwatch(self, watch: Watch) -> None:
+        """Hear no more of them."""
+        for job_id in watch.job_ids:
+            watches = self._watches.get(job_id)
+            if watches is not None and watch in watches:
+                watches.remove(watch)
+                if not watches:
+                    del self._watches[job_id]
+
     def give_up(self, error: Exception) -> None:
         """Nothing will be heard any more: whoever waits is told so."""
         waiters, self._waiters = self._waiters, {}
@@ -80,10 +136,12 @@ class Effects:
             if not waiter.done():
                 waiter.set_exception(error)
                 waiter.exception()  # heard, even if its owner has just gone away
+        for watch in [watch for group in self._watches.values() for watch in group]:
+            watch.fail(error)
 
     def wake_all(self) -> None:
         """Hints may be lost: let everybody look again. Called every two seconds (FENCES 4)."""
-        for job_id in list(self._waiters):
+        for job_id in [*self._waiters, *self._watches]:
             self.wake_waiters(job_id)
 
     def wake_waiters(self, job_id: str) -> None:
@@ -91,6 +149,8 @@ class Effects:
         for waiter in self._waiters.pop(job_id, ()):
             if not waiter.done():
                 waiter.set_result(None)
+        for watch in self._watches.get(job_id, ()):
+            watch.hear(job_id)
 
 
 def _nothing(*_: object) -> None:

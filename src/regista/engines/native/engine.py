@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from math import isfinite
@@ -14,14 +15,28 @@ from ...blueprint.step import Scene, Step
 from ...clock import Clock, Ids, derived_id
 from ...dispatch.dispatcher import Dispatcher
 from ...errors import (
+    ApprovalConflict,
+    BlueprintNotFound,
     IdempotencyConflict,
     JobNotFound,
     NotPlain,
     OrchestratorStopped,
+    RegistaError,
     StorageError,
     StorageFailed,
 )
-from ...model import HELD_STATES, Change, Job, Message, MessageKind, OutcomeKind, Task, TaskResult, job_of
+from ...model import (
+    HELD_STATES,
+    Change,
+    Job,
+    JobStatus,
+    Message,
+    MessageKind,
+    OutcomeKind,
+    Task,
+    TaskResult,
+    job_of,
+)
 from ...plain import plain, plain_dict, plain_text
 from ...storage.base import StorageBackend
 from ..base import Submission, Verdict
@@ -30,6 +45,7 @@ from .executor import JobExecutor, Settings
 from .library import Library
 from .results import TaskStep
 from .runner import Runner, approval_token
+from .waiting import Gathered, Mine, Waiting, anybodys
 
 log = logging.getLogger("regista.engine")
 
@@ -37,6 +53,8 @@ log = logging.getLogger("regista.engine")
 _MAX_RACES = 1000
 #: A batch up to this size is taken on at once; a larger one is acknowledged first and run from the queue.
 _STICKY_BATCH = 128
+#: How a key of the layout of UUID version 7 looks: 48 bits of time come first.
+_TIMED = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-7[0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}\Z")
 _in_order = msgspec.msgpack.Encoder(order="sorted").encode
 _decode_submission = msgspec.msgpack.Decoder(Submission).decode
 
@@ -63,6 +81,7 @@ class NativeEngine:
         self.effects = Effects(self.executor, dispatcher)
         self.effects.on_message = self._post
         self.effects.on_cancel = self._send_cancels
+        self._waiting = Waiting(storage, self.effects, clock)
         self._storage = storage
         self._runner = runner
         self._clock = clock
@@ -108,13 +127,10 @@ class NativeEngine:
     async def submit(self, submission: Submission) -> Job:
         """Accept a job; durable when this returns. Its first handler may have run by then."""
         self._must_run()
-        wished = self._new_job(submission)
-        if wished.body_hash:
-            stored = await self._replayed(submission, wished)
-            if stored is not None:
-                return stored
-        job = await self.executor.submit(wished, sticky=True)
-        return await self._replayed(submission, wished) or job if wished.body_hash else job
+        (answer,) = await self._create([submission], [self._new_job(submission)])
+        if isinstance(answer, IdempotencyConflict):
+            raise answer
+        return answer
 
     async def submit_many(self, submissions: Sequence[Submission]) -> list[Job | IdempotencyConflict]:
         """Accept several jobs with one flush; the answers stand in the order asked (FENCES 17).
@@ -123,27 +139,53 @@ class NativeEngine:
         own place, and hinders nobody else.
         """
         self._must_run()
-        jobs = [self._new_job(submission) for submission in submissions]
-        if len(jobs) <= _STICKY_BATCH and not any(job.body_hash for job in jobs):
+        return await self._create(submissions, [self._new_job(submission) for submission in submissions])
+
+    async def submit_each(self, submissions: Sequence[Submission]) -> list[Job | RegistaError]:
+        """The same, but whatever is wrong with one is told in its place, and the others are accepted."""
+        self._must_run()
+        answers: list[Job | RegistaError] = []
+        sound: list[tuple[int, Submission, Job]] = []
+        for index, submission in enumerate(submissions):
+            try:
+                wished = self._new_job(submission)
+            except (NotPlain, BlueprintNotFound) as refusal:
+                answers.append(refusal)
+            else:
+                answers.append(wished)
+                sound.append((index, submission, wished))
+        created = await self._create([one for _, one, _ in sound], [job for _, _, job in sound])
+        for (index, _, _), answer in zip(sound, created, strict=True):
+            answers[index] = answer
+        return answers
+
+    async def _create(
+        self, submissions: Sequence[Submission], jobs: Sequence[Job]
+    ) -> list[Job | IdempotencyConflict]:
+        # A key that is there already is answered from the store: no handler runs for it again.
+        answers = [await self._known(*pair) for pair in zip(submissions, jobs, strict=True)]
+        fresh = [index for index, answer in enumerate(answers) if answer is None]
+        wished = [jobs[index] for index in fresh]
+        if len(wished) <= _STICKY_BATCH:
             # The first handlers run in the same write: one commit less for each.
-            return list(await asyncio.gather(*[self.executor.submit(job, sticky=True) for job in jobs]))
-        # Straight into the store: they wait in the ready queue like everybody else.
+            born = await asyncio.gather(*[self.executor.submit(job, sticky=True) for job in wished])
+        else:
+            born = await self._store(wished)
+        for index, job in zip(fresh, born, strict=True):
+            # Where somebody else was faster with the same key, his job is the answer.
+            answers[index] = job if job is not None else await self._known(submissions[index], jobs[index])
+        return [answer for answer in answers if answer is not None]
+
+    async def _store(self, jobs: Sequence[Job]) -> list[Job | None]:
+        """Straight into the store: they wait in the ready queue like everybody else. None: it exists."""
         newest = {job.blueprint: job for job in jobs}
         scenes = {name: self.scene(job) for name, job in newest.items()}
         changes = [machine.create(job, scenes[job.blueprint]).change(None, self._ids.token()) for job in jobs]
         outcomes = await self._storage.commit(changes, self._settings.instance)
-        answers: list[Job | IdempotencyConflict] = []
-        for submission, wished, change, outcome in zip(submissions, jobs, changes, outcomes, strict=True):
-            try:
-                stored = await self._replayed(submission, wished) if wished.body_hash else None
-                if not outcome.ok and stored is None:
-                    raise StorageError(
-                        f"job {wished.id} could not be created: {outcome.kind} {outcome.reason}"
-                    )
-                answers.append(stored or change.job or wished)
-            except IdempotencyConflict as conflict:
-                answers.append(conflict)
-        return answers
+        for change, outcome in zip(changes, outcomes, strict=True):
+            if not outcome.ok and outcome.kind is not OutcomeKind.EXISTS:
+                raise StorageError(f"job {change.job_id} was not created: {outcome.kind} {outcome.reason}")
+        return [change.job if outcome.ok else None for change, outcome in zip(changes, outcomes, strict=True)]
 
     def _must_run(self) -> None:
         if self._deaf is None:
@@ -161,7 +203,7 @@ class NativeEngine:
             raise NotPlain("idempotency_key", "expected a non-empty str or None")
         now = self._clock.now()
         return Job(
-            id=self._ids.new() if key is None else derived_id("job", submission.client, key),
+            id=self._ids.new() if key is None else keyed_id(submission.client, key),
             blueprint=graph.blueprint,
             version=graph.version,
             state=graph.start,
@@ -178,11 +220,11 @@ class NativeEngine:
             body_hash="" if key is None else body_hash(submission),
         )
 
-    async def _replayed(self, submission: Submission, wished: Job) -> Job | None:
-        """The job that is there under this key; another body is refused."""
-        stored = await self._storage.get(wished.id)
+    async def _known(self, submission: Submission, wished: Job) -> Job | IdempotencyConflict | None:
+        """What is there under the key of this submission, if it has one; with another body it is a conflict."""
+        stored = await self._storage.get(wished.id) if wished.body_hash else None
         if stored is not None and stored.body_hash != wished.body_hash:
-            raise IdempotencyConflict(stored.id, submission.idempotency_key or "")
+            return IdempotencyConflict(stored.id, submission.idempotency_key or "")
         return stored
 
     async def get(self, job_id: str) -> Job:
@@ -194,29 +236,16 @@ class NativeEngine:
 
     async def wait(self, job_id: str, timeout_s: float | None = None) -> Job:
         """The job once it has settled, or as it is when the time is up."""
-        if timeout_s is not None:
-            return await self._wait_until(job_id, self._clock.elapsed() + timeout_s)
-        while True:
-            waiter = self.effects.changed(job_id)
-            try:
-                job = await self.get(job_id)
-                if job.status.settled:
-                    return job
-                await waiter
-            finally:
-                self.effects.leave(job_id, waiter)
+        return await self._waiting.one(job_id, timeout_s)
 
-    async def _wait_until(self, job_id: str, give_up: float) -> Job:
-        while True:
-            waiter = self.effects.changed(job_id)
-            try:
-                job = await self.get(job_id)
-                left = give_up - self._clock.elapsed()
-                if job.status.settled or left <= 0:
-                    return job
-                await asyncio.wait([waiter], timeout=left)
-            finally:
-                self.effects.leave(job_id, waiter)
+    async def wait_any(
+        self, job_ids: Sequence[str], timeout_s: float, linger_s: float = 0.0, mine: Mine = anybodys
+    ) -> Gathered:
+        """Those of the jobs that have settled, as soon as there is one (and `linger_s` later), or none in time.
+
+        Ids that name no job, or none that is `mine`, are told apart and not waited for.
+        """
+        return await self._waiting.any(job_ids, timeout_s, linger_s, mine)
 
     async def cancel(self, job_id: str, reason: str = "") -> Job:
         """Ask for a stop; JobAlreadyTerminal when it is too late. Twice is fine."""
@@ -226,14 +255,26 @@ class NativeEngine:
         )
 
     async def approve(
-        self, job_id: str, decision: str, comment: str = "", data: dict[str, Any] | None = None
+        self,
+        job_id: str,
+        decision: str,
+        comment: str = "",
+        data: dict[str, Any] | None = None,
+        visit: int | None = None,
     ) -> Job:
-        """Pass on a person's decision. The same one twice is fine; another is ApprovalConflict."""
+        """Pass on a person's decision. The same one twice is fine; another is ApprovalConflict.
+
+        With `visit` it is meant for the question of that visit alone, and for no later one.
+        """
         decision, comment = plain_text(decision, "decision"), plain_text(comment, "comment")
         data = plain_dict(data, "data")
-        return await self.signal(
-            job_id, lambda job, tasks, scene: signals.approve(job, decision, scene, comment, data)
-        )
+
+        def decide(job: Job, tasks: list[Task], scene: Scene) -> Step | None:
+            if visit not in (None, job.visit) and job.status is JobStatus.WAITING_FOR_HUMAN:
+                raise ApprovalConflict(job.id, job.status, "it asks another question by now")
+            return signals.approve(job, decision, scene, comment, data)
+
+        return await self.signal(job_id, decide)
 
     async def release(self, job_id: str, data: dict[str, Any] | None = None) -> Job:
         """Let a quarantined job try again, with `data` merged into its history first."""
@@ -395,6 +436,16 @@ class NativeEngine:
         wanted = [task.attempt_id for task in held if task.cancel_requested]
         if wanted:
             self.dispatcher.cancel(worker_id, wanted)
+
+
+def keyed_id(client: str, key: str) -> str:
+    """The id that follows from a client's key. A key that begins with its time gives an id that does.
+
+    Ids that sort by time are what the b-trees of store and history like best; a key of the layout of
+    UUID version 7 brings the time along, any other one does not.
+    """
+    derived = derived_id("job", client, key)
+    return key[:13].lower() + derived[13:] if _TIMED.match(key) else derived
 
 
 def body_hash(submission: Submission) -> str:

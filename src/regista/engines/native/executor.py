@@ -93,8 +93,10 @@ class JobExecutor:
 
     # -- coming in -------------------------------------------------------------------------------
 
-    def submit(self, job: Job, sticky: bool) -> asyncio.Future[Job]:
-        """A new job. `sticky` runs its first handler in the same write, if nobody waits before it."""
+    def submit(self, job: Job, sticky: bool) -> asyncio.Future[Job | None]:
+        """A new job; None when there is one of that id. `sticky` runs its first handler in the same write,
+        if nobody waits before it.
+        """
         act = Act()
         act.job = job
         act.sticky = sticky and not self._ready
@@ -414,8 +416,8 @@ class JobExecutor:
             self._again(act)
         elif act.result is not None:
             act.answer(Verdict.JOB_NOT_FOUND)
-        elif act.born is not None and change.job is not None:
-            act.welcome(change.job)  # it exists: the submitter compares what is there
+        else:
+            act.welcome(None)  # it exists: the submitter compares what is there
 
     def _refuse(self, act: Act, reason: str) -> None:
         """Something slipped through a door that no store can keep: only its own act may suffer for it."""

@@ -225,6 +225,7 @@ def _reported(job: Job, task: Task, result: TaskResult, now: datetime) -> Event:
     began = result.started_at or task.started_at or task.offered_at or now
     error = result.error
     failed = error is not None or result.outcome == "failure"
+    seconds = (now - began).total_seconds()
     return Event(
         type=EventType.TASK_FAILED if failed else EventType.TASK_FINISHED,
         at=now,
@@ -233,9 +234,10 @@ def _reported(job: Job, task: Task, result: TaskResult, now: datetime) -> Event:
         task_id=task.id,
         attempt=task.attempt,
         worker_id=result.worker_id or task.worker_id,
-        duration_ms=(now - began).total_seconds() * 1000,
+        duration_ms=seconds * 1000,
         code=error.code if error is not None else None,
         message=error.message if error is not None else None,
+        detail={"cost": seconds * task.price} if task.price else {},
     )
 
 

@@ -26,7 +26,7 @@ FROM (
 )
 
 -- name: summaries
--- Rows of jobs, newest id first. Times leave as whole microseconds: JSON would cut them at 15 digits.
+-- Rows of jobs, newest first. Times leave as whole microseconds: JSON would cut them at 15 digits.
 SELECT json_group_array(
     json_array(
         job_id,
@@ -43,4 +43,16 @@ SELECT json_group_array(
         json(search_attributes)
     )
 )
-FROM (SELECT * FROM jobs WHERE {filters} ORDER BY job_id DESC LIMIT :limit)
+FROM (SELECT * FROM jobs WHERE {filters} ORDER BY created_at DESC, job_id DESC LIMIT :limit)
+
+-- name: entries
+-- [[number, job_id, first_seq, client, body in hex], ...] after a number, of all jobs; the body of a
+-- stranger's is left out, so that the caller knows how far this went.
+SELECT json_group_array(json_array(number, job_id, first_seq, client, CASE WHEN :client IS NULL OR client = :client THEN hex(body) END))
+FROM (
+    SELECT entries.number, entries.job_id, entries.first_seq, entries.body, coalesce(jobs.client, '') AS client
+    FROM entries LEFT JOIN jobs ON jobs.job_id = entries.job_id
+    WHERE entries.number > :after
+    ORDER BY entries.number
+    LIMIT :limit
+)

@@ -1,0 +1,131 @@
+"""Blueprints over HTTP: which there are, what they look like, and a drawing of each."""
+
+import asyncio
+from enum import StrEnum
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from aiohttp import web
+from msgspec import Struct
+
+from ..blueprint import StateMachineBlueprint
+from ..wire.pages import Page
+from . import parameters, view
+from .operations import Media, Operations
+from .parameters import Parameter
+from .stage import STAGE
+
+routes = Operations("blueprints")
+
+_UNKNOWN = {404: "no such blueprint"}
+
+
+class Format(StrEnum):
+    """How a graph is drawn."""
+
+    DOT = "dot"
+    SVG = "svg"
+    PNG = "png"
+
+
+_TYPES = {Format.DOT: "text/vnd.graphviz", Format.SVG: "image/svg+xml", Format.PNG: "image/png"}
+FORMAT = Parameter(
+    name="format",
+    words="`svg` and `png` need graphviz where the orchestrator runs.",
+    schema={"type": "string", "enum": [each.value for each in Format], "default": "dot"},
+)
+
+
+class StateObject(Struct, frozen=True, kw_only=True):
+    """One state. `targets` is null when a handler computes where it leads: then any state may follow."""
+
+    name: str
+    is_start: bool
+    is_end: bool
+    is_aggregator: bool
+    outcome: str | None
+    targets: list[str] | None
+    conditions: list[str]
+    #: "file:line" of each handler.
+    handlers: list[str]
+
+
+class BlueprintObject(Struct, frozen=True, kw_only=True):
+    """A blueprint; `version` is a hash of its graph."""
+
+    name: str
+    version: str
+    start: str
+    endpoint: str | None
+    states: list[StateObject]
+
+
+@routes.get("/blueprints", answers={200: Page[BlueprintObject]})
+async def find(request: web.Request) -> web.Response:
+    """List the blueprints that can be run here, by name."""
+    library = request.config_dict[STAGE].library
+    return view.json(Page([describe(blueprint) for blueprint in library.blueprints()], None))
+
+
+@routes.get("/blueprints/{name}", answers={200: BlueprintObject}, problems=_UNKNOWN)
+async def get(request: web.Request) -> web.Response:
+    """Describe a blueprint: its states, where they lead, and where they are written."""
+    return view.json(describe(request.config_dict[STAGE].library.get(request.match_info["name"])))
+
+
+@routes.get(
+    "/blueprints/{name}/graph",
+    parameters=[FORMAT],
+    answers={200: Media(tuple(_TYPES.values()), "the drawing")},
+    problems=_UNKNOWN | {501: "graphviz is missing, and this format needs it"},
+)
+async def graph(request: web.Request) -> web.Response:
+    """Draw a blueprint's graph."""
+    blueprint = request.config_dict[STAGE].library.get(request.match_info["name"])
+    format = parameters.choice(request, "format", Format) or Format.DOT
+    if format is Format.DOT:
+        return web.Response(text=blueprint.to_dot(), content_type=_TYPES[format])
+    # graphviz is another process, and may take its time over a large graph.
+    drawing = await asyncio.to_thread(_draw, blueprint, format)
+    return web.Response(body=drawing, content_type=_TYPES[format])
+
+
+def _draw(blueprint: StateMachineBlueprint, format: Format) -> bytes:
+    with TemporaryDirectory(prefix="regista-graph-") as folder:
+        path = Path(folder) / f"graph.{format}"
+        blueprint.render_graph(path, format.value)
+        return path.read_bytes()
+
+
+def describe(blueprint: StateMachineBlueprint) -> BlueprintObject:
+    """The blueprint as people see it."""
+    handlers: dict[str, list[str]] = {}
+    for handler in blueprint.handlers:
+        handlers.setdefault(handler.state, []).append(handler.location)
+    return BlueprintObject(
+        name=blueprint.name,
+        version=blueprint.version,
+        start=blueprint.graph.start,
+        endpoint=endpoint_of(blueprint),
+        states=[
+            StateObject(
+                name=info.name,
+                is_start=info.is_start,
+                is_end=info.is_end,
+                is_aggregator=info.is_aggregator,
+                outcome=info.outcome if info.is_end else None,
+                targets=None if info.targets is None else sorted(info.targets),
+                conditions=list(info.conditions),
+                handlers=handlers.get(info.name, []),
+            )
+            for info in blueprint.graph.states.values()
+        ],
+    )
+
+
+def endpoint_of(blueprint: StateMachineBlueprint) -> str | None:
+    """The path of its own at which jobs of it can be created, if it has one."""
+    if not blueprint.api_endpoint:
+        return None
+    version = (blueprint.api_version or "").strip("/")
+    return "/".join(["/api", *([version] if version else []), blueprint.api_endpoint.strip("/")])

@@ -1,0 +1,121 @@
+"""Bodies: bytes in, a checked record out, and a clear word about whatever is wrong with them."""
+
+import asyncio
+import re
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+import msgspec
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from .problems import Problem
+from .stage import STAGE
+
+T = TypeVar("T")
+
+#: Deeper data than this would fail somewhere on its way through encoders; it fails here, with a reason.
+MAX_DEPTH = 100
+#: Members that the wire names and we do not serve yet: said so instead of a guess at a typing mistake.
+_NOT_YET = {"concurrency_key": "is not supported by this version"}
+
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+
+async def read(request: web.Request) -> bytes:
+    """The whole body; 413 when it is too large (before it is read, if it says so) and 408 when it dawdles."""
+    config = request.config_dict[STAGE].config
+    if (request.content_length or 0) > config.max_body_bytes:
+        raise too_large(config.max_body_bytes)
+    try:
+        if request.content.is_eof():  # mostly it came in one piece with its headers
+            return await request.read()
+        async with asyncio.timeout(config.body_timeout_s):
+            return await request.read()
+    except TimeoutError:
+        detail = f"expected the whole body within {config.body_timeout_s:g} s, and it did not come"
+        raise Problem(408, "body_timeout", detail, headers={"Connection": "close"}) from None
+    except web.HTTPRequestEntityTooLarge:
+        raise too_large(config.max_body_bytes) from None
+    except (HttpProcessingError, web.RequestPayloadError) as error:
+        # Chunks, or a compression, that are not what they say.
+        raise Problem(400, "malformed_body", f"the body cannot be read: {error}") from None
+
+
+def too_large(most: int) -> Problem:
+    """The refusal of a body."""
+    detail = f"expected a body of at most {most} bytes, got more"
+    return Problem(413, "body_too_large", detail, headers={"Connection": "close"})
+
+
+async def take(request: web.Request, shape: type[T]) -> T:
+    """The body as a record."""
+    return parse(await read(request), shape)
+
+
+async def take_optional(request: web.Request, shape: type[T]) -> T:
+    """The same, where no body at all means a record of defaults."""
+    body = await read(request)
+    return parse(body, shape) if body else shape()
+
+
+def parse(body: bytes | msgspec.Raw, shape: type[T]) -> T:
+    """JSON as a record of that shape, or the 400 that says what is wrong."""
+    decoder = _decoders.get(shape)
+    if decoder is None:
+        decoder = _decoders[shape] = msgspec.json.Decoder(shape)
+    if not body:
+        raise Problem(400, "malformed_json", "expected a JSON body, got none")
+    try:
+        record: T = decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise _invalid(str(error), shape) from None
+    except RecursionError:
+        raise _too_deep() from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Problem(400, "malformed_json", f"expected JSON in UTF-8: {error}") from None
+    if _openers(bytes(body)) > MAX_DEPTH and _depth_exceeds(record, MAX_DEPTH):
+        raise _too_deep()
+    return record
+
+
+def _openers(body: bytes) -> int:
+    """No nesting can be deeper than this."""
+    return body.count(b"{") + body.count(b"[")
+
+
+def _depth_exceeds(record: Any, most: int) -> bool:
+    level = [record]
+    for _ in range(most + 1):
+        level = [part for thing in level for part in _parts(thing)]
+        if not level:
+            return False
+    return True
+
+
+def _parts(thing: Any) -> list[Any]:
+    if isinstance(thing, dict):
+        return [part for part in thing.values() if isinstance(part, dict | list)]
+    if isinstance(thing, list):
+        return [part for part in thing if isinstance(part, dict | list | msgspec.Struct)]
+    if isinstance(thing, msgspec.Struct):
+        return [getattr(thing, name) for name in thing.__struct_fields__]
+    return []
+
+
+def _too_deep() -> Problem:
+    return Problem(400, "malformed_json", f"expected data nested at most {MAX_DEPTH} levels deep, got more")
+
+
+def _invalid(message: str, shape: type[Any]) -> Problem:
+    """Msgspec's word, and for an unknown member the nearest known one."""
+    unknown = re.match(r"Object contains unknown field `(.*?)`", message, re.DOTALL)
+    if unknown is None:
+        return Problem(400, "invalid_body", message)
+    name = unknown[1]
+    if name in _NOT_YET:
+        return Problem(400, "unknown_member", f"{name} {_NOT_YET[name]}", member=name)
+    known = list(getattr(shape, "__struct_fields__", ()))
+    near = get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
+    return Problem(400, "unknown_member", f"unknown member {name[:100]!r}{hint}", member=name[:100])

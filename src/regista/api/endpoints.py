@@ -1,0 +1,110 @@
+"""What the documents promise beside our own paths: a blueprint's endpoint, and the common routes under its version."""
+
+import functools
+from typing import Any
+
+from aiohttp import web
+from msgspec import Struct, field
+
+from ..blueprint import StateMachineBlueprint
+from ..engines.base import Submission
+from ..wire.jobs import Accepted, Positive, Text
+from . import bodies, parameters, view
+from .blueprints import endpoint_of
+from .operations import CLIENTS_ONLY, Handler
+from .stage import CLIENT, STAGE, Stage
+
+#: Any of these says that the body is an order; without them it is the data itself.
+_ORDERS = frozenset({"initial_data", "webhook_url", "dispatch_timeout", "result_timeout"})
+
+
+class Order(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job of one blueprint, as the documents ask for it."""
+
+    initial_data: dict[str, Any] = field(default_factory=dict)
+    webhook_url: str | None = None
+    dispatch_timeout: Positive | None = None
+    result_timeout: Positive | None = None
+    idempotency_key: Text | None = None
+    priority: float = 0.0
+    search_attributes: dict[str, Any] = field(default_factory=dict)
+
+
+def find_blueprint(stage: Stage, path: str) -> StateMachineBlueprint | None:
+    """The blueprint whose own endpoint this is. Asked anew each time: blueprints come while we serve."""
+    wanted = "/api/" + path.strip("/")
+    return next((one for one in stage.library.blueprints() if endpoint_of(one) == wanted), None)
+
+
+async def anything_else(request: web.Request) -> web.StreamResponse:
+    """Whatever no other route takes: a blueprint's own endpoint, or nothing."""
+    stage = request.config_dict[STAGE]
+    blueprint = find_blueprint(stage, _tail(request))
+    if blueprint is None:
+        raise await _nothing_here(request)
+    if request.method != "POST":
+        raise web.HTTPMethodNotAllowed(request.method, ["POST"])
+    order = _order(await bodies.read(request))
+    job = await stage.engine.submit(
+        Submission(
+            blueprint=blueprint.name,
+            input=order.initial_data,
+            client=request[CLIENT].name,
+            idempotency_key=parameters.idempotency_key(request, order.idempotency_key),
+            priority=order.priority,
+            dispatch_timeout_s=order.dispatch_timeout,
+            result_timeout_s=order.result_timeout,
+            webhook_url=order.webhook_url,
+            search_attributes=order.search_attributes,
+        )
+    )
+    return view.json(Accepted("accepted", job.id), 202)
+
+
+CLIENTS_ONLY.add(anything_else)
+
+
+def _order(body: bytes) -> Order:
+    data = bodies.parse(body, dict[str, Any]) if body else {}
+    return bodies.parse(body, Order) if _ORDERS & data.keys() else Order(initial_data=data)
+
+
+def _tail(request: web.Request) -> str:
+    """The path below `/api/`, wherever the application is mounted."""
+    prefix, _, _ = _pattern(request).partition("/api/{")
+    return request.path.removeprefix(prefix).removeprefix("/api/")
+
+
+def _pattern(request: web.Request) -> str:
+    resource = request.match_info.route.resource
+    return resource.canonical if resource is not None else ""
+
+
+async def _nothing_here(request: web.Request) -> Exception:
+    """404, or 405 where the path is one of ours under another method."""
+    allowed: set[str] = set()
+    for resource in request.app.router.resources():
+        if "/api/{" not in resource.canonical:
+            allowed |= (await resource.resolve(request))[1]
+    if allowed:
+        return web.HTTPMethodNotAllowed(request.method, sorted(allowed))
+    return web.HTTPNotFound()
+
+
+def under_version(handler: Handler) -> Handler:
+    """The same route below the version of some blueprint, where clients of the documents look for it."""
+
+    @functools.wraps(handler)
+    async def versioned(request: web.Request) -> web.StreamResponse:
+        stage = request.config_dict[STAGE]
+        versions = {one.api_version for one in stage.library.blueprints() if one.api_endpoint}
+        if request.match_info["version"] not in versions:
+            return await anything_else(request)
+        answer = await handler(request)
+        if request.path.endswith("/cancel") and answer.status == 200:
+            return view.json({"status": "cancellation_request_accepted"})
+        return answer
+
+    if handler in CLIENTS_ONLY:
+        CLIENTS_ONLY.add(versioned)
+    return versioned

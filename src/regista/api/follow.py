@@ -1,0 +1,123 @@
+"""Follow: history, then what happens live, without gap or duplicate (FENCES 4).
+
+A follower joins the feed first and reads the store and history afterwards: whatever falls in between it
+hears twice, and tells once.
+"""
+
+import math
+from collections.abc import AsyncIterator, Sequence
+
+from ..engines.native.feed import Feed, Told
+from ..history.recorder import read_events
+from ..model import Entry, EventType, Job
+from ..wire.jobs import Progress
+from .stage import Stage
+
+#: Seconds of silence after which a follower yields nothing, so that its connection shows a sign of life.
+QUIET_S = 15.0
+#: Events, or entries, read at once.
+_PAGE = 500
+
+News = list[Told | Progress]
+#: An entry's number, and the place of an event in it.
+Place = tuple[float, float]
+
+
+class TooSlow(Exception):
+    """The reader let too much gather. It may come back with the id of the last event that it got."""
+
+
+async def follow_job(stage: Stage, feed: Feed, job: Job, after: int) -> AsyncIterator[News]:
+    """What happened to a job after that seq, and what happens, to its end. Yields nothing when all is quiet."""
+    reader = await feed.join(job_id=job.id)
+    try:
+        last = after
+        while page := await _events(stage, job.id, last):
+            yield [*page]
+            last = page[-1].event.seq
+            if _is_end(page):
+                return
+        while not reader.over or reader.slow:
+            news = await reader.take(QUIET_S)
+            if not news and reader.slow:
+                raise TooSlow
+            # A lost hint, or an entry that was pruned before we came, is found in the store.
+            told = [one for one in news if isinstance(one, Told)]
+            if not news or (told and told[0].event.seq > last + 1):
+                news = [
+                    *(one for one in news if not isinstance(one, Told)),
+                    *await _events(stage, job.id, last),
+                ]
+            fresh = [one for one in news if isinstance(one, Progress) or one.event.seq > last]
+            last = max((one.event.seq for one in fresh if isinstance(one, Told)), default=last)
+            if fresh or not news:
+                yield fresh
+            if _is_end(fresh):
+                return
+    finally:
+        feed.leave(reader)
+
+
+async def _events(stage: Stage, job_id: str, after: int) -> list[Told]:
+    events = await read_events(stage.storage, stage.history, job_id, after, _PAGE)
+    return [Told(event) for event in events]
+
+
+def _is_end(news: Sequence[Told | Progress]) -> bool:
+    return any(isinstance(one, Told) and one.event.type is EventType.JOB_FINISHED for one in news)
+
+
+async def follow_all(
+    stage: Stage, feed: Feed, client: str | None, after: Place | None
+) -> AsyncIterator[News]:
+    """What happened to all jobs of a client (None: of everybody) after that place, and what happens.
+
+    Without a place it begins now. Yields nothing when all is quiet.
+    """
+    reader = await feed.join(client=client)
+    try:
+        place: Place = (reader.since, math.inf) if after is None else after
+        reader.missed = after is not None
+        while not reader.over or reader.slow:
+            if reader.missed:
+                reader.missed = False
+                async for page in _catch_up(stage, feed, client, place):
+                    yield [*page]
+                    place = (page[-1].number, page[-1].offset)
+            news = await reader.take(QUIET_S)
+            if not news and reader.slow:
+                raise TooSlow
+            if reader.missed:
+                continue  # all of it is in the store, in order
+            fresh = [one for one in news if isinstance(one, Progress) or (one.number, one.offset) > place]
+            place = max(((one.number, one.offset) for one in fresh if isinstance(one, Told)), default=place)
+            if fresh or not news:
+                yield fresh
+    finally:
+        feed.leave(reader)
+
+
+async def _catch_up(stage: Stage, feed: Feed, client: str | None, place: Place) -> AsyncIterator[list[Told]]:
+    """Everything recorded after the place, then what is not recorded yet."""
+    base = int(place[0]) - (0 if place[1] == math.inf else 1)  # the entry itself may have been cut short
+    while True:
+        # The outbox first: an entry leaves it only when it is recorded.
+        unrecorded = await stage.storage.outbox(base, _PAGE)
+        entries, upto = await stage.history.entries(base, _PAGE, client)
+        if upto == base:
+            entries = [one for one in unrecorded if client is None or await feed.owner(one) == client]
+            upto = unrecorded[-1].number if unrecorded else base
+        page = [told for told in _told(entries) if (told.number, told.offset) > place]
+        if page:
+            yield page
+        if upto == base:
+            return
+        base = upto
+
+
+def _told(entries: Sequence[Entry]) -> list[Told]:
+    return [
+        Told(event, entry.number, offset)
+        for entry in entries
+        for offset, event in enumerate(entry.numbered())
+    ]

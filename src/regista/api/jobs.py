@@ -1,0 +1,190 @@
+"""Jobs over HTTP: create, look, wait, list, cancel, and what happened."""
+
+from datetime import datetime
+from typing import Any
+
+from aiohttp import web
+from msgspec import Struct
+
+from ..dispatch.explain import Reason, Score
+from ..engines.base import Submission
+from ..errors import OrchestratorStopped
+from ..history.recorder import read_events
+from ..model import ClientConfig, Event, Job, JobStatus
+from ..wire.jobs import Cancel, JobObject, Wish
+from ..wire.pages import Page, token_of
+from . import bodies, parameters, view
+from .listing import list_jobs
+from .operations import Operations
+from .parameters import BLUEPRINT, KEY, LIMIT, NEXT, STATUS, WAIT
+from .stage import CLIENT, STAGE, Stage
+
+routes = Operations("jobs")
+
+
+@routes.post(
+    "/jobs",
+    parameters=[WAIT, KEY],
+    body=Wish,
+    answers={202: JobObject, 200: JobObject},
+    problems={404: "no such blueprint", 409: "the key was used before with another body"},
+)
+async def create(request: web.Request) -> web.Response:
+    """Start a job.
+
+    It is durable when this is answered: 202, or 200 when it was waited for and has settled. The same
+    idempotency key and body return the same job.
+    """
+    stage = request.config_dict[STAGE]
+    wait_s = parameters.seconds(request, "wait", stage.config.max_wait_s)
+    wish = await bodies.take(request, Wish)
+    key = parameters.idempotency_key(request, wish.idempotency_key)
+    job = await stage.engine.submit(submission_of(wish, request[CLIENT], key))
+    if wait_s:
+        job = await patient(stage, job, wait_s)
+    status = 200 if wait_s is not None and job.status.settled else 202
+    return await view.answer(stage, job, status, {"Location": f"{request.path}/{job.id}"})
+
+
+def submission_of(wish: Wish, client: ClientConfig, key: str | None) -> Submission:
+    """The wish as the engine takes it."""
+    return Submission(
+        blueprint=wish.blueprint,
+        input=wish.input,
+        client=client.name,
+        idempotency_key=key,
+        priority=wish.priority,
+        dispatch_timeout_s=wish.dispatch_timeout,
+        result_timeout_s=wish.result_timeout,
+        webhook_url=wish.webhook_url,
+        search_attributes=wish.search_attributes,
+    )
+
+
+async def patient(stage: Stage, job: Job, wait_s: float) -> Job:
+    """The job once it has settled; as it is when the time is up, or when we are about to stop."""
+    if job.status.settled:
+        return job
+    try:
+        return await stage.engine.wait(job.id, wait_s)
+    except OrchestratorStopped:
+        return await stage.engine.get(job.id)
+
+
+@routes.get(
+    "/jobs",
+    parameters=[STATUS, BLUEPRINT, LIMIT, NEXT],
+    answers={200: Page[JobObject]},
+)
+async def find(request: web.Request) -> web.Response:
+    """List jobs, newest first.
+
+    Your own; an operator's list has everybody's. What was just created is in it. `attempts` and `bill` are
+    left empty here: a list does not read the story of each job.
+    """
+    stage = request.config_dict[STAGE]
+    client = request[CLIENT]
+    status = parameters.choice(request, "status", JobStatus)
+    page = await list_jobs(
+        stage,
+        client=None if client.operator else client.name,
+        status=None if status is None else status.value,
+        blueprint=request.query.get("blueprint"),
+        before=parameters.place(request, tuple[int, str]),
+        limit=parameters.whole(request, "limit", 100, 1, stage.config.max_page),
+    )
+    return view.json(page)
+
+
+@routes.get(
+    "/jobs/{job_id}", parameters=[WAIT], answers={200: JobObject}, problems={404: "no such job of yours"}
+)
+async def get(request: web.Request) -> web.Response:
+    """Look at a job, or wait for it.
+
+    With `wait` the answer comes when the job has settled (ended, or quarantined) or the time is up.
+    """
+    stage = request.config_dict[STAGE]
+    wait_s = parameters.seconds(request, "wait", stage.config.max_wait_s)
+    job = await view.own_job(request)
+    if wait_s:
+        job = await patient(stage, job, wait_s)
+    return await view.answer(stage, job)
+
+
+@routes.post(
+    "/jobs/{job_id}/cancel",
+    body=Cancel,
+    body_required=False,
+    answers={200: JobObject},
+    problems={404: "no such job of yours", 409: "the job has ended already"},
+)
+async def cancel(request: web.Request) -> web.Response:
+    """Ask a job to stop.
+
+    The job is `cancelled` at once when no worker has a task of it, else `cancelling` until the worker has
+    confirmed or the grace is over. Asking twice is fine.
+    """
+    stage = request.config_dict[STAGE]
+    wish = await bodies.take_optional(request, Cancel)
+    job = await view.own_job(request)
+    return await view.answer(stage, await stage.engine.cancel(job.id, wish.reason))
+
+
+@routes.get(
+    "/jobs/{job_id}/history",
+    parameters=[LIMIT, NEXT],
+    answers={200: Page[Event]},
+    problems={404: "no such job of yours"},
+)
+async def history(request: web.Request) -> web.Response:
+    """What happened to a job, in order.
+
+    History, and what is still on its way there. `next` is there as long as the page is full; of a job that
+    still lives, more may come after the last page.
+    """
+    stage = request.config_dict[STAGE]
+    after = parameters.place(request, int) or 0
+    limit = parameters.whole(request, "limit", 1000, 1, stage.config.max_page)
+    job = await view.own_job(request)
+    events = await read_events(stage.storage, stage.history, job.id, after, limit)
+    show = view.clock_of(stage.config)
+    items = [view.shown(event, show) for event in events]
+    return view.json(Page[Any](items, token_of(items[-1].seq) if len(items) == limit else None))
+
+
+class Explained(Struct, frozen=True, kw_only=True):
+    """Why a job does not go on, and who would take its next task."""
+
+    kind: str
+    id: str
+    summary: str
+    since: datetime | None
+    reasons: tuple[Reason, ...]
+    #: The same for people, sentence by sentence.
+    sentences: list[str]
+    #: What the strategy thinks of the workers, best first, where a task waits for one.
+    candidates: list[Score]
+
+
+@routes.get("/jobs/{job_id}/explain", answers={200: Explained}, problems={404: "no such job of yours"})
+async def explain(request: web.Request) -> web.Response:
+    """Explain why a job does not go on.
+
+    Every condition that holds it back, for how many workers, and what would change it. Nothing is assigned.
+    """
+    stage = request.config_dict[STAGE]
+    job = await view.own_job(request)
+    told = await stage.dispatcher.explain_job(job)
+    waiting = [task for task in await stage.storage.tasks_of(job.id) if task.waiting]
+    return view.json(
+        Explained(
+            kind=told.kind,
+            id=told.id,
+            summary=told.summary,
+            since=view.clock_of(stage.config)(told.since),
+            reasons=told.reasons,
+            sentences=told.sentences(),
+            candidates=await stage.dispatcher.dry_run(waiting[0]) if waiting else [],
+        )
+    )

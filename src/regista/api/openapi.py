@@ -1,0 +1,202 @@
+"""The OpenAPI 3.1 document, made from the operations that the router is made from."""
+
+import re
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from ..config import Config
+from ..wire.jobs import Accepted
+from . import view
+from .blueprints import endpoint_of
+from .endpoints import Order
+from .health import our_version
+from .operations import REFS, Media, Operation, Operations, Schema
+from .parameters import KEY, Parameter
+from .problems import ProblemBody
+from .stage import STAGE, Stage
+
+routes = Operations("api")
+
+_TAGS = {
+    "jobs": "Start, watch and steer jobs.",
+    "streams": "What happens, as it happens.",
+    "blueprints": "The scripts that jobs follow.",
+    "workers": "Who performs the tasks.",
+    "queues": "What waits and what runs.",
+    "health": "For probes and load balancers. No token.",
+    "api": "This document.",
+}
+_ABOUT = """A durable job orchestrator.
+
+Every path below `/api/v1` answers below `/api` too. A refusal is `application/problem+json` with a stable
+`code`. Lists are `{"items", "next"}`: hand `next` in for the page after. The worker protocol lives below
+`/_worker` and has a reference of its own.
+"""
+
+
+@routes.get(
+    "/api/openapi.json",
+    also=("/api/v1/openapi.json",),
+    access="public",
+    answers={200: Schema({"type": "object"})},
+)
+async def openapi(request: web.Request) -> web.Response:
+    """Read this document."""
+    return view.json(document(request.app[OPERATIONS], request.config_dict[STAGE]))
+
+
+#: All operations of an application, for its document.
+OPERATIONS = web.AppKey("operations", list[Operation])
+
+
+def document(operations: list[Operation], stage: Stage) -> dict[str, Any]:
+    """The whole document, with the limits of this orchestrator and the endpoints of its blueprints."""
+    schemas, components = _schemas(operations)
+    paths: dict[str, Any] = {}
+    for operation in operations:
+        paths.setdefault(operation.paths()[0], {})[operation.method.lower()] = _operation(
+            operation, schemas, stage.config
+        )
+    for blueprint in stage.library.blueprints():
+        path = endpoint_of(blueprint)
+        if path is not None and path not in paths:
+            paths[path] = {"post": _endpoint(blueprint.name, schemas, stage.config)}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Regista", "version": our_version(), "description": _ABOUT},
+        "tags": [{"name": name, "description": words} for name, words in _TAGS.items()],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "clientToken": {"type": "apiKey", "in": "header", "name": "X-Client-Token"},
+                "bearer": {"type": "http", "scheme": "bearer"},
+            },
+        },
+    }
+
+
+def _records(operations: Iterable[Operation]) -> list[Any]:
+    found: dict[Any, None] = {ProblemBody: None, Order: None, Accepted: None}
+    for operation in operations:
+        shapes = [operation.body, *operation.answers.values()]
+        for shape in shapes:
+            for record in shape.uses if isinstance(shape, Schema) else [shape]:
+                if record is not None and not isinstance(record, Media):
+                    found[record] = None
+    return list(found)
+
+
+def _schemas(operations: list[Operation]) -> tuple[dict[Any, Any], dict[str, Any]]:
+    records = _records(operations)
+    schemas, components = msgspec.json.schema_components(records, ref_template=REFS)
+    return dict(zip(records, schemas, strict=True)), components
+
+
+def _operation(operation: Operation, schemas: dict[Any, Any], config: Config) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "operationId": f"{operation.tag}_{operation.handler.__name__}",
+        "tags": [operation.tag],
+        "summary": operation.summary,
+        "description": operation.description,
+        "parameters": [
+            *_path_parameters(operation.path),
+            *(_parameter(each, config) for each in operation.parameters),
+        ],
+        "responses": _responses(operation, schemas),
+    }
+    if operation.access == "client":
+        told["security"] = [{"clientToken": []}, {"bearer": []}]
+    if operation.body is not None:
+        told["requestBody"] = _body(_schema(operation.body, schemas), operation.body_required)
+    return told
+
+
+def _body(schema: Any, required: bool) -> dict[str, Any]:
+    return {"required": required, "content": {"application/json": {"schema": schema}}}
+
+
+def _path_parameters(path: str) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in re.findall(r"{(\w+)}", path)
+    ]
+
+
+def _parameter(parameter: Parameter, config: Config) -> dict[str, Any]:
+    most = {} if parameter.most is None else {"maximum": getattr(config, parameter.most)}
+    return {
+        "name": parameter.name,
+        "in": parameter.where,
+        "required": False,
+        "description": parameter.words,
+        "schema": {**parameter.schema, **most},
+    }
+
+
+def _responses(operation: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    for status, shape in operation.answers.items():
+        told[str(status)] = {"description": HTTPStatus(status).phrase, **_content(shape, schemas)}
+        if status == 202:
+            told["202"]["headers"] = {"Location": {"schema": {"type": "string"}}}
+    for status, words in sorted(_problems(operation).items()):
+        told[str(status)] = {
+            "description": words,
+            "content": {"application/problem+json": {"schema": schemas[ProblemBody]}},
+        }
+    return told
+
+
+def _content(shape: Any, schemas: dict[Any, Any]) -> dict[str, Any]:
+    if shape is None:
+        return {}
+    if isinstance(shape, Media):
+        return {"description": shape.words, "content": {kind: {} for kind in shape.types}}
+    return {"content": {"application/json": {"schema": _schema(shape, schemas)}}}
+
+
+def _schema(shape: Any, schemas: dict[Any, Any]) -> dict[str, Any]:
+    return dict(shape) if isinstance(shape, Schema) else schemas[shape]
+
+
+def _problems(operation: Operation) -> dict[int, str]:
+    """What every operation of its kind may refuse, and what this one does."""
+    told: dict[int, str] = {}
+    if operation.parameters or operation.body is not None or operation.access == "client":
+        told[400] = "malformed or invalid"
+    if operation.access == "client":
+        told[401] = "no client token, or an unknown one"
+        told[503] = "starting, stopping, or the store has failed; try again"
+    if operation.body is not None:
+        told[408] = "the body did not come in time"
+        told[413] = "the body is too large"
+        told[503] = "starting, stopping, or the store has failed; try again"
+    return told | dict(operation.problems)
+
+
+def _endpoint(blueprint: str, schemas: dict[Any, Any], config: Config) -> dict[str, Any]:
+    """The operation of a blueprint's own endpoint."""
+
+    async def create(request: web.Request) -> web.StreamResponse:
+        raise NotImplementedError
+
+    create.__doc__ = f"Start a job of the blueprint {blueprint}, as the documents ask for it."
+    operation = Operation(
+        method="POST",
+        path="",
+        handler=create,
+        tag="jobs",
+        parameters=[KEY],
+        body=Order,
+        body_required=False,
+        answers={202: Accepted},
+        problems={409: "the key was used before with another body"},
+    )
+    told = _operation(operation, schemas, config)
+    del told["responses"]["202"]["headers"]
+    return told | {"operationId": f"start_{blueprint}"}

@@ -1,0 +1,111 @@
+"""Operations: every route with what it takes and gives. The router and the OpenAPI document are made from them."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from aiohttp import web
+
+from .parameters import Parameter
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Access = Literal["client", "public"]
+
+#: Where the client API answers. The first is the one that documents name; the other means the same.
+PREFIXES = ("/api/v1", "/api")
+
+
+#: How a record's schema is found in the document.
+REFS = "#/components/schemas/{name}"
+
+
+class Schema(dict[str, Any]):
+    """A JSON schema written by hand, where no single record says it. `uses` are the records it refers to."""
+
+    def __init__(self, schema: Mapping[str, Any], uses: Iterable[Any] = ()) -> None:
+        super().__init__(schema)
+        self.uses = tuple(uses)
+
+
+def ref(record: type[Any]) -> dict[str, Any]:
+    """A reference to a record's schema."""
+    return {"$ref": REFS.format(name=record.__name__)}
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """An answer that is not JSON."""
+
+    types: tuple[str, ...]
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One method of one path."""
+
+    method: str
+    #: Below the prefixes for clients; as it stands for the public.
+    path: str
+    handler: Handler
+    tag: str
+    #: Further paths with the same meaning; documents do not name them.
+    also: Sequence[str] = ()
+    access: Access = "client"
+    parameters: Sequence[Parameter] = ()
+    #: The record that the body is read into; None takes none.
+    body: Any = None
+    body_required: bool = True
+    #: Status → the record that the answer shows, other media, or None for no body.
+    answers: Mapping[int, Any] = field(default_factory=lambda: {200: None})
+    #: Further refusals: status → when.
+    problems: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def summary(self) -> str:
+        """What it does, in a sentence."""
+        return (inspect.getdoc(self.handler) or "").partition("\n")[0]
+
+    @property
+    def description(self) -> str:
+        """What else there is to know."""
+        return (inspect.getdoc(self.handler) or "").partition("\n")[2].strip()
+
+    def paths(self) -> list[str]:
+        """Every path that it answers at; the documented one first."""
+        own = [self.path] if self.access == "public" else [prefix + self.path for prefix in PREFIXES]
+        return [*own, *self.also]
+
+
+class Operations:
+    """The operations of one noun, declared by decorators."""
+
+    def __init__(self, tag: str) -> None:
+        self.tag = tag
+        self._found: list[Operation] = []
+
+    def __iter__(self) -> Iterator[Operation]:
+        return iter(self._found)
+
+    def get(self, path: str, **facts: Any) -> Callable[[Handler], Handler]:
+        """Declare what answers GET."""
+        return self._declare("GET", path, facts)
+
+    def post(self, path: str, **facts: Any) -> Callable[[Handler], Handler]:
+        """Declare what answers POST."""
+        return self._declare("POST", path, facts)
+
+    def _declare(self, method: str, path: str, facts: dict[str, Any]) -> Callable[[Handler], Handler]:
+        def declare(handler: Handler) -> Handler:
+            operation = Operation(method=method, path=path, handler=handler, tag=self.tag, **facts)
+            if operation.access == "client":
+                CLIENTS_ONLY.add(handler)
+            self._found.append(operation)
+            return handler
+
+        return declare
+
+
+#: The handlers that need a client's token.
+CLIENTS_ONLY: set[Any] = set()

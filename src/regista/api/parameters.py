@@ -1,0 +1,123 @@
+"""Parameters: what may stand in a query or a header, and how its text becomes a checked value."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Literal, TypeVar
+
+from aiohttp import web
+
+from ..model import JobStatus
+from ..wire.pages import BadToken, place_of
+from .problems import Problem
+
+T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter, as documents tell it."""
+
+    name: str
+    words: str
+    schema: Mapping[str, Any]
+    #: The setting that is its maximum.
+    most: str | None = None
+    where: Literal["query", "header"] = "query"
+
+
+WAIT = Parameter(
+    name="wait",
+    words="Seconds to wait for the job to settle; cut at `REGISTA_MAX_WAIT_SECONDS`.",
+    schema={"type": "number", "minimum": 0},
+)
+LIMIT = Parameter(
+    name="limit",
+    words="Items on a page, at most.",
+    schema={"type": "integer", "minimum": 1, "default": 100},
+    most="max_page",
+)
+NEXT = Parameter(
+    name="next",
+    words="The `next` of the page before.",
+    schema={"type": "string"},
+)
+STATUS = Parameter(
+    name="status",
+    words="Only jobs of this status.",
+    schema={"type": "string", "enum": [status.value for status in JobStatus]},
+)
+BLUEPRINT = Parameter(name="blueprint", words="Only jobs of this blueprint.", schema={"type": "string"})
+KEY = Parameter(
+    name="Idempotency-Key",
+    where="header",
+    words="As the member `idempotency_key`, which wins where both are given.",
+    schema={"type": "string", "minLength": 1, "maxLength": 1000, "pattern": "^[!-~]+$"},
+)
+
+
+def bad(name: str, expected: str, got: str) -> Problem:
+    """The refusal of a parameter."""
+    detail = f"{name}: expected {expected}, got {got[:100]!r}"
+    return Problem(400, "bad_parameter", detail, parameter=name)
+
+
+def seconds(request: web.Request, name: str, most: float) -> float | None:
+    """A length of time, cut at `most`; None when it is not given."""
+    text = request.query.get(name)
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value >= 0:  # NaN is not, either
+        raise bad(name, "seconds, 0 or more", text)
+    return min(value, most)
+
+
+def whole(request: web.Request, name: str, default: int, least: int = 0, most: int | None = None) -> int:
+    """A whole number; more than `most` is refused, so that nobody takes a cut list for the whole."""
+    text = request.query.get(name)
+    if text is None:
+        return default if most is None else min(default, most)
+    if not (text.isascii() and text.isdigit() and len(text) < 19) or int(text) < least:
+        raise bad(name, f"a whole number, {least} or more", text)
+    if most is not None and int(text) > most:
+        raise bad(name, f"at most {most}", text)
+    return int(text)
+
+
+def choice(request: web.Request, name: str, kind: type[E]) -> E | None:
+    """One of the values of an enumeration; None when it is not given."""
+    text = request.query.get(name)
+    if text is None:
+        return None
+    try:
+        return kind(text)
+    except ValueError:
+        raise bad(name, f"one of {', '.join(kind)}", text) from None
+
+
+def place(request: web.Request, shape: type[T]) -> T | None:
+    """Where the page before has ended; None for the first page."""
+    text = request.query.get(NEXT.name)
+    if not text:
+        return None
+    try:
+        return place_of(text, shape)
+    except BadToken:
+        raise bad(NEXT.name, "the `next` of an earlier page", text) from None
+
+
+def idempotency_key(request: web.Request, told: str | None = None) -> str | None:
+    """The key that a body tells, else the one that the header brings along."""
+    key = request.headers.get(KEY.name)
+    if key is None:
+        return told
+    if not re.fullmatch(r"[!-~]{1,1000}", key):
+        raise bad(KEY.name, "1 to 1000 printable ASCII characters without blanks", ascii(key))
+    return told or key

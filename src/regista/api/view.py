@@ -1,0 +1,104 @@
+"""View: jobs and events as answers. Everything shown is flushed (FENCES 1)."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import msgspec
+from aiohttp import web
+from msgspec.structs import replace
+
+from ..config import Config
+from ..errors import JobNotFound
+from ..history.recorder import read_events
+from ..model import ClientConfig, Event, Job, JobStatus
+from ..wire.jobs import JobObject
+from ..wire.story import Show, as_it_is, job_object
+from .stage import CLIENT, STAGE, Stage
+
+#: Events from which the attempts of a job are told; `/history` has all of them.
+_STORY = 1000
+#: Ended jobs whose answer is remembered.
+_SHOWN = 256
+_JSON = {"Content-Type": "application/json; charset=utf-8"}
+encode = msgspec.json.Encoder().encode
+
+
+def json(answer: object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    """An answer of records."""
+    return web.Response(status=status, body=encode(answer), headers=_JSON | headers if headers else _JSON)
+
+
+def clock_of(config: Config) -> Show:
+    """How this orchestrator shows times: in its zone."""
+    return as_it_is if config.tz == "UTC" else _shown_in(config.tz)
+
+
+@lru_cache(maxsize=8)
+def _shown_in(tz: str) -> Show:
+    zone = ZoneInfo(tz)
+
+    def show(moment: datetime | None) -> Any:
+        return None if moment is None else moment.astimezone(zone)
+
+    return show
+
+
+def shown(event: Event, show: Show) -> Event:
+    """The event with its time in the zone of this orchestrator."""
+    return event if show is as_it_is else replace(event, at=show(event.at))
+
+
+def may_see(client: ClientConfig, job: Job) -> bool:
+    """Nothing of a client is visible to another one; an operator sees everything."""
+    return client.operator or job.client == client.name
+
+
+async def own_job(request: web.Request) -> Job:
+    """The job that the path names, if it is the asker's; JobNotFound says the same of others' and of none."""
+    job_id = request.match_info["job_id"]
+    job = await request.config_dict[STAGE].engine.get(job_id)
+    if not may_see(request[CLIENT], job):
+        raise JobNotFound(job_id)
+    return job
+
+
+async def current(stage: Stage, job_id: str) -> JobObject:
+    """The job as it is now, with its open tasks."""
+    # Tasks first: `get` waits until what they show is flushed, too.
+    tasks = await stage.storage.tasks_of(job_id)
+    job = await stage.engine.get(job_id)
+    if job.status.terminal:
+        tasks = []
+    token = stage.engine.approval_token(job) if job.status is JobStatus.WAITING_FOR_HUMAN else None
+    return job_object(job, await story(stage, job_id), tasks, token, clock_of(stage.config))
+
+
+async def ended(stage: Stage, job: Job) -> JobObject:
+    """A job that has settled, or one that was just changed and needs no second look."""
+    if not job.status.terminal:
+        return await current(stage, job.id)
+    known = stage.shown.get(job.id)
+    if known is None:
+        known = job_object(job, await story(stage, job.id), show=clock_of(stage.config))
+        stage.shown[job.id] = known
+        if len(stage.shown) > _SHOWN:
+            stage.shown.popitem(last=False)
+    return known
+
+
+async def story(stage: Stage, job_id: str) -> Sequence[Event]:
+    """The events that tell of the attempts: from memory while all of them are there, else from history too."""
+    tail = await stage.storage.tail(job_id, 0)
+    if tail and tail[0].seq == 1:
+        return tail
+    return await read_events(stage.storage, stage.history, job_id, 0, _STORY)
+
+
+async def answer(
+    stage: Stage, job: Job, status: int = 200, headers: dict[str, str] | None = None
+) -> web.Response:
+    """The job, as an answer."""
+    return json(await ended(stage, job), status, headers)

@@ -1,0 +1,263 @@
+"""Feed: what has just happened, handed to everybody who watches, each event once."""
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+
+from ...clock import Clock
+from ...errors import StorageError
+from ...history.base import HistoryStorage
+from ...model import Entry, Event, job_of, task_of
+from ...storage.base import StorageBackend
+from ...wire.jobs import Progress
+
+log = logging.getLogger("regista.feed")
+
+#: Events that may wait for one reader; whoever is slower is told to come back (FENCES, *What costs*).
+MAX_BEHIND = 1000
+#: A hint may get lost, so the outbox is looked at this often anyway (FENCES 4).
+RECHECK_S = 2.0
+#: Entries read in one go.
+_PAGE = 1000
+#: Owners of jobs that are remembered: most entries of a job say nothing about its client.
+_OWNERS_KEPT = 10_000
+
+
+class Told:
+    """One event on its way to readers, and the entry that brought it. `body` is left here by the first who encodes it."""
+
+    __slots__ = ("body", "event", "number", "offset")
+
+    def __init__(self, event: Event, number: int = 0, offset: int = 0) -> None:
+        self.event = event
+        self.number = number
+        self.offset = offset
+        self.body: bytes | None = None
+
+
+class Reader:
+    """Somebody who watches one job, the jobs of one client, or all.
+
+    What it was told waits here until it takes it. A reader that lets too much gather is cut off: what it
+    has been told is whole up to there, and it comes back with the id of the last event.
+    """
+
+    def __init__(self, job_id: str | None, client: str | None) -> None:
+        self.job_id = job_id
+        self.client = client
+        #: The entry after which it hears everything.
+        self.since = 0
+        #: Some entries went by unheard: the store has them.
+        self.missed = False
+        self.slow = False
+        self.over = False
+        self._news: deque[Told | Progress] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def take(self, timeout_s: float) -> list[Told | Progress]:
+        """What has gathered; waits for something. Nothing when the time is up, or nothing more will come."""
+        if not self._news and not self.over:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._waiter], timeout=timeout_s)
+            self._waiter = None
+        news = list(self._news)
+        self._news.clear()
+        return news
+
+    def tell(self, news: Told | Progress) -> None:
+        """One more thing; progress gives way to events where it gets tight."""
+        room = MAX_BEHIND if isinstance(news, Told) else MAX_BEHIND // 2
+        if self.over:
+            return
+        if len(self._news) < room:
+            self._news.append(news)
+        elif isinstance(news, Told):
+            self.slow = self.over = True
+        self._wake()
+
+    def miss(self) -> None:
+        """Something may have gone by: look into the store."""
+        self.missed = True
+        self._wake()
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self.over = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Feed:
+    """Reads the outbox behind the commits, once for all readers. Idle, and free, while there are none."""
+
+    def __init__(self, storage: StorageBackend, history: HistoryStorage, clock: Clock) -> None:
+        self._storage = storage
+        self._history = history
+        self._clock = clock
+        self._by_job: dict[str, list[Reader]] = {}
+        self._wide: list[Reader] = []
+        self._owners: OrderedDict[str, str] = OrderedDict()
+        #: The last entry that readers were told of; None while nobody reads.
+        self._cursor: int | None = None
+        self._joining = asyncio.Lock()
+        self._woken = asyncio.Event()
+        self._pump: asyncio.Task[None] | None = None
+        self._open = False
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take readers (again)."""
+        self._open = True
+
+    def close(self) -> None:
+        """Say goodbye to everybody, at once."""
+        self._open = False
+        for reader in self._readers():
+            reader.close()
+
+    async def stop(self) -> None:
+        """The same, and stop reading. Twice is fine, and so is before `start`."""
+        self.close()
+        pump, self._pump = self._pump, None
+        if pump is not None:
+            pump.cancel()
+            await asyncio.gather(pump, return_exceptions=True)
+        self._cursor = None
+
+    def _readers(self) -> list[Reader]:
+        return [*self._wide, *(reader for group in self._by_job.values() for reader in group)]
+
+    # -- readers ---------------------------------------------------------------------------------
+
+    async def join(self, *, job_id: str | None = None, client: str | None = None) -> Reader:
+        """A reader that hears everything flushed from now on. What was before is in the store and in history."""
+        reader = Reader(job_id, client)
+        (self._wide if job_id is None else self._by_job.setdefault(job_id, [])).append(reader)
+        if not self._open:
+            reader.close()
+            return reader
+        try:
+            async with self._joining:
+                if self._cursor is None:
+                    self._cursor = await self._newest()
+        except BaseException:
+            self.leave(reader)
+            raise
+        reader.since = self._cursor
+        if self._pump is None:
+            self._pump = asyncio.get_running_loop().create_task(self._run(), name="feed")
+        self.wake()
+        return reader
+
+    def leave(self, reader: Reader) -> None:
+        """It reads no more. Twice is fine."""
+        group = self._wide if reader.job_id is None else self._by_job.get(reader.job_id, [])
+        if reader in group:
+            group.remove(reader)
+        if reader.job_id is not None and not group:
+            self._by_job.pop(reader.job_id, None)
+
+    async def _newest(self) -> int:
+        """The number of the newest flushed entry, recorded or not."""
+        newest = await self._history.cursor()
+        while entries := await self._storage.outbox(newest, _PAGE):
+            newest = entries[-1].number
+        return newest
+
+    # -- news ------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """There may be something new. Cheap while nobody reads."""
+        if self._pump is not None:
+            self._woken.set()
+
+    def progress(self, attempt_id: str, value: float | None, message: str) -> None:
+        """How far an attempt is: for those who watch right now, and nobody else."""
+        if self._pump is None:
+            return
+        job_id = job_of(task_of(attempt_id)[0])
+        readers = [*self._by_job.get(job_id, ())]
+        owner = self._owners.get(job_id)
+        readers += [one for one in self._wide if one.client is None or one.client == owner]
+        if readers:
+            at = self._clock.now()
+            news = Progress(at=at, job_id=job_id, task_id=attempt_id, progress=value, message=message)
+            for reader in readers:
+                reader.tell(news)
+
+    async def owner(self, entry: Entry) -> str:
+        """The client that the entry's job belongs to."""
+        if entry.summary is not None:
+            found = entry.summary.client
+        elif (known := self._owners.get(entry.job_id)) is not None:
+            return known
+        else:
+            (job,), _ = await self._storage.load([entry.job_id])
+            found = "" if job is None else job.client
+        self._owners[entry.job_id] = found
+        if len(self._owners) > _OWNERS_KEPT:
+            self._owners.popitem(last=False)
+        return found
+
+    async def _run(self) -> None:
+        while self._by_job or self._wide:
+            try:
+                async with asyncio.timeout(RECHECK_S):
+                    await self._woken.wait()
+                quiet = False
+            except TimeoutError:
+                quiet = True
+            self._woken.clear()
+            try:
+                if quiet:
+                    await self._look_behind()
+                while await self._step():
+                    pass
+            except StorageError:
+                self.close()  # the store has told the orchestrator
+                break
+            except Exception:
+                log.exception(
+                    "reading the outbox failed; the next wake tries again", extra={"action": "feed"}
+                )
+        self._pump = self._cursor = None
+
+    async def _look_behind(self) -> None:
+        """A hint may have been lost, and what it was about may be recorded and pruned by now (FENCES 4)."""
+        recorded = await self._history.cursor()
+        if self._cursor is not None and recorded > self._cursor:
+            self._cursor = recorded
+            for reader in self._readers():
+                reader.miss()
+
+    async def _step(self) -> bool:
+        """Tell of one page of entries; True when there may be more."""
+        cursor = self._cursor or 0
+        entries = await self._storage.outbox(cursor, _PAGE)
+        for entry in entries:
+            if entry.number != cursor + 1:
+                # Recorded and pruned before we came, or the leap at a restart: those who care look it up.
+                for reader in self._wide:
+                    reader.miss()
+            cursor = entry.number
+            await self._tell(entry)
+        self._cursor = cursor
+        return len(entries) == _PAGE
+
+    async def _tell(self, entry: Entry) -> None:
+        readers = [*self._by_job.get(entry.job_id, ()), *await self._wide_readers(entry)]
+        if readers:
+            for offset, event in enumerate(entry.numbered()):
+                told = Told(event, entry.number, offset)
+                for reader in readers:
+                    reader.tell(told)
+
+    async def _wide_readers(self, entry: Entry) -> list[Reader]:
+        if not self._wide:
+            return []
+        owner = await self.owner(entry)
+        return [reader for reader in self._wide if reader.client is None or reader.client == owner]

@@ -1,0 +1,87 @@
+"""Waiting: for one job, or for the first of many."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from ...clock import Clock
+from ...errors import JobNotFound
+from ...model import Job
+from ...storage.base import JobStore
+from .effects import Effects, Watch
+
+#: Whether the job is one that the asker may see.
+Mine = Callable[[Job], bool]
+
+
+class Gathered(NamedTuple):
+    """What a wait for many has found."""
+
+    ended: dict[str, Job]
+    #: Ids that name no job of the asker's.
+    unknown: list[str]
+
+
+def anybodys(job: Job) -> bool:
+    """Everything may be seen."""
+    return True
+
+
+class Waiting:
+    """Waits for jobs to settle. Whoever waits listens first and looks afterwards: nothing falls in between.
+
+    A wait ends with OrchestratorStopped, or with the store's failure, when nothing more will be heard.
+    """
+
+    def __init__(self, storage: JobStore, effects: Effects, clock: Clock) -> None:
+        self._storage = storage
+        self._effects = effects
+        self._clock = clock
+
+    async def one(self, job_id: str, timeout_s: float | None) -> Job:
+        """The job once it has settled, or as it is when the time is up; JobNotFound."""
+        give_up = None if timeout_s is None else self._clock.elapsed() + timeout_s
+        while True:
+            waiter = self._effects.changed(job_id)
+            try:
+                job = await self._storage.get(job_id)
+                if job is None:
+                    raise JobNotFound(job_id)
+                left = None if give_up is None else give_up - self._clock.elapsed()
+                if job.status.settled or (left is not None and left <= 0):
+                    return job
+                if left is None:
+                    await waiter
+                    continue
+                await asyncio.wait([waiter], timeout=left)
+                if waiter.done():
+                    waiter.result()  # raises when nothing more will be heard
+            finally:
+                self._effects.leave(job_id, waiter)
+
+    async def any(self, job_ids: Sequence[str], timeout_s: float, linger_s: float, mine: Mine) -> Gathered:
+        """See `NativeEngine.wait_any`."""
+        watch = self._effects.watch(job_ids)
+        try:
+            return await self._gather(watch, self._clock.elapsed() + timeout_s, linger_s, mine)
+        finally:
+            self._effects.unwatch(watch)
+
+    async def _gather(self, watch: Watch, give_up: float, linger_s: float, mine: Mine) -> Gathered:
+        ended: dict[str, Job] = {}
+        unknown: dict[str, None] = {}
+        lingers = False
+        look: Iterable[str] = watch.job_ids
+        while True:
+            for job_id in look:
+                job = await self._storage.get(job_id)
+                if job is None or not mine(job):
+                    unknown[job_id] = None
+                elif job.status.settled:
+                    ended[job_id] = job
+            if ended and not lingers:
+                lingers, give_up = True, min(give_up, self._clock.elapsed() + linger_s)
+            left = give_up - self._clock.elapsed()
+            if left <= 0 or len(ended) + len(unknown) == len(watch.job_ids):
+                return Gathered(ended, list(unknown))
+            look = await watch.news(left)

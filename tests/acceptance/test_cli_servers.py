@@ -1,0 +1,206 @@
+"""`serve`, `dev` and `worker` as processes: how they start, stop, fail and come back."""
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from regista import Connection, SyncClient
+from tests.acceptance.processes import APP, House
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    house = House(tmp_path)
+    yield house
+    house.close()
+
+
+def test_a_job_and_its_waiting_client_survive_kill_9_of_the_orchestrator(house: House) -> None:
+    first = house.serve()
+    house.start("worker", "app.py")
+    tokens = {path.name: path.read_text() for path in (house.folder / ".regista").glob("*.token")}
+    job_id = house.said("jobs", "run", "ask").strip()
+    watching = house.start("jobs", "watch", job_id)
+    assert watching.stdout is not None
+    while "approval_requested" not in watching.stdout.readline():
+        pass
+
+    first.send_signal(signal.SIGKILL)
+    with first:
+        first.wait()
+    house.serve()
+
+    house.said("jobs", "approve", job_id)
+    rest = watching.communicate(timeout=20)[0].splitlines()
+    assert watching.returncode == 0, house.logs()
+    assert rest[-1] == '"yes"'
+    assert sum("approval_requested" in line for line in rest) == 0  # seen before; not told twice
+    done = house.run("jobs", "run", "greet", "--input", '{"name": "Ada"}', "--wait", "--timeout", "15")
+    assert done.returncode == 0, house.logs()  # the worker has come back by itself
+    assert tokens == {path.name: path.read_text() for path in (house.folder / ".regista").glob("*.token")}
+
+
+def test_serve_says_in_json_where_it_is_and_ends_well_on_ctrl_c(house: House) -> None:
+    process = house.start("serve", "app.py", "--port", "0", "--storage", "memory", "--json", "--dir", "state")
+    assert process.stdout is not None
+    greeting = json.loads(process.stdout.readline())
+
+    assert greeting["url"].startswith("http://127.0.0.1:")
+    assert greeting["docs"] == f"{greeting['url']}/docs"
+    assert "state" in greeting["tokens"]
+    assert house.run("jobs", "list", "--url", greeting["url"], "--dir", "state").returncode == 0
+    assert house.end(process, signal.SIGINT) == 0
+    assert all(
+        json.loads(line)["message"] for line in (house.folder / "0-serve.log").read_text().splitlines()
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "words"),
+    [
+        (["--host", "0.0.0.0"], 2, "expected a token, since 0.0.0.0 can be reached from elsewhere"),
+        (["--storage", "redis://localhost"], 2, "Redis comes with the redis extra"),
+        (["--storage", "mysql:x"], 2, "expected memory or sqlite:PATH, got 'mysql:x'"),
+        (["--log-level", "loud"], 2, "expected one of DEBUG, INFO"),
+        (["--port", "-1"], 2, "expected a whole number, 0 or more"),
+        (["--nonsense"], 2, "unrecognized arguments: --nonsense"),
+    ],
+)
+def test_a_start_that_cannot_be_is_refused_in_a_line(
+    house: House, flags: list[str], code: int, words: str
+) -> None:
+    done = house.run("serve", "app.py", *flags)
+
+    assert done.returncode == code
+    assert words in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_with_both_tokens_another_address_is_served(house: House) -> None:
+    secrets = {"CLIENT_TOKEN": "client-secret", "WORKER_TOKEN": "worker-secret"}
+    house.set(**secrets)
+    process = house.start("serve", "app.py", "--host", "0.0.0.0", "--storage", "memory", "--json")
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["tokens"] == "CLIENT_TOKEN and WORKER_TOKEN"
+
+    assert house.run("jobs", "list").returncode == 0
+    assert house.run("jobs", "list", CLIENT_TOKEN="wrong").returncode == 1
+    assert not (house.folder / ".regista").exists()
+    assert "secret" not in house.logs()
+
+
+def test_an_app_without_what_is_needed_is_refused(house: House) -> None:
+    (house.folder / "empty.py").write_text("")
+
+    for command in ("serve", "worker", "dev"):
+        done = house.run(command, "empty.py", *(["--no-reload"] if command == "dev" else []))
+        assert (done.returncode, "at module level, found none" in done.stderr) == (1, True)
+    assert house.run("serve").returncode == 2
+
+
+def test_a_port_that_is_taken_is_said_in_a_line(house: House) -> None:
+    house.serve("--storage", "memory")
+
+    done = house.run("serve", "app.py", "--storage", "memory")
+
+    assert done.returncode == 1
+    assert "address already in use" in done.stderr.splitlines()[-1]
+
+
+def test_a_worker_that_comes_first_waits_and_then_works(house: House) -> None:
+    house.start("worker", "app.py", "--concurrency", "3")
+    house.until_logged("no orchestrator|cannot|not there|waiting|refused")
+    house.serve()
+
+    done = house.run("jobs", "run", "greet", "--input", '{"name": "Ada"}', "--wait", "--timeout", "15")
+
+    assert done.returncode == 0, house.logs()
+    (worker,) = json.loads(house.said("workers", "list", "--json"))["items"]
+    assert worker["capacity"] == 3
+
+
+def greeting_of(house: House) -> str:
+    done = house.run(
+        "jobs", "run", "greet", "--input", '{"name": "Ada"}', "--wait", "--timeout", "8", "--json"
+    )
+    return str(json.loads(done.stdout or "{}").get("result"))
+
+
+def test_dev_works_alone_and_starts_again_when_a_file_changes(house: House) -> None:
+    process = house.serve(command="dev")
+    assert greeting_of(house) == "Hello, Ada!"
+    job_id = house.said("jobs", "run", "ask").strip()
+
+    (house.folder / "app.py").write_text(APP.replace("Hello, ", "Good evening, "))
+    house.until_logged("app.py changed; starting again")
+    assert process.stdout is not None
+    assert house.url in process.stdout.readline()
+
+    assert greeting_of(house) == "Good evening, Ada!"
+    house.said("jobs", "approve", job_id)  # it has outlived the change
+    assert house.run("jobs", "watch", job_id).returncode == 0
+    assert house.end(process) == 0
+
+
+def test_dev_survives_an_app_that_does_not_load_and_goes_on_when_it_does(house: House) -> None:
+    process = house.serve(command="dev")
+    (house.folder / "helper.py").write_text("greeting = 'Salut'\n")
+    (house.folder / "app.py").write_text("from helper import missing\n" + APP)
+    house.until_logged(r"app.py:1: ImportError: cannot import name 'missing'")
+
+    (house.folder / "app.py").write_text(
+        "from helper import greeting\n" + APP.replace("Hello,", "{greeting},")
+    )
+    assert process.stdout is not None
+    assert house.url in process.stdout.readline(), house.logs()
+    assert greeting_of(house) == "Salut, Ada!"
+
+    (house.folder / "helper.py").write_text("greeting = 'Ciao'\n")  # what the app imports counts, too
+    assert house.url in process.stdout.readline(), house.logs()
+    assert greeting_of(house) == "Ciao, Ada!"
+
+
+def test_the_child_of_dev_goes_when_its_parent_is_killed(house: House) -> None:
+    process = house.serve(command="dev")
+
+    process.send_signal(signal.SIGKILL)
+    with process:
+        process.wait()
+
+    house.until(
+        lambda: house.run("jobs", "list", "--url", house.url).returncode == 6, "the end of the child", 20
+    )
+
+
+def test_two_orchestrators_do_not_share_a_file(house: House) -> None:
+    house.serve()
+
+    second = house.start("serve", "app.py", "--port", "0")
+    assert second.wait(25) == 1
+
+    assert "Traceback" not in house.logs()
+    second.communicate()
+
+
+def test_a_worker_drains_on_sigterm(house: House) -> None:
+    slow = (
+        APP
+        + '\n@worker.task("nobody_can")\nasync def sleep(params):\n    import asyncio\n    await asyncio.sleep(2)\n'
+    )
+    (house.folder / "app.py").write_text(slow)
+    house.serve()
+    worker = house.start("worker", "app.py")
+    job_id = house.said("jobs", "run", "lonely").strip()
+    with SyncClient(connection=Connection(url=house.url, state_dir=str(house.folder / ".regista"))) as client:
+        house.until(
+            lambda: [a.state for a in client.get(job_id).attempts] == ["started"], "the start of the task"
+        )
+
+    assert house.end(worker) == 0  # after the seconds that the task still needs
+
+    assert house.run("jobs", "watch", job_id, "--timeout", "5").returncode == 0

@@ -1,0 +1,129 @@
+"""The document says what the router does, no more and no less; and people can read it."""
+
+import asyncio
+import re
+from typing import Any
+
+import jsonschema_rs
+from aiohttp import web
+
+from regista import Config, OrchestratorEngine, StateMachineBlueprint
+from regista.api import STAGE
+from regista.api.openapi import OPERATIONS, document
+from tests.acceptance.serving import House, serving
+from tests.support import answer, one_task
+
+
+def app() -> web.Application:
+    config = Config(instance_id="x", client_token="t", worker_token="w")
+    return OrchestratorEngine("memory", config).app
+
+
+def routed(app: web.Application) -> set[tuple[str, str]]:
+    """Every route that a client could meet, below the documented prefix."""
+    found: set[tuple[str, str]] = set()
+    for route in app.router.routes():
+        assert route.resource is not None
+        path = route.resource.canonical
+        if not path.startswith("/_worker") and "/api/{" not in path:
+            found.add((route.method, re.sub(r"^/api/(?!v1/|openapi)", "/api/v1/", path)))
+    return found
+
+
+def told(paths: dict[str, Any]) -> set[tuple[str, str]]:
+    return {(method.upper(), path) for path, methods in paths.items() for method in methods}
+
+
+def test_every_route_is_in_the_document_and_every_path_of_it_is_routed() -> None:
+    async def body() -> None:
+        served = app()
+        api = document(served[OPERATIONS], served[STAGE])
+        assert routed(served) - {("GET", "/api/v1/openapi.json")} == told(api["paths"])
+
+    asyncio.run(body())
+
+
+def test_every_operation_says_what_it_does_and_under_which_name() -> None:
+    async def body() -> None:
+        served = app()
+        paths = document(served[OPERATIONS], served[STAGE])["paths"]
+        operations = [one for methods in paths.values() for one in methods.values()]
+        assert all(len(one["summary"]) > 10 for one in operations)
+        ids = [one["operationId"] for one in operations]
+        assert len(set(ids)) == len(ids)
+        for path, methods in paths.items():
+            named = set(re.findall(r"{(\w+)}", path))
+            for one in methods.values():
+                assert {p["name"] for p in one["parameters"] if p["in"] == "path"} == named
+                assert ("security" in one) == path.startswith("/api/v1/")
+
+    asyncio.run(body())
+
+
+def test_every_reference_leads_somewhere() -> None:
+    async def body() -> None:
+        served = app()
+        api = document(served[OPERATIONS], served[STAGE])
+        refs = set(re.findall(r"'\$ref': '#/components/schemas/([^']+)'", str(api)))
+        assert refs == set(api["components"]["schemas"]) & refs
+        assert {"JobObject", "ProblemBody", "Event"} <= refs
+
+    asyncio.run(body())
+
+
+def test_answers_are_what_the_document_says_they_are() -> None:
+    async def body(house: House) -> None:
+        api = (await house.get("/api/openapi.json", token=None)).json
+
+        def check(path: str, method: str, status: int, answer: Any) -> None:
+            schema = api["paths"][path][method]["responses"][str(status)]["content"]
+            media = schema.get("application/json") or schema["application/problem+json"]
+            whole = {**media["schema"], "components": api["components"]}
+            jsonschema_rs.validator_for(whole).validate(answer)
+
+        job = await house.submit("script")
+        check("/api/v1/jobs", "post", 202, job)
+        check("/api/v1/jobs", "get", 200, (await house.get("/api/v1/jobs")).json)
+        one = f"/api/v1/jobs/{job['id']}"
+        check("/api/v1/jobs/{job_id}", "get", 200, (await house.get(one)).json)
+        check("/api/v1/jobs/{job_id}", "get", 404, (await house.get("/api/v1/jobs/x")).json)
+        check("/api/v1/jobs/{job_id}/history", "get", 200, (await house.get(one + "/history")).json)
+        check("/api/v1/jobs/{job_id}/explain", "get", 200, (await house.get(one + "/explain")).json)
+        wishes = {"jobs": [{"blueprint": "script"}, {"blueprint": "x"}]}
+        check("/api/v1/jobs:batch", "post", 200, (await house.post("/api/v1/jobs:batch", wishes)).json)
+        waited = await house.post("/api/v1/jobs:wait", {"ids": ["x"], "timeout": 0})
+        check("/api/v1/jobs:wait", "post", 200, waited.json)
+        for noun in ("blueprints", "workers", "queues", "dashboard"):
+            check(f"/api/v1/{noun}", "get", 200, (await house.get(f"/api/v1/{noun}")).json)
+
+    async def main() -> None:
+        async with serving(one_task()) as house:
+            await body(house)
+
+    asyncio.run(main())
+
+
+def test_the_endpoint_of_a_blueprint_appears_with_it() -> None:
+    async def main() -> None:
+        async with serving() as house:
+            assert "/api/v2/greet" not in (await house.get("/api/openapi.json")).json["paths"]
+            blueprint = StateMachineBlueprint("greet", api_endpoint="greet", api_version="v2")
+            blueprint.handler_for("start", is_start=True, is_end=True)(answer)
+            house.director.register_blueprint(blueprint)
+            paths = (await house.get("/api/openapi.json")).json["paths"]
+            assert paths["/api/v2/greet"]["post"]["operationId"] == "start_greet"
+            assert (await house.post("/api/v2/greet", {})).status == 202
+
+    asyncio.run(main())
+
+
+def test_people_can_read_it_without_asking_anybody_else() -> None:
+    async def main() -> None:
+        async with serving(one_task()) as house:
+            page = await house.get("/docs", token=None)
+            assert page.headers["Content-Type"].startswith("text/html")
+            assert b"api/openapi.json" in page.body
+            assert re.findall(rb"(?:src|href)=.https?://", page.body) == []
+            assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+
+    asyncio.run(main())

@@ -1,0 +1,60 @@
+"""What heartbeats that lack an attempt mean. FENCES 10."""
+
+from regista import EventType
+from regista.engines.native.attendance import Attendance
+from regista.model import AttemptState, Task
+
+OFFERED = Task(id="j_1_0", job_id="j", type="work", state=AttemptState.OFFERED)
+STARTED = Task(id="j_1_0", job_id="j", type="work", state=AttemptState.STARTED)
+
+
+def missing(
+    attendance: Attendance,
+    task: Task = OFFERED,
+    stamp: float | None = None,
+    begun: bool = False,
+    elapsed: float = 0.0,
+    patience_s: float | None = 45.0,
+) -> EventType | None:
+    return attendance.missing(task, stamp, begun, elapsed, patience_s)
+
+
+def test_an_offer_is_undelivered_with_the_second_heartbeat_that_lacks_it() -> None:
+    attendance = Attendance()
+
+    assert missing(attendance) is None
+    assert missing(attendance) is EventType.TASK_UNDELIVERED
+
+
+def test_being_listed_once_makes_up_for_everything_before() -> None:
+    attendance = Attendance()
+    missing(attendance)
+    attendance.present(OFFERED.attempt_id)
+
+    assert missing(attendance) is None
+
+
+def test_heartbeats_of_one_second_are_one_and_those_without_a_stamp_are_not() -> None:
+    attendance = Attendance()
+
+    assert [missing(attendance, stamp=stamp) for stamp in (1.0, 1.0, 1.0)] == [None] * 3
+    assert missing(attendance, stamp=2.0) is EventType.TASK_UNDELIVERED
+
+
+def test_what_has_started_is_lost_after_the_patience_and_never_called_undelivered() -> None:
+    attendance = Attendance()
+
+    assert [missing(attendance, STARTED, elapsed=at) for at in (0, 15, 30, 44)] == [None] * 4
+    assert missing(attendance, STARTED, elapsed=45) is EventType.TASK_LOST
+
+
+def test_evidence_that_is_not_stored_yet_counts_as_a_start() -> None:
+    attendance = Attendance()
+
+    assert [missing(attendance, begun=True) for _ in range(5)] == [None] * 5
+
+
+def test_a_worker_that_says_itself_what_it_lost_is_waited_for() -> None:
+    attendance = Attendance()
+
+    assert [missing(attendance, STARTED, elapsed=at, patience_s=None) for at in (0, 10**6)] == [None] * 2
