@@ -1,30 +1,33 @@
-"""The main job, from submission to its end, and a job that outlives kill -9. Run by `make demo`.
+"""The main job, with everybody in a process of their own: an orchestrator, two workers, a client. `make demo`.
 
 Act one follows a video through a pipeline: a task that fails once, a way that depends on the data, three
 renditions at once, a person's word, a pause, a child job. Act two kills the orchestrator in the middle.
+
+The upper half of this file is the app, just as `regista serve examples/demo.py` and
+`regista worker examples/demo.py` load it; the lower half starts them and plays the client.
 """
 
-import argparse
 import asyncio
-import os
+import json
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from regista import (
     ActionFactory,
-    Config,
-    Event,
-    EventType,
-    Job,
+    Connection,
     JobContext,
-    JobStatus,
-    OrchestratorEngine,
     RetryPolicy,
     StateMachineBlueprint,
+    SyncClient,
+    TaskContext,
     TransientError,
     Worker,
 )
@@ -114,106 +117,133 @@ def finish(context: JobContext, actions: ActionFactory) -> None:
 
 # -- the performer: who does the work ------------------------------------------------------------
 
-
-def performer() -> Worker:
-    worker = Worker("studio", concurrency=4)
-    tried: set[str] = set()
-
-    @worker.task("probe")
-    async def probe(params: dict[str, Any]) -> dict[str, Any]:
-        await asyncio.sleep(0.1)
-        if params["title"] not in tried:
-            tried.add(params["title"])
-            raise TransientError("the file server did not answer")
-        return {"height": 2160}
-
-    @worker.task("encode")
-    async def encode(params: dict[str, Any]) -> dict[str, Any]:
-        await asyncio.sleep(params["height"] / 4000)
-        return {"file": f"video-{params['height']}p.mp4"}
-
-    @worker.task("grab_frame")
-    def grab_frame(params: dict[str, Any]) -> dict[str, Any]:  # a plain function runs in a thread
-        return {"image": f"frame-{params['at_s']}s.jpg"}
-
-    @worker.task("leg")
-    async def leg(params: dict[str, Any]) -> dict[str, Any]:
-        say(f"    leg {params['leg']} of {LEGS} (process {os.getpid()})")
-        await asyncio.sleep(0.3)
-        return {"leg": params["leg"]}
-
-    return worker
+worker = Worker("studio", concurrency=2)
 
 
-def director_on(file: Path) -> OrchestratorEngine:
-    director = OrchestratorEngine(f"sqlite:{file}", Config(watcher_interval_s=0.05))
-    for blueprint in (video, thumbnail, relay):
-        director.register_blueprint(blueprint)
-    director.add_worker(performer())
-    return director
+@worker.task("probe")
+async def probe(params: dict[str, Any], context: TaskContext) -> dict[str, Any]:
+    await asyncio.sleep(0.2)
+    if context.attempt == 1:
+        raise TransientError("the file server did not answer")
+    return {"height": 2160}
+
+
+@worker.task("encode")
+async def encode(params: dict[str, Any], context: TaskContext) -> dict[str, Any]:
+    for step in range(1, 6):
+        await asyncio.sleep(params["height"] / 10_000)
+        context.progress(step / 5)
+    return {"file": f"video-{params['height']}p.mp4"}
+
+
+@worker.task("grab_frame")
+def grab_frame(params: dict[str, Any]) -> dict[str, Any]:  # a plain function runs in a thread
+    return {"image": f"frame-{params['at_s']}s.jpg"}
+
+
+@worker.task("leg")
+async def leg(params: dict[str, Any]) -> dict[str, Any]:
+    await asyncio.sleep(0.4)
+    return {"leg": params["leg"]}
 
 
 # -- the play ------------------------------------------------------------------------------------
 
 
-async def act_one(folder: Path) -> None:
+class Stage:
+    """The processes of the demo, in a directory that goes away with them."""
+
+    def __init__(self, folder: Path, exits: ExitStack) -> None:
+        self._folder = folder
+        self._exits = exits
+        self._port = 0
+        self.url = ""
+
+    def serve(self) -> "subprocess.Popen[str]":
+        """An orchestrator on the file of jobs; the second one takes the port of the first."""
+        process = self._start("serve", __file__, "--port", str(self._port), "--json")
+        assert process.stdout is not None
+        self.url = json.loads(process.stdout.readline() or "{}").get("url", "")
+        if not self.url:
+            raise SystemExit(f"the orchestrator did not start; it said:\n{self.said('serve')}")
+        self._port = int(self.url.rpartition(":")[2])
+        return process
+
+    def work(self) -> "subprocess.Popen[str]":
+        """A worker process."""
+        return self._start("worker", __file__, "--url", self.url)
+
+    def run(self, *command: str) -> int:
+        """A command in the foreground, on the same screen as ours."""
+        whole = [sys.executable, "-m", "regista", *command, "--url", self.url]
+        return subprocess.run([*whole, "--dir", str(self._folder)], check=False).returncode
+
+    def client(self) -> SyncClient:
+        """A client of the orchestrator."""
+        return SyncClient(connection=Connection(url=self.url, state_dir=str(self._folder)))
+
+    def said(self, name: str) -> str:
+        """The log of a process."""
+        return "".join(path.read_text() for path in sorted(self._folder.glob(f"{name}*.log")))
+
+    def _start(self, *command: str) -> "subprocess.Popen[str]":
+        number = len(list(self._folder.glob("*.log")))
+        log = self._exits.enter_context((self._folder / f"{command[0]}-{number}.log").open("w"))
+        whole = [sys.executable, "-m", "regista", *command, "--dir", str(self._folder)]
+        process = subprocess.Popen(whole, stdout=subprocess.PIPE, stderr=log, text=True)
+        self._exits.callback(end, process)
+        return process
+
+
+def end(process: "subprocess.Popen[str]") -> None:
+    """Tell it to stop; it drains and goes."""
+    with process:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def act_one(stage: Stage) -> None:
     heading("Act one: a video is published")
-    async with director_on(folder / "one.db") as director:
-        job = await director.submit("publish_video", {"title": "Holidays"})
+    with stage.client() as client:
+        job = client.submit("publish_video", {"title": "Holidays"})
         say(f"job {job.id} is accepted, and on disk\n")
-        events = await follow(director, job)
-        job = await director.wait(job.id, timeout_s=10)
-    say("\nhow long each state took:")
-    show_timeline(events)
-    say(f"\n{bold(job.status.upper())}: {job.result}")
-    if job.status is not JobStatus.FINISHED:
-        raise SystemExit(f"expected a finished job, got {job.status}: {job.error}")
+        with approving(client, job.id):
+            code = stage.run("jobs", "watch", job.id)
+        say("\nhow long each state took:")
+        show_timeline(client, job.id)
+    if code != 0:
+        raise SystemExit(f"expected a finished job, got exit code {code}; the log:\n{stage.said('serve')}")
 
 
-async def follow(director: OrchestratorEngine, job: Job) -> list[Event]:
-    """Print what happens as it happens, and give the approval when it is asked for."""
-    events: list[Event] = []
-    while not events or events[-1].type is not EventType.JOB_FINISHED:
-        for event in await director.events(job.id, after_seq=len(events)):
-            events.append(event)
-            since = (event.at - events[0].at).total_seconds()
-            say(f"  {since:6.3f} s  {event.type:<18}  {told(event)}".rstrip())
-            if event.type is EventType.APPROVAL_REQUESTED:
-                say(dim("            (this script says: approve)"))
-                await director.approve(job.id, "approve", comment="looks good")
-        await asyncio.sleep(0.02)
-    return events
+@contextmanager
+def approving(client: SyncClient, job_id: str) -> Iterator[None]:
+    """Somebody at another desk who says yes as soon as the job asks, after a moment of thought."""
+
+    def decide() -> None:
+        for event in client.events(job_id):
+            if event.type == "approval_requested":
+                time.sleep(0.7)
+                client.approve(job_id, "approve", comment="looks good")
+                return
+
+    desk = threading.Thread(target=decide, name="desk")
+    desk.start()
+    yield
+    desk.join(10)
 
 
-def told(event: Event) -> str:
-    """The part of an event that tells it from the others of its kind."""
-    match event.type:
-        case EventType.STATE_STARTED:
-            return bold(str(event.state))
-        case EventType.STATE_FINISHED:
-            return f"{event.state} → {event.next_state or 'the end'}"
-        case (
-            EventType.TASK_DISPATCHED
-            | EventType.TASK_STARTED
-            | EventType.TASK_FINISHED
-            | EventType.TASK_RETRIED
-        ):
-            number = str(event.task_id).rpartition("_")[2]
-            return dim(f"task {number}, attempt {event.attempt}")
-        case EventType.JOB_CREATED | EventType.JOB_FINISHED:
-            return str(event.status)
-        case _:
-            return event.message or ""
-
-
-def show_timeline(events: list[Event]) -> None:
+def show_timeline(client: SyncClient, job_id: str) -> None:
     """One bar per state, over the time of the whole job."""
+    events = client.history(job_id)
     began, total = events[0].at, (events[-1].at - events[0].at).total_seconds()
     width, entered = 44, began
     for event in events:
-        if event.type is EventType.STATE_STARTED:
+        if event.type == "state_started":
             entered = event.at
-        elif event.type is EventType.STATE_FINISHED:
+        elif event.type == "state_finished":
             start = round((entered - began).total_seconds() / total * width)
             length = max(1, round((event.at - entered).total_seconds() / total * width))
             spent_ms = (event.at - entered).total_seconds() * 1000
@@ -221,54 +251,42 @@ def show_timeline(events: list[Event]) -> None:
             say(f"  {event.state:<12}{bar} {spent_ms:6.0f} ms")
 
 
-async def act_two(folder: Path) -> None:
+def act_two(stage: Stage, orchestrator: "subprocess.Popen[str]") -> None:
     heading("Act two: kill -9 in the middle of a job")
-    file = folder / "two.db"
-    command = [sys.executable, __file__, "--relay", str(file)]
-    # Nothing else runs in this loop, so it may block.
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: ASYNC220
-        assert process.stdout is not None
-        job_id = process.stdout.readline().strip()
-        say(f"job {job_id} runs in process {process.pid}:")
-        for line in process.stdout:
-            say(line.rstrip())
-            if "leg 2" in line:
-                process.send_signal(signal.SIGKILL)
+    with stage.client() as client:
+        job = client.submit("relay")
+        say(f"job {job.id} runs; the orchestrator is process {orchestrator.pid}")
+        for event in client.events(job.id):
+            if event.type == "task_finished":
+                say("  the first leg is done")
                 break
-    say(f"  kill -9 {process.pid}. Another orchestrator starts on the same file:")
-    async with director_on(file) as director:
-        job = await director.wait(job_id, timeout_s=10)
-        say(f"\n{bold(job.status.upper())}: {job.result}, and nobody submitted it twice")
-    if job.status is not JobStatus.FINISHED:
+        orchestrator.send_signal(signal.SIGKILL)
+        orchestrator.wait()
+        say(f"  kill -9 {orchestrator.pid}. Another orchestrator starts on the same file:")
+        stage.serve()
+        job = client.wait(job.id, timeout_s=15)
+    say(f"\n{bold(job.status.upper())}: {job.result}, and nobody submitted it twice")
+    if job.status != "finished":
         raise SystemExit(f"expected a finished job, got {job.status}: {job.error}")
 
 
-async def relay_until_killed(file: Path) -> None:
-    """The process that act two kills."""
-    async with director_on(file) as director:
-        job = await director.submit("relay")
-        say(job.id)
-        await director.wait(job.id)
-
-
-async def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--relay", type=Path, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.relay:
-        await relay_until_killed(asked.relay)
-        return
-    with tempfile.TemporaryDirectory(prefix="regista-demo-") as folder:
-        await act_one(Path(folder))
-        await act_two(Path(folder))
-    say("\nThe demo ends here. `make test` proves the rest; docs/ tells it.")
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="regista-demo-") as folder, ExitStack() as exits:
+        stage = Stage(Path(folder), exits)
+        orchestrator = stage.serve()
+        workers = [stage.work(), stage.work()]
+        say(f"an orchestrator at {stage.url} (process {orchestrator.pid}), ", end="")
+        say(f"and two workers (processes {workers[0].pid} and {workers[1].pid})")
+        act_one(stage)
+        act_two(stage, orchestrator)
+    say("\nThe demo ends here. `make test` proves the rest; docs/tutorial.md shows how to do it yourself.")
 
 
 # -- words on a screen ---------------------------------------------------------------------------
 
 
-def say(text: str) -> None:
-    print(text, flush=True)
+def say(text: str, end: str = "\n") -> None:
+    print(text, end=end, flush=True)
 
 
 def heading(text: str) -> None:
@@ -279,9 +297,5 @@ def bold(text: str) -> str:
     return f"\033[1m{text}\033[0m" if sys.stdout.isatty() else text
 
 
-def dim(text: str) -> str:
-    return f"\033[2m{text}\033[0m" if sys.stdout.isatty() else text
-
-
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

@@ -15,6 +15,10 @@ _HOMES = {
     "OrchestratorEngine": "regista.orchestrator",
     "Submission": "regista.engines.base",
     "Config": "regista.config",
+    # Asking for it
+    "Client": "regista.client",
+    "SyncClient": "regista.client",
+    "Connection": "regista.config",
     # Writing the script
     "StateMachineBlueprint": "regista.blueprint",
     "JobContext": "regista.blueprint",
@@ -25,6 +29,7 @@ _HOMES = {
     # Performing
     "Worker": "regista.worker",
     "TaskContext": "regista.worker",
+    "WorkerConfig": "regista.config",
     "TransientError": "regista.errors",
     "PermanentError": "regista.errors",
     "InvalidInputError": "regista.errors",
@@ -41,6 +46,8 @@ _HOMES = {
     "JobAlreadyTerminal": "regista.errors",
     "IdempotencyConflict": "regista.errors",
     "ApprovalConflict": "regista.errors",
+    "ApiError": "regista.errors",
+    "Unreachable": "regista.errors",
     # Keeping it
     "StorageBackend": "regista.storage.base",
     "MemoryStorage": "regista.storage.memory",
@@ -57,8 +64,13 @@ if TYPE_CHECKING:
     from .blueprint import JobContext as JobContext
     from .blueprint import StateMachineBlueprint as StateMachineBlueprint
     from .blueprint import load_blueprints as load_blueprints
+    from .client import Client as Client
+    from .client import SyncClient as SyncClient
     from .config import Config as Config
+    from .config import Connection as Connection
+    from .config import WorkerConfig as WorkerConfig
     from .engines.base import Submission as Submission
+    from .errors import ApiError as ApiError
     from .errors import ApprovalConflict as ApprovalConflict
     from .errors import IdempotencyConflict as IdempotencyConflict
     from .errors import InvalidInputError as InvalidInputError
@@ -67,6 +79,7 @@ if TYPE_CHECKING:
     from .errors import PermanentError as PermanentError
     from .errors import RegistaError as RegistaError
     from .errors import TransientError as TransientError
+    from .errors import Unreachable as Unreachable
     from .history.base import HistoryStorage as HistoryStorage
     from .model import ClientConfig as ClientConfig
     from .model import Event as Event

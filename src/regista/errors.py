@@ -15,6 +15,9 @@ RegistaError
 │   ├── IdempotencyConflict  the key was used with another body
 │   ├── ApprovalConflict     not waiting for a person, or already decided otherwise
 │   └── NotQuarantined       release and fail are for quarantined jobs
+├── CallError                what a client met instead of an answer
+│   ├── ApiError             refused, for a reason that has no class of its own here
+│   └── Unreachable          no orchestrator answered in time
 ├── NotPlain                 data that no store could keep
 ├── OrchestratorStopped      it stops, or has stopped; ask again later
 ├── StorageError
@@ -171,6 +174,34 @@ class NotQuarantined(JobError):
     def __init__(self, job_id: str, status: str) -> None:
         super().__init__(job_id, f"expected a quarantined job, got one that is {status}")
         self.status = status
+
+
+class CallError(RegistaError):
+    """What a client met instead of an answer."""
+
+    code = "call_error"
+
+
+class ApiError(CallError):
+    """The orchestrator refused. `status` and `code` are those of its answer."""
+
+    code = "api_error"
+
+    def __init__(self, status: int, code: str, detail: str) -> None:
+        super().__init__(f"{detail} ({status} {code})")
+        self.status = status
+        self.code = code
+        self.detail = detail
+
+
+class Unreachable(CallError):
+    """No orchestrator answered in time. Whether the last request arrived is unknown."""
+
+    code = "unreachable"
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"no orchestrator answers at {url}: {reason}")
+        self.url = url
 
 
 class NotPlain(RegistaError, ValueError):

@@ -4,10 +4,13 @@ import regista
 def test_the_door_is_this_small() -> None:
     assert sorted(regista.__all__) == [
         "ActionFactory",
+        "ApiError",
         "ApprovalConflict",
         "AsyncDictStore",
+        "Client",
         "ClientConfig",
         "Config",
+        "Connection",
         "Event",
         "EventType",
         "HistoryStorage",
@@ -27,11 +30,14 @@ def test_the_door_is_this_small() -> None:
         "StateMachineBlueprint",
         "StorageBackend",
         "Submission",
+        "SyncClient",
         "Task",
         "TaskContext",
         "TaskResult",
         "TransientError",
+        "Unreachable",
         "Worker",
+        "WorkerConfig",
         "__version__",
         "load_blueprints",
     ]

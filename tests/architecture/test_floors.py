@@ -11,7 +11,7 @@ SRC = Path(__file__).parents[2] / "src" / "regista"
 
 #: Room (the longest matching name wins) → floor. `x.__init__` is what `import regista.x` runs.
 FLOORS = {
-    **dict.fromkeys(["orchestrator", "site", "cli"], 5),
+    **dict.fromkeys(["orchestrator", "site", "cli", "__main__"], 5),
     **dict.fromkeys(["api", "rpc", "dashboard"], 4),
     **dict.fromkeys(["engines.native", "dispatch", "fleet", "logs", "upkeep", "history.recorder"], 3),
     **dict.fromkeys(["storage", "history", "providers", "payloads", "engines.temporal", "observe"], 2),
@@ -28,6 +28,7 @@ CHAIN = ["upkeep", "engines.native", "dispatch", "fleet", "logs"]
 ALSO = {
     "orchestrator": {room for room, floor in FLOORS.items() if floor == 2} | {"worker", "site"},
     "site": {"orchestrator"},
+    "__main__": {"cli"},
     "cli": {"orchestrator", "site", "observe", "worker", "__init__"},
     **{room: {"observe"} for room in ("api", "rpc", "dashboard")},
     "client": {"wire", "config", "tokens"},
@@ -39,7 +40,7 @@ LIBRARIES = {
     "site": {"aiohttp", "uvloop"},
     "api": {"aiohttp"},
     "client": {"aiohttp"},
-    "worker": {"aiohttp"},
+    "worker": {"aiohttp", "uvloop"},
     "cli": {"rich"},
     "testing": {"pytest", "hypothesis", "aiohttp"},
 }

@@ -23,6 +23,8 @@ CASES = [
 
 #: Appended to a program: its blueprints are valid, and can be drawn.
 CHECK = """
+from regista import StateMachineBlueprint
+
 for thing in list(globals().values()):
     if isinstance(thing, StateMachineBlueprint):
         thing.validate()

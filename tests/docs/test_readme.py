@@ -1,21 +1,36 @@
-"""The README's program is run as it stands there."""
+"""The README's program and its two commands are run as they stand there."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+import pytest
+
+from tests.acceptance.processes import House
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(30)
 def test_the_readmes_program_runs_and_says_hello(tmp_path: Path) -> None:
-    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    dev, run = re.search(r"```sh\n(regista dev hello.py)\n(regista jobs run .*)\n```", README).groups()  # type: ignore[union-attr]
+    house = House(tmp_path)
     (tmp_path / "hello.py").write_text(program)
+    try:
+        process = house.start(*dev.split()[1:])
+        assert process.stdout is not None
+        assert house.url in process.stdout.readline(), house.logs()
 
-    done = subprocess.run(
-        [sys.executable, "hello.py"], cwd=tmp_path, capture_output=True, text=True, timeout=9
-    )
+        done = house.shell(run)
+    finally:
+        house.close()
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "finished Hello, Ada!\n"
+    assert done.stdout.splitlines()[-1] == '"Hello, Ada!"'
     assert (tmp_path / ".regista" / "jobs.db").exists()
+
+
+def test_every_link_of_the_readme_leads_somewhere() -> None:
+    for link in re.findall(r"\]\((?!http)([^)#]+)", README):
+        assert (Path(__file__).parents[2] / link).exists()

@@ -18,7 +18,12 @@ PROMISES = {
 }
 
 
-@pytest.mark.timeout(30)
+#: What the demo shows on its way: a retry, a fan-out, a person, a clock, a child.
+SIGHTS = ("task_retried", "plan → review", "approval_given", "timer_fired", "child_finished")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("command", PROMISES, ids=" ".join)
 def test_example_runs_and_keeps_its_promise(command: tuple[str, ...], tmp_path: Path) -> None:
     done = subprocess.run(
@@ -27,21 +32,15 @@ def test_example_runs_and_keeps_its_promise(command: tuple[str, ...], tmp_path: 
         env={**os.environ, "PYTHONWARNINGS": "error"},
         capture_output=True,
         text=True,
-        timeout=25,
+        timeout=50,
     )
 
     assert done.returncode == 0, done.stderr
     assert PROMISES[command] in done.stdout.splitlines()
     assert done.stderr == ""
-
-
-def test_demo_shows_every_kind_of_waiting(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, EXAMPLES / "demo.py"], cwd=tmp_path, capture_output=True, text=True
-    )
-
-    for sight in ("task_retried", "approval_given", "timer_fired", "child_finished", "plan → review"):
-        assert sight in done.stdout
+    if command[0] == "demo.py":
+        assert [sight for sight in SIGHTS if sight not in done.stdout] == []
+        assert list(tmp_path.iterdir()) == []  # it cleans up after itself
 
 
 def test_every_example_is_run() -> None:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regista.config import PREFIX, SETTINGS, Config
+from regista.config import PREFIX, SETTINGS, Config, Connection, WorkerConfig
+from regista.config.settings import Settings
 from regista.errors import ConfigError
 
 SECRET = "correct horse battery staple"
@@ -59,6 +60,20 @@ def test_without_an_argument_the_process_environment_is_read(monkeypatch: pytest
     monkeypatch.setenv("JOB_MAX_RETRIES", "9")
 
     assert Config.from_env().job_max_retries == 9
+
+
+def test_defaults_take_the_place_of_the_fields_own_and_give_way_to_the_environment() -> None:
+    kept = {"storage": "sqlite:kept.db"}
+
+    assert Config.from_env({}, defaults=kept).storage == "sqlite:kept.db"
+    assert Config.from_env({"REGISTA_STORAGE": "memory"}, defaults=kept).storage == "memory"
+    assert Config.from_env({}, defaults=kept, storage="sqlite:given.db").storage == "sqlite:given.db"
+    assert Config.from_env({}, defaults=kept, storage=None).storage == "sqlite:kept.db"
+
+
+@pytest.mark.parametrize("kind", [Config, WorkerConfig, Connection], ids=lambda kind: kind.__name__)
+def test_every_field_of_every_kind_of_process_has_its_setting(kind: type[Settings]) -> None:
+    assert [setting.field for setting in kind.TABLE] == list(kind.__struct_fields__)
 
 
 def test_an_empty_variable_counts_as_unset() -> None:

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from .settings import TOKEN, Setting, Settings, seconds, table, text
+from .settings import SWITCH, TOKEN, Setting, Settings, seconds, table, text
 
 #: In the order of the fields below, and of docs/reference/settings.md.
 CONNECTION_SETTINGS = table(
@@ -10,6 +10,8 @@ CONNECTION_SETTINGS = table(
     Setting("CLIENT_TOKEN", "token", TOKEN),
     Setting("REGISTA_DIR", "state_dir", text("a directory", r".+")),
     Setting("REGISTA_TIMEOUT_SECONDS", "timeout_s", seconds(zero=False)),
+    Setting("REGISTA_JSON", "json", SWITCH),
+    Setting("REGISTA_DEBUG", "debug", SWITCH),
 )
 
 
@@ -23,3 +25,6 @@ class Connection(Settings, frozen=True, kw_only=True):
     token: str = ""
     state_dir: str = ".regista"
     timeout_s: float = 30.0
+    #: For the command line: answer in JSON; show tracebacks.
+    json: bool = False
+    debug: bool = False

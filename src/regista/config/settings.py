@@ -39,14 +39,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return [(s.field, _shown(s, getattr(self, s.field))) for s in self.TABLE]
 
     @classmethod
-    def from_env(cls, environ: Mapping[str, str] | None = None, **given: Any) -> Self:
+    def from_env(
+        cls,
+        environ: Mapping[str, str] | None = None,
+        *,
+        defaults: Mapping[str, Any] | None = None,
+        **given: Any,
+    ) -> Self:
         """The settings that `environ` (by default, the process's own) names; the rest keeps its default.
 
-        A variable that is set but empty counts as not set. What is `given` (not None) wins over both.
+        A variable that is set but empty counts as not set. What is `given` (not None) wins over both;
+        `defaults` takes the place of the fields' own.
         """
         environ = os.environ if environ is None else environ
         refuse_unknown(environ)
-        found: dict[str, Any] = {}
+        found: dict[str, Any] = dict(defaults or {})
         for setting in cls.TABLE:
             for name in (setting.env, *setting.also):
                 if text := environ.get(name, "").strip():

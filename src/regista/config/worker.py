@@ -38,6 +38,7 @@ WORKER_SETTINGS = table(
     Setting("MULTI_ORCHESTRATOR_MODE", "multi_orchestrator_mode", _MODES),
     Setting("WORKER_TOKEN", "token", TOKEN, also=("GLOBAL_WORKER_TOKEN",)),
     Setting("WORKER_INDIVIDUAL_TOKEN", "individual_token", TOKEN),
+    Setting("REGISTA_DIR", "state_dir", text("a directory", r".+")),
     Setting("WORKER_ENABLE_WEBSOCKETS", "enable_websockets", MAYBE),
     Setting("HEARTBEAT_INTERVAL", "heartbeat_interval_s", seconds(zero=False)),
     Setting("TASK_POLL_TIMEOUT", "poll_timeout_s", seconds(zero=False)),
@@ -71,6 +72,8 @@ class WorkerConfig(Settings, frozen=True, kw_only=True):
     multi_orchestrator_mode: str = "FAILOVER"
     token: str = ""
     individual_token: str = ""
+    #: Where an orchestrator on this machine leaves its token.
+    state_dir: str = ".regista"
     #: None: the stream if it can be had, else long-poll. False: long-poll only.
     enable_websockets: bool | None = None
     heartbeat_interval_s: float = 10.0

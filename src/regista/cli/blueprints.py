@@ -1,0 +1,159 @@
+"""`regista blueprints …`: what can be run, drawn, and checked before it is served."""
+
+import argparse
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from .. import StateMachineBlueprint
+from ..client import Client
+from ..errors import BlueprintError, BlueprintInvalid, BlueprintNotFound, GraphvizMissing, Unreachable
+from ..model import JobStatus
+from ..wire.jobs import JobObject
+from . import exits
+from .app import load_app
+from .calls import client_for
+from .output import Screen, screen_for
+from .refusals import UsageError
+
+#: How many jobs that cannot move are named; the rest is counted.
+_NAMED = 10
+
+
+async def listing(asked: argparse.Namespace) -> int:
+    """Every blueprint that the orchestrator knows."""
+    screen = screen_for(asked)
+    async with client_for(asked) as client:
+        found = await client.blueprints()
+    if screen.json:
+        screen.document({"items": found})
+    else:
+        screen.table(["blueprint", "version", "states", "source"], [_row(each) for each in found])
+    return exits.OK
+
+
+def _row(blueprint: dict[str, Any]) -> list[str]:
+    states = blueprint.get("states", [])
+    first: dict[str, Any] = next((state for state in states if state.get("is_start")), {})
+    source = next(iter(first.get("handlers", [])), "")
+    return [str(blueprint.get("name", "")), str(blueprint.get("version", "")), str(len(states)), source]
+
+
+async def graph(asked: argparse.Namespace) -> int:
+    """The states of a blueprint, drawn."""
+    screen = screen_for(asked)
+    if asked.format == "png" and asked.output is None and (screen.json or sys.stdout.isatty()):
+        raise UsageError("a picture is not text: name a file with --output, or ask for dot or svg")
+    if asked.app is not None:
+        drawing = _draw(asked.app, asked.blueprint, asked.format)
+    else:
+        async with client_for(asked) as client:
+            drawing = await client.graph(asked.blueprint, asked.format)
+    _deliver(screen, asked, drawing)
+    return exits.OK
+
+
+def _deliver(screen: Screen, asked: argparse.Namespace, drawing: bytes) -> None:
+    if asked.output is not None:
+        Path(asked.output).write_bytes(drawing)
+    if screen.json:
+        where = {"file": asked.output} if asked.output else {"graph": drawing.decode()}
+        screen.document({"blueprint": asked.blueprint, "format": asked.format, **where})
+    elif asked.output is None:
+        sys.stdout.buffer.write(drawing)
+        sys.stdout.buffer.flush()
+
+
+def _draw(app: str, name: str, output_format: str) -> bytes:
+    found = {each.name: each for each in load_app(app).need_blueprints()}
+    if name not in found:
+        raise BlueprintNotFound(name, list(found))
+    dot = found[name].to_dot().encode()
+    if output_format == "dot":
+        return dot
+    binary = shutil.which("dot")
+    if binary is None:
+        raise GraphvizMissing(output_format)
+    done = subprocess.run([binary, f"-T{output_format}"], input=dot, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise BlueprintError(f"graphviz could not draw it: {done.stderr.decode(errors='replace').strip()}")
+    return done.stdout
+
+
+async def check(asked: argparse.Namespace) -> int:
+    """Is the app fit to be served, and which live jobs could move to it."""
+    screen = screen_for(asked)
+    found = load_app(asked.app).need_blueprints()
+    reports = [_validated(blueprint) for blueprint in found]
+    if not asked.offline:
+        try:
+            async with client_for(asked) as client:
+                for blueprint, report in zip(found, reports, strict=True):
+                    if not report["problems"]:
+                        report["jobs"] = await _movable(client, blueprint)
+        except Unreachable as error:
+            screen.note(f"{error}; live jobs were not looked at")
+    _tell(screen, reports)
+    return exits.FAILED if any(report["problems"] for report in reports) else exits.OK
+
+
+def _validated(blueprint: StateMachineBlueprint) -> dict[str, Any]:
+    try:
+        blueprint.validate()
+    except BlueprintInvalid as error:
+        return {"blueprint": blueprint.name, "version": None, "problems": error.problems}
+    return {"blueprint": blueprint.name, "version": blueprint.version, "problems": []}
+
+
+async def _movable(client: Client, blueprint: StateMachineBlueprint) -> dict[str, Any]:
+    """Which live jobs of other versions could go on with this one, and why the others cannot."""
+    same = move = 0
+    stay: list[dict[str, str]] = []
+    async for job in _live(client, blueprint.name):
+        missing = _needed(job) - blueprint.graph.states.keys()
+        if job.version == blueprint.version:
+            same += 1
+        elif not missing:
+            move += 1
+        else:
+            stay.append({"id": job.id, "reason": f"this version has no state {', '.join(sorted(missing))}"})
+    return {"same_version": same, "can_move": move, "cannot_move": stay}
+
+
+async def _live(client: Client, name: str) -> AsyncIterator[JobObject]:
+    for status in JobStatus:
+        if not status.terminal:
+            async for job in client.jobs(status=status.value, blueprint=name):
+                yield job
+
+
+def _needed(job: JobObject) -> set[str]:
+    """The states that a version must have for the job to go on with it: its own, and its aggregator's."""
+    detail = job.waiting_for.detail if job.waiting_for is not None else {}
+    return {job.state, *filter(None, [detail.get("aggregator")])}
+
+
+def _tell(screen: Screen, reports: list[dict[str, Any]]) -> None:
+    if screen.json:
+        screen.document({"items": reports})
+        return
+    for report in reports:
+        for problem in report["problems"]:
+            screen.say(f"wrong  {report['blueprint']}: {problem}")
+        if not report["problems"]:
+            screen.say(f"good   {report['blueprint']} {report['version']}{_jobs_told(report.get('jobs'))}")
+        stays = (report.get("jobs") or {}).get("cannot_move", [])
+        for stay in stays[:_NAMED]:
+            screen.say(f"       {stay['id']} stays behind: {stay['reason']}")
+        if len(stays) > _NAMED:
+            screen.say(f"       and {len(stays) - _NAMED} more")
+
+
+def _jobs_told(jobs: dict[str, Any] | None) -> str:
+    if jobs is None:
+        return ""
+    stay = len(jobs["cannot_move"])
+    return f": {jobs['same_version']} live jobs have it, {jobs['can_move']} can move to it, {stay} cannot"

@@ -1,0 +1,53 @@
+"""What commands that talk to an orchestrator share: the client, and input that people type."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..client import Client
+from ..config import Connection
+from .refusals import UsageError
+
+#: How long a command waits for an orchestrator that has never answered: enough for one that just starts.
+_FIRST_CONTACT_S = 3.0
+
+
+def client_for(asked: argparse.Namespace) -> Client:
+    """A client of the orchestrator that flags and environment name."""
+    connection = Connection.from_env(url=asked.url, state_dir=asked.dir)
+    return Client(connection=connection, first_contact_s=_FIRST_CONTACT_S)
+
+
+def object_in(flag: str, text: str) -> dict[str, Any]:
+    """The JSON object that was typed, or lies in `@FILE`, or comes from standard input (`-`)."""
+    try:
+        value = msgspec.json.decode(_read(flag, text))
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{flag}: expected a JSON object, got something else: {error}") from None
+    if not isinstance(value, dict):
+        raise UsageError(f'{flag}: expected a JSON object like {{"name": "Ada"}}, got {_kind(value)}')
+    return value
+
+
+def maybe_object_in(flag: str, text: str | None) -> dict[str, Any] | None:
+    """The same, where nothing may have been given."""
+    return None if text is None else object_in(flag, text)
+
+
+def _read(flag: str, text: str) -> bytes:
+    if text == "-":
+        return sys.stdin.buffer.read()
+    if text.startswith("@"):
+        try:
+            return Path(text[1:]).read_bytes()
+        except OSError as error:
+            raise UsageError(f"{flag}: cannot read {text[1:]}: {error.strerror}") from None
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _kind(value: object) -> str:
+    names = {list: "a list", str: "a string", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")

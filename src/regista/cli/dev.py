@@ -1,0 +1,163 @@
+"""`regista dev`: an app while it is written. Orchestrator and workers in one process, and again at a change."""
+
+import argparse
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from . import exits
+from .app import AppError, files_of, load_app
+from .output import Screen, screen_for
+from .serve import config_for, perform
+
+#: How often the files are looked at.
+_LOOK_S = 0.25
+#: What a process that was told to stop may take beyond its own grace, before it is killed.
+_LAST_WORDS_S = 10.0
+
+#: Path → when it was written, and its size.
+Stamps = dict[Path, tuple[int, int]]
+
+
+def dev(asked: argparse.Namespace) -> int:
+    """Serve the app with its workers; with reload, in a process of its own that is started again."""
+    if asked.no_reload:
+        return _perform_once(asked)
+    config = config_for(asked)  # what is wrong with the settings is said once, here
+    port = config.api_port or _free_port(config.api_host)
+    return Reloader(asked, port, config.stop_grace_s + _LAST_WORDS_S).run()
+
+
+def _perform_once(asked: argparse.Namespace) -> int:
+    config = config_for(asked)
+    broken: list[Path] = []
+    try:
+        app = load_app(asked.app)
+    except AppError as error:
+        broken = [Path(error.app).resolve()]
+        raise
+    finally:
+        if asked.report_files is not None:
+            _report(asked.report_files, {*files_of(asked.app), *broken})
+            _leave_with_parent()
+    if not app.workers:
+        app.need_blueprints()
+    return perform(asked, config, app, with_workers=True)
+
+
+def _report(fd: int, files: Iterable[Path]) -> None:
+    """Tell the reloader which files to watch; a file that does not load yet is one of them."""
+    with os.fdopen(fd, "w") as pipe:
+        pipe.writelines(f"{path}\n" for path in files)
+
+
+def _leave_with_parent() -> None:
+    """Stop when the reloader is gone, however it went: nobody else would ever stop this process."""
+    parent = os.getppid()
+
+    def look() -> None:
+        while os.getppid() == parent:
+            time.sleep(_LOOK_S)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=look, name="regista-dev-parent", daemon=True).start()
+
+
+def _free_port(host: str) -> int:
+    """A port that is kept over reloads."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+class Reloader:
+    """Runs the app in a child process, and starts another one whenever a file of the app has changed.
+
+    The child is told to stop as `kill` would tell it: tasks get their grace, jobs stay in the file, and the
+    next child goes on with them. A child that ends by itself (an error in the app) is started again at the
+    next change.
+    """
+
+    def __init__(self, asked: argparse.Namespace, port: int, patience_s: float) -> None:
+        self._asked = asked
+        self._port = port
+        self._patience_s = patience_s
+        self._screen: Screen = screen_for(asked)
+        self._told = False
+
+    def run(self) -> int:
+        """Until Ctrl-C or SIGTERM."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+        while not self._told:
+            child, files = self._start()
+            changed = self._watch(child, stamps(files))
+            self._end(child)
+            if changed:
+                names = ", ".join(sorted(path.name for path in changed))
+                self._screen.note(f"{names} changed; starting again")
+        return exits.OK
+
+    def _stop(self, number: int, frame: object) -> None:
+        self._told = True
+
+    def _start(self) -> tuple["subprocess.Popen[bytes]", list[Path]]:
+        reading, writing = os.pipe()
+        command = [*_command(self._asked), "--port", str(self._port), "--report-files", str(writing)]
+        child = subprocess.Popen(command, pass_fds=[writing])
+        os.close(writing)
+        with os.fdopen(reading) as pipe:  # ends when the child has reported, or has died
+            return child, [Path(line) for line in pipe.read().splitlines()]
+
+    def _watch(self, child: "subprocess.Popen[bytes]", before: Stamps) -> set[Path]:
+        """Wait until a file has changed; empty when we were told to stop."""
+        if not before:
+            before = stamps([Path(self._asked.app).resolve()])
+        mourned = False
+        while not self._told:
+            time.sleep(_LOOK_S)
+            if child.poll() is not None and not mourned:
+                mourned = True
+                if not self._told:
+                    self._screen.note("the app has stopped; waiting for a change of its files")
+            now = stamps(before)
+            if now != before:
+                return {path for path in before if now.get(path) != before[path]}
+        return set()
+
+    def _end(self, child: "subprocess.Popen[bytes]") -> None:
+        if child.poll() is None:
+            child.terminate()
+        try:
+            child.wait(self._patience_s)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def _command(asked: argparse.Namespace) -> list[str]:
+    """The same command for the child, which does not reload."""
+    command = [sys.executable, "-m", "regista", "dev", asked.app, "--no-reload"]
+    for flag in ("host", "storage", "dir", "log_level"):
+        if (value := getattr(asked, flag)) is not None:
+            command += [f"--{flag.replace('_', '-')}", value]
+    return command + [f"--{flag}" for flag in ("json", "debug") if getattr(asked, flag)]
+
+
+def stamps(paths: Iterable[Path]) -> Stamps:
+    """What can be seen of each file without reading it. A missing one is told apart from every other."""
+    found: Stamps = {}
+    for path in paths:
+        try:
+            stat = path.stat()
+            found[path] = (stat.st_mtime_ns, stat.st_size)
+        except OSError:
+            found[path] = (0, -1)  # an editor is between removing and writing; or it is gone
+    return found

@@ -1,0 +1,200 @@
+"""`regista doctor`: is everything as it should be, and what to do where it is not."""
+
+import argparse
+import asyncio
+import platform
+import shutil
+import stat
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+from .. import __version__
+from ..client import Client
+from ..config import Config, Connection, WorkerConfig
+from ..errors import ApiError, ConfigError, RegistaError
+from ..tokens import CLIENT_FILE, WORKER_FILE, is_loopback
+from . import exits
+from .output import Screen, screen_for
+
+#: A clock that is further off than this makes leases and deadlines look wrong to people.
+_CLOCK_OFF_S = 5.0
+#: How long an orchestrator may take to answer.
+_PATIENCE_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. `advice` is what to do about it, where it is not good."""
+
+    about: str
+    good: bool
+    found: str
+    advice: str = ""
+
+
+async def examine(asked: argparse.Namespace) -> int:
+    """Look at everything; 0 when all of it is good."""
+    findings = [python(), *settings(), *(await _beyond(asked)), graphviz()]
+    _tell(screen_for(asked), findings)
+    return exits.OK if all(each.good for each in findings) else exits.FAILED
+
+
+async def _beyond(asked: argparse.Namespace) -> list[Finding]:
+    """What needs settings that can be read."""
+    try:
+        connection = Connection.from_env(url=asked.url, state_dir=asked.dir, timeout_s=_PATIENCE_S)
+        config = Config.from_env(
+            defaults={"storage": f"sqlite:{Path(connection.state_dir, 'jobs.db')}"}, state_dir=asked.dir
+        )
+    except ConfigError:
+        return []  # said already
+    return [
+        token_file(connection.state_dir, CLIENT_FILE, "CLIENT_TOKEN", bool(connection.token)),
+        token_file(connection.state_dir, WORKER_FILE, "WORKER_TOKEN", bool(config.worker_token)),
+        address(config),
+        storage_file(config),
+        *await orchestrator(connection),
+    ]
+
+
+def python() -> Finding:
+    """Which Python, and which Regista."""
+    version = platform.python_version()
+    return Finding(
+        "python",
+        sys.version_info >= (3, 11),
+        f"Python {version}, regista {__version__}",
+        "install Python 3.11 or newer",
+    )
+
+
+def settings() -> list[Finding]:
+    """What the environment says to each kind of process."""
+    kinds: list[tuple[str, Callable[[], object]]] = [
+        ("orchestrator settings", Config.from_env),
+        ("worker settings", WorkerConfig.from_env),
+        ("client settings", Connection.from_env),
+    ]
+    return [_read(about, read) for about, read in kinds]
+
+
+def _read(about: str, read: Callable[[], object]) -> Finding:
+    try:
+        read()
+    except ConfigError as error:
+        return Finding(about, False, str(error), f"correct or unset {error.name}")
+    return Finding(about, True, "every variable can be read")
+
+
+def token_file(state_dir: str, name: str, setting: str, given: bool) -> Finding:
+    """A token is configured, or lies where it should, readable by its owner only."""
+    path = Path(state_dir, name)
+    if given:
+        return Finding(name, True, f"{setting} is set")
+    if not path.exists():
+        return Finding(
+            name, True, f"{path} is not there yet; the first `regista serve` or `dev` on loopback makes it"
+        )
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        return Finding(name, False, f"{path} can be read by others (mode {mode:o})", f"chmod 600 {path}")
+    return Finding(name, True, f"{path}, mode {mode:o}")
+
+
+def address(config: Config) -> Finding:
+    """Beyond loopback, credentials must be configured."""
+    missing = [
+        name
+        for name, given in (("CLIENT_TOKEN", config.client_token), ("WORKER_TOKEN", config.worker_token))
+        if not given
+    ]
+    if is_loopback(config.api_host) or not missing:
+        return Finding("address", True, f"{config.api_host}:{config.api_port}")
+    return Finding(
+        "address",
+        False,
+        f"{config.api_host} can be reached from elsewhere, and credentials are missing",
+        f"set {' and '.join(missing)}",
+    )
+
+
+def storage_file(config: Config) -> Finding:
+    """The file of jobs can be written, or can be made."""
+    kind, _, name = config.storage.partition(":")
+    if kind != "sqlite":
+        return Finding("storage", True, f"{kind}: jobs are gone when the process ends")
+    path = Path(name)
+    if not path.exists():
+        return Finding("storage", True, f"{path} is not there yet; the first start makes it")
+    try:
+        with path.open("r+b") as file:
+            head = file.read(16)
+    except OSError as error:
+        return Finding("storage", False, f"{path}: {error.strerror}", "give this user the right to write it")
+    if head and not head.startswith(b"SQLite format 3"):
+        return Finding("storage", False, f"{path} is not a file of SQLite", "name another with --storage")
+    return Finding("storage", True, f"{path}, {path.stat().st_size:,} bytes")
+
+
+async def orchestrator(connection: Connection) -> list[Finding]:
+    """Somebody answers, knows our token, and agrees about the time."""
+    async with Client(connection=connection, first_contact_s=0.0) as client:
+        try:
+            answer = await asyncio.wait_for(client.status(), _PATIENCE_S)
+        except (RegistaError, TimeoutError) as error:
+            said = str(error) or "no answer in time"
+            return [Finding("orchestrator", False, said, "start one (`regista dev APP`), or set REGISTA_URL")]
+        theirs = str(answer.get("version", "unknown"))
+        findings = [
+            Finding(
+                "orchestrator",
+                theirs in {__version__, "unknown"},
+                f"{connection.url} answers, version {theirs}",
+                f"this is version {__version__}: use the same on both sides",
+            )
+        ]
+        findings.append(await _accepted(client))
+        if (moment := client.server_time) is not None:
+            findings.append(clock(parsedate_to_datetime(moment)))
+        return findings
+
+
+async def _accepted(client: Client) -> Finding:
+    try:
+        await client.blueprints()
+    except ApiError as error:
+        advice = "set CLIENT_TOKEN, or REGISTA_DIR to where the orchestrator keeps its tokens"
+        return Finding("client token", False, error.detail, advice)
+    except RegistaError as error:
+        return Finding("client token", False, str(error), "look at the orchestrator's log")
+    return Finding("client token", True, "the orchestrator knows it")
+
+
+def clock(theirs: datetime, now: datetime | None = None) -> Finding:
+    """Our clock and the orchestrator's agree."""
+    off = abs((theirs - (now or datetime.now(UTC))).total_seconds())
+    good = off <= _CLOCK_OFF_S
+    found = "agrees with the orchestrator's" if good else f"is {off:.0f} s away from the orchestrator's"
+    return Finding("clock", good, found, "set both by NTP")
+
+
+def graphviz() -> Finding:
+    """Pictures of blueprints can be drawn. Their text can be, anyway."""
+    path = shutil.which("dot")
+    return Finding("graphviz", True, path or "not there: graphs come as DOT text only")
+
+
+def _tell(screen: Screen, findings: list[Finding]) -> None:
+    if screen.json:
+        screen.document(
+            {"good": all(each.good for each in findings), "findings": [asdict(f) for f in findings]}
+        )
+        return
+    for finding in findings:
+        screen.mark(finding.good, f"{finding.about:<22} {finding.found}")
+        if not finding.good and finding.advice:
+            screen.say(f"     {'':<22} → {finding.advice}")

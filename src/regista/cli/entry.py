@@ -1,0 +1,59 @@
+"""From arguments to an exit code: find the function, run it, and say what went wrong in one line."""
+
+import argparse
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from importlib import import_module
+from typing import Any
+
+from . import exits
+from .parser import build_parser
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Parse, do, and turn every way out into an exit code. No traceback unless `--debug`."""
+    parser = build_parser()
+    asked = parser.parse_args(argv)
+    if not hasattr(asked, "run") or asked.run is None:
+        parser.print_help()
+        return exits.USAGE
+    try:
+        return _perform(asked)
+    except KeyboardInterrupt:
+        return exits.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read us has enough (`| head`). Nothing may be flushed into that pipe at exit either.
+        sys.stdout = None
+        return exits.OK
+    except Exception as error:  # the outermost turn: whatever is left becomes one line
+        if _debug(asked):
+            raise
+        from .refusals import exit_of, words_of
+
+        print(f"regista: {words_of(error)}", file=sys.stderr)  # noqa: T201
+        return exit_of(error)
+
+
+def _debug(asked: argparse.Namespace) -> bool:
+    """`--debug`, or its variable; an environment that cannot be read has none."""
+    from ..config import Connection
+    from ..errors import ConfigError
+
+    try:
+        return Connection.from_env(debug=getattr(asked, "debug", None)).debug
+    except ConfigError:
+        return bool(getattr(asked, "debug", None))
+
+
+def _perform(asked: argparse.Namespace) -> int:
+    import asyncio  # with inspect, half of the time that `--help` would take
+    import inspect
+
+    noun, _, verb = asked.run.partition(".")
+    function: Callable[[argparse.Namespace], int | Coroutine[Any, Any, int]]
+    function = getattr(import_module(f".{noun}", __package__), verb)
+    if not inspect.iscoroutinefunction(function):
+        return int(function(asked))  # type: ignore[arg-type]
+    with asyncio.Runner() as runner:
+        code: int = runner.run(function(asked))
+    return code

@@ -1,0 +1,222 @@
+"""`regista jobs …`: start jobs, look at them, and decide about them."""
+
+import argparse
+from datetime import datetime
+
+from ..client import Client
+from ..wire.jobs import JobObject
+from . import exits
+from .calls import client_for, maybe_object_in, object_in
+from .follow import follow, stream
+from .output import Screen, age, screen_for, shown
+from .story import Teller
+
+
+async def run(asked: argparse.Namespace) -> int:
+    """Start a job; with --wait, follow it to its end."""
+    body = object_in("--input", asked.input)
+    async with client_for(asked) as client:
+        job = await client.submit(asked.blueprint, body, idempotency_key=asked.key, priority=asked.priority)
+        return await _started(client, screen_for(asked), job, asked)
+
+
+async def fork(asked: argparse.Namespace) -> int:
+    """Start a new job like an old one."""
+    body = maybe_object_in("--input", asked.input)
+    async with client_for(asked) as client:
+        job = await client.fork(asked.job_id, body)
+        return await _started(client, screen_for(asked), job, asked)
+
+
+async def _started(client: Client, screen: Screen, job: JobObject, asked: argparse.Namespace) -> int:
+    if asked.wait and screen.json:
+        # The job itself is the answer, so nobody needs to be shown its way.
+        return _ended(screen, await client.wait(job.id, asked.timeout))
+    if asked.wait:
+        return _ended(screen, await follow(client, screen, job.id, asked.timeout, screen.note))
+    if screen.json:
+        screen.document(job)
+    else:
+        screen.say(job.id)
+    return exits.OK
+
+
+async def watch(asked: argparse.Namespace) -> int:
+    """Follow a job to its end; the exit code mirrors it."""
+    screen = screen_for(asked)
+    async with client_for(asked) as client:
+        if screen.json:
+            job = await stream(client, screen, asked.job_id, asked.timeout)
+            return exits.of_status(job.status)
+        return _ended(screen, await follow(client, screen, asked.job_id, asked.timeout, screen.say))
+
+
+def _ended(screen: Screen, job: JobObject) -> int:
+    """Say how it ended, or how it stands."""
+    code = exits.of_status(job.status)
+    if screen.json:
+        screen.document(job)
+        return code
+    spent = age(job.created_at, job.finished_at)
+    screen.say(f"{job.status}  {job.id}  {job.blueprint}  {spent}")
+    if job.error is not None:
+        screen.say(f"{job.error.code}: {job.error.message}")
+    if job.status == "finished" or job.result is not None:
+        screen.say(shown(job.result))
+    if hint := _hint(job, code):
+        screen.note(hint)
+    return code
+
+
+def _hint(job: JobObject, code: int) -> str:
+    if code == exits.QUARANTINED:
+        return f"mend what is wrong, then `regista jobs retry {job.id}`; or `regista jobs fail {job.id}`"
+    if code == exits.TIMED_OUT:
+        return f"the time is up, the job goes on; `regista jobs watch {job.id}` follows it"
+    return ""
+
+
+async def listing(asked: argparse.Namespace) -> int:
+    """The newest jobs that fit."""
+    screen = screen_for(asked)
+    found: list[JobObject] = []
+    async with client_for(asked) as client:
+        page = max(1, min(asked.limit, 100))
+        async for job in client.jobs(status=asked.status, blueprint=asked.blueprint, page=page):
+            found.append(job)
+            if len(found) >= asked.limit:
+                break
+    if screen.json:
+        screen.document({"items": found[: asked.limit]})
+        return exits.OK
+    rows = [[job.id, job.blueprint, job.status, job.state, age(job.created_at)] for job in found]
+    screen.table(["id", "blueprint", "status", "state", "age"], rows)
+    return exits.OK
+
+
+async def show(asked: argparse.Namespace) -> int:
+    """Everything about a job."""
+    screen = screen_for(asked)
+    async with client_for(asked) as client:
+        job = await client.get(asked.job_id)
+    if screen.json:
+        screen.document(job)
+        return exits.OK
+    for name, value in _facts(job):
+        screen.say(f"{name:<12} {value}")
+    if job.attempts:
+        screen.say()
+        rows = [
+            [each.task_id, each.state, each.worker_id or "-", _moment(each.started_at), _fault(each.error)]
+            for each in job.attempts
+        ]
+        screen.table(["attempt", "state", "worker", "started", "error"], rows)
+    return exits.OK
+
+
+def _facts(job: JobObject) -> list[tuple[str, str]]:
+    waiting = job.waiting_for
+    facts = [
+        ("id", job.id),
+        ("blueprint", f"{job.blueprint} ({job.version})"),
+        ("status", job.status),
+        ("state", job.state),
+        ("waiting for", "" if waiting is None else f"{waiting.kind} {shown(waiting.detail)}"),
+        ("progress", "" if job.progress is None else f"{job.progress:.0%}"),
+        ("input", shown(job.input)),
+        ("data", shown(job.data)),
+        ("result", "" if job.result is None else shown(job.result)),
+        ("error", _fault(job.error)),
+        ("attributes", shown(job.search_attributes) if job.search_attributes else ""),
+        ("parent", job.parent_id or ""),
+        ("created", _moment(job.created_at)),
+        ("finished", "" if job.finished_at is None else _moment(job.finished_at)),
+        ("bill", f"{job.bill.seconds:g} s, {job.bill.cost:g}"),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def _fault(error: object) -> str:
+    code, message = getattr(error, "code", ""), getattr(error, "message", "")
+    return f"{code}: {message}" if message else code
+
+
+def _moment(at: datetime | None) -> str:
+    return "-" if at is None else at.isoformat(sep=" ", timespec="milliseconds")
+
+
+async def history(asked: argparse.Namespace) -> int:
+    """What happened to a job."""
+    screen = screen_for(asked)
+    async with client_for(asked) as client:
+        events = await client.history(asked.job_id)
+    if screen.json:
+        screen.document({"items": events})
+        return exits.OK
+    teller = Teller()
+    for event in events:
+        screen.say(teller.line(event))
+    return exits.OK
+
+
+async def explain(asked: argparse.Namespace) -> int:
+    """Why a job does not go on."""
+    screen = screen_for(asked)
+    async with client_for(asked) as client:
+        answer = await client.explain(asked.job_id)
+    if screen.json:
+        screen.document(answer)
+        return exits.OK
+    screen.say(str(answer.get("summary", "")))
+    for reason in answer.get("reasons", []):
+        screen.say(f"  - {reason.get('detail', '')}{_workers(reason.get('workers', 0))}")
+        if reason.get("unblock"):
+            screen.say(f"    → {reason['unblock']}")
+    return exits.OK
+
+
+def _workers(count: int) -> str:
+    return "" if not count else f" ({count} {'worker' if count == 1 else 'workers'})"
+
+
+# -- deciding --------------------------------------------------------------------------------------
+
+
+async def cancel(asked: argparse.Namespace) -> int:
+    """Ask for a stop."""
+    async with client_for(asked) as client:
+        return _said(asked, await client.cancel(asked.job_id, asked.reason))
+
+
+async def approve(asked: argparse.Namespace) -> int:
+    """Pass on a person's decision."""
+    data = maybe_object_in("--data", asked.data)
+    async with client_for(asked) as client:
+        return _said(asked, await client.approve(asked.job_id, asked.decision, asked.comment, data))
+
+
+#: The parser gives it another word for the decision; the rest is the same.
+reject = approve
+
+
+async def retry(asked: argparse.Namespace) -> int:
+    """Let a quarantined job try again."""
+    data = maybe_object_in("--data", asked.data)
+    async with client_for(asked) as client:
+        return _said(asked, await client.release(asked.job_id, data))
+
+
+async def fail(asked: argparse.Namespace) -> int:
+    """Give a quarantined job up."""
+    async with client_for(asked) as client:
+        return _said(asked, await client.fail(asked.job_id, asked.reason))
+
+
+def _said(asked: argparse.Namespace, job: JobObject) -> int:
+    """The job as it stands after a decision."""
+    screen = screen_for(asked)
+    if screen.json:
+        screen.document(job)
+    else:
+        screen.say(f"{job.status}  {job.id}  {job.blueprint}  {job.state}")
+    return exits.OK

@@ -1,0 +1,217 @@
+"""Every command and flag, in one table of contents. Light: this is all that `--help` loads."""
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+_Commands = Any  # argparse keeps the type of its sub-commands to itself
+Add = Callable[..., argparse.ArgumentParser]
+
+#: As in `model.status`, which is too heavy for `--help`.
+STATUSES = (
+    *("pending", "running", "waiting_for_worker", "waiting_for_parallel", "waiting_for_human"),
+    *("waiting_for_child", "waiting_for_timer", "cancelling"),
+    *("quarantined", "finished", "failed", "cancelled"),
+)
+
+_EPILOG = (
+    "exit codes: 0 done or finished, 1 failed or refused, 2 wrong usage, 3 cancelled, 4 quarantined, "
+    "5 timed out waiting, 6 no orchestrator answers"
+)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line. `run` of what it parses names the function that does it: `noun.verb`."""
+    parser = argparse.ArgumentParser(
+        prog="regista", description="A durable job orchestrator.", epilog=_EPILOG, allow_abbrev=False
+    )
+    parser.add_argument(
+        "--version", action="store_const", const="version.show", dest="run", help="say the version"
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", title="commands")
+    _servers(commands)
+    _jobs(commands)
+    _workers(commands)
+    _blueprints(commands)
+    _others(commands)
+    return parser
+
+
+# -- processes that stay ---------------------------------------------------------------------------
+
+
+def _servers(commands: _Commands) -> None:
+    dev = _command(commands, "dev", "dev.dev", "run an app while you write it: orchestrator, workers, reload")
+    _app(dev)
+    _listening(dev)
+    dev.add_argument(
+        "--no-reload", action="store_true", help="do not start again when a file of the app changes"
+    )
+    dev.add_argument("--report-files", type=int, metavar="FD", help=argparse.SUPPRESS)
+    serve = _command(commands, "serve", "serve.serve", "run the orchestrator of an app")
+    _app(serve, needed=False)
+    _listening(serve)
+    worker = _command(commands, "worker", "worker.work", "run the workers of an app")
+    _app(worker)
+    _flag(worker, "--url", "ORCHESTRATOR_URL", "where the orchestrator is")
+    _flag(worker, "--concurrency", "MAX_CONCURRENT_TASKS", "how many tasks at a time", type=int, metavar="N")
+    _flag(
+        worker, "--queue", "WORKER_QUEUES", "take tasks of this queue only; may be repeated", action="append"
+    )
+    _flag(worker, "--dir", "REGISTA_DIR", "where a local orchestrator left its worker token")
+    _flag(
+        worker, "--log-level", "WORKER_LOG_LEVEL", "the least important level that is logged", metavar="LEVEL"
+    )
+
+
+def _app(parser: argparse.ArgumentParser, *, needed: bool = True) -> None:
+    parser.add_argument(
+        "app",
+        metavar="APP",
+        nargs=None if needed else "?",
+        help="a Python file or package.module; its module-level blueprints and workers are taken",
+    )
+
+
+def _listening(parser: argparse.ArgumentParser) -> None:
+    _flag(parser, "--host", "API_HOST", "the address to listen on")
+    _flag(parser, "--port", "API_PORT", "the port to listen on; 0 is any free one", type=int)
+    _flag(parser, "--storage", "REGISTA_STORAGE", "memory, sqlite:PATH or redis://…; else a file in --dir")
+    _flag(parser, "--dir", "REGISTA_DIR", "where tokens and the file of jobs are kept")
+    _flag(parser, "--log-level", "LOG_LEVEL", "the least important level that is logged", metavar="LEVEL")
+
+
+# -- nouns -----------------------------------------------------------------------------------------
+
+
+def _jobs(commands: _Commands) -> None:
+    verb = _noun(commands, "jobs", "start jobs, look at them, and decide about them")
+    run = verb("run", "jobs.run", "start a job")
+    run.add_argument("blueprint", metavar="BLUEPRINT")
+    run.add_argument(
+        "--input", metavar="JSON", default="{}", help="a JSON object, @FILE, or - for standard input"
+    )
+    run.add_argument("--key", help="idempotency key: the same key is the same job")
+    run.add_argument("--priority", type=float, metavar="N", help="higher goes first; default 0")
+    _waiting(run)
+    listing = verb("list", "jobs.listing", "the newest jobs")
+    listing.add_argument("--status", choices=STATUSES, metavar="STATUS", help=f"one of {', '.join(STATUSES)}")
+    listing.add_argument("--blueprint", metavar="NAME")
+    listing.add_argument("--limit", type=int, default=20, metavar="N", help="how many; default 20")
+    _one(verb, "show", "everything about a job")
+    watch = _one(verb, "watch", "follow a job to its end")
+    watch.add_argument("--timeout", type=float, metavar="S", help="stop watching after so many seconds")
+    _reason(_one(verb, "cancel", "ask a job to stop"))
+    _deciding(verb)
+    fork = _one(verb, "fork", "start a new job with the blueprint and input of this one")
+    fork.add_argument("--input", metavar="JSON", help="members that take the place of the old ones")
+    _waiting(fork)
+    _one(verb, "explain", "why a job does not go on")
+    _one(verb, "history", "what happened to a job")
+
+
+def _deciding(verb: Add) -> None:
+    for name, text in (("approve", "say yes to a job that asks"), ("reject", "say no to a job that asks")):
+        decide = _one(verb, name, text)
+        decide.add_argument(
+            "--decision", default=name, metavar="WORD", help=f"the word itself; default {name}"
+        )
+        decide.add_argument("--comment", default="")
+        decide.add_argument("--data", metavar="JSON", help="a JSON object for the job")
+    retry = _one(verb, "retry", "let a quarantined job try again")
+    retry.add_argument(
+        "--data", metavar="JSON", help="a JSON object that is merged into the job's data first"
+    )
+    _reason(_one(verb, "fail", "give a quarantined job up"))
+
+
+def _workers(commands: _Commands) -> None:
+    verb = _noun(commands, "workers", "who performs")
+    verb("list", "workers.listing", "every worker that is known")
+    drain = verb("drain", "workers.drain", "let a worker finish what it has and take nothing new")
+    drain.add_argument("worker_id", metavar="WORKER")
+
+
+def _blueprints(commands: _Commands) -> None:
+    verb = _noun(commands, "blueprints", "what can be run")
+    verb("list", "blueprints.listing", "every blueprint that the orchestrator knows")
+    graph = verb("graph", "blueprints.graph", "the states of a blueprint, drawn")
+    graph.add_argument("blueprint", metavar="BLUEPRINT")
+    graph.add_argument("--format", choices=("dot", "svg", "png"), default="dot", help="default dot")
+    graph.add_argument("--output", "-o", metavar="FILE", help="where to; default standard output")
+    graph.add_argument("--app", metavar="APP", help="take it from this app, not from an orchestrator")
+    check = verb("check", "blueprints.check", "is an app fit to be served, and can live jobs move to it")
+    _app(check)
+    check.add_argument("--offline", action="store_true", help="do not ask an orchestrator for its live jobs")
+
+
+def _others(commands: _Commands) -> None:
+    calling = [_talking(), _common()]
+    queues = commands.add_parser("queues", help="what waits, what runs, and how long", parents=calling)
+    queues.set_defaults(run="queues.listing")
+    doctor = commands.add_parser(
+        "doctor", help="is everything as it should be, and what to do", parents=calling
+    )
+    doctor.set_defaults(run="doctor.examine")
+    _command(commands, "version", "version.show", "say the version")
+
+
+# -- what commands share ---------------------------------------------------------------------------
+
+
+def _noun(commands: _Commands, name: str, text: str) -> Add:
+    noun = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+    verbs = noun.add_subparsers(metavar="VERB", required=True, title="verbs")
+
+    def verb(name: str, run: str, text: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = verbs.add_parser(
+            name, help=text, description=text, parents=[_talking(), _common()], allow_abbrev=False
+        )
+        parser.set_defaults(run=run)
+        return parser
+
+    return verb
+
+
+def _one(verb: Add, name: str, text: str) -> argparse.ArgumentParser:
+    parser = verb(name, f"jobs.{name}", text)
+    parser.add_argument("job_id", metavar="JOB")
+    return parser
+
+
+def _command(commands: _Commands, name: str, run: str, text: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=text, description=text, parents=[_common()], allow_abbrev=False
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _common() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    _flag(common, "--json", "REGISTA_JSON", "answer in JSON", action="store_true", default=None)
+    _flag(common, "--debug", "REGISTA_DEBUG", "show tracebacks", action="store_true", default=None)
+    return common
+
+
+def _talking() -> argparse.ArgumentParser:
+    talking = argparse.ArgumentParser(add_help=False)
+    _flag(talking, "--url", "REGISTA_URL", "where the orchestrator is")
+    _flag(talking, "--dir", "REGISTA_DIR", "where a local orchestrator left its client token")
+    return talking
+
+
+def _waiting(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--wait", action="store_true", help="follow it to its end; the exit code mirrors the job"
+    )
+    parser.add_argument("--timeout", type=float, metavar="S", help="with --wait: for so many seconds only")
+
+
+def _reason(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--reason", default="", help="for the record")
+
+
+def _flag(parser: argparse.ArgumentParser, name: str, env: str, text: str, **more: Any) -> None:
+    """A flag that is a setting: its help names the variable that does the same."""
+    parser.add_argument(name, help=f"{text} [{env}]", **more)

@@ -1,0 +1,7 @@
+"""The client library: an orchestrator over HTTP, as typed calls. `Client` awaits, `SyncClient` blocks."""
+
+from ..wire.jobs import JobObject, Progress
+from .client import Client
+from .sync import SyncClient
+
+__all__ = ["Client", "JobObject", "Progress", "SyncClient"]

@@ -1,0 +1,320 @@
+"""Client: an orchestrator over HTTP, as typed calls."""
+
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+from urllib.parse import quote
+from uuid import uuid4
+
+import msgspec
+
+from ..config import Connection
+from ..errors import JobNotFound, RegistaError
+from ..model import Event, EventType, JobStatus
+from ..wire.jobs import JobObject, Progress, Waited
+from ..wire.pages import Page
+from .refusals import error_in
+from .transport import Transport, decoded
+from .waiting import merged, windows
+
+T = TypeVar("T")
+
+#: Options of `submit` whose member has another name.
+_MEMBERS = {"dispatch_timeout_s": "dispatch_timeout", "result_timeout_s": "result_timeout"}
+
+#: How long one request waits for a job; a proxy would cut much longer ones.
+_WAIT_S = 25.0
+#: How long an answer waits for more jobs to end, when more than one is waited for.
+_LINGER_S = 0.01
+#: How many submissions go in one request.
+_BATCH = 1000
+
+
+class Client:
+    """Talks to one orchestrator. Everything is read from the environment unless it is given.
+
+    ```python
+    async with Client() as client:
+        job = await client.run("greet", {"name": "Ada"})
+    ```
+
+    A refusal raises the exception that the orchestrator raised (`JobNotFound`, `IdempotencyConflict`, …), or
+    `ApiError`. Calls that are safe to repeat are repeated while the orchestrator restarts, for at most
+    `REGISTA_TIMEOUT_SECONDS`; then it is `Unreachable`. A submission always carries an idempotency key, so
+    that it is one of them. Belongs to the event loop of its first call.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        connection: Connection | None = None,
+        first_contact_s: float | None = None,
+    ) -> None:
+        if connection is None or url is not None or token is not None:
+            connection = Connection.from_env(url=url, token=token)
+        #: Until the orchestrator has answered once, trouble is put up with for this long only.
+        self._transport = Transport(connection, first_contact_s)
+        self.url = self._transport.url
+
+    @property
+    def server_time(self) -> str | None:
+        """The orchestrator's clock (HTTP's `Date`) when it last answered."""
+        return self._transport.server_time
+
+    async def close(self) -> None:
+        """Give the connections back. Twice is fine."""
+        await self._transport.close()
+
+    async def __aenter__(self) -> "Client":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # -- starting jobs ---------------------------------------------------------------------------
+
+    async def submit(
+        self,
+        blueprint: str,
+        input: Mapping[str, Any] | None = None,
+        *,
+        idempotency_key: str | None = None,
+        priority: float | None = None,
+        dispatch_timeout_s: float | None = None,
+        result_timeout_s: float | None = None,
+        webhook_url: str | None = None,
+        search_attributes: Mapping[str, Any] | None = None,
+        _wait_s: float = 0.0,
+    ) -> JobObject:
+        """Start a job. It is durable when this returns; the same key returns the same job."""
+        body = wish(
+            blueprint,
+            input,
+            idempotency_key=idempotency_key,
+            priority=priority,
+            dispatch_timeout=dispatch_timeout_s,
+            result_timeout=result_timeout_s,
+            webhook_url=webhook_url,
+            search_attributes=search_attributes,
+        )
+        params = {"wait": f"{_wait_s:.3f}"} if _wait_s else None
+        return await self._job("POST", "/api/v1/jobs", body, params=params, waits_s=_wait_s)
+
+    async def submit_many(self, wishes: Sequence[Mapping[str, Any]]) -> list[JobObject | RegistaError]:
+        """Start several jobs; each is answered in its own place, by the job or by why there is none.
+
+        A wish is what `POST /api/v1/jobs` takes: `{"blueprint", "input"?, "idempotency_key"?, …}`.
+        """
+        answers: list[JobObject | RegistaError] = []
+        keyed = [{"idempotency_key": _new_key(), **each} for each in wishes]
+        for start in range(0, len(keyed), _BATCH):
+            body = {"jobs": keyed[start : start + _BATCH]}
+            answer = await self._transport.call("POST", "/api/v1/jobs:batch", body)
+            items: list[dict[str, Any]] = decoded(answer, dict[str, list[dict[str, Any]]])["items"]
+            answers += [
+                msgspec.convert(item, JobObject) if "id" in item else error_in(item) for item in items
+            ]
+        return answers
+
+    async def run(
+        self,
+        blueprint: str,
+        input: Mapping[str, Any] | None = None,
+        timeout_s: float | None = None,
+        **options: Any,
+    ) -> JobObject:
+        """Submit (with the options of `submit`) and wait until the job has settled."""
+        left = _WAIT_S if timeout_s is None else max(0.0, min(_WAIT_S, timeout_s))
+        body = wish(blueprint, input, **{_MEMBERS.get(name, name): value for name, value in options.items()})
+        began = time.monotonic()
+        # One request does for most jobs: the answer to the submission waits for the end.
+        job = await self._job("POST", "/api/v1/jobs", body, params={"wait": f"{left:.3f}"}, waits_s=left)
+        if settled(job):
+            return job
+        return await self.wait(job.id, None if timeout_s is None else timeout_s - time.monotonic() + began)
+
+    async def fork(self, job_id: str, input: Mapping[str, Any] | None = None) -> JobObject:
+        """Start a new job with the blueprint and input of this one; members of `input` take the place of old ones."""
+        body = {} if input is None else {"input": dict(input)}
+        return await self._job("POST", _path(job_id, "/fork"), body, again=False)
+
+    # -- looking at jobs -------------------------------------------------------------------------
+
+    async def get(self, job_id: str) -> JobObject:
+        """The job, or JobNotFound."""
+        return await self._job("GET", _path(job_id))
+
+    async def wait(self, job_id: str, timeout_s: float | None = None) -> JobObject:
+        """The job once it has settled, or as it is when the time is up."""
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            left = _WAIT_S if end is None else max(0.0, min(_WAIT_S, end - time.monotonic()))
+            job = await self._job("GET", _path(job_id), params={"wait": f"{left:.3f}"}, waits_s=left)
+            if settled(job) or (end is not None and time.monotonic() >= end):
+                return job
+
+    async def wait_many(
+        self, job_ids: Sequence[str], timeout_s: float | None = None
+    ) -> AsyncIterator[JobObject]:
+        """The jobs as they settle, each once. Ends when all have, or when the time is up."""
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        async for job in merged([self._window(ids, end) for ids in windows(job_ids)]):
+            yield job
+
+    async def _window(self, job_ids: Sequence[str], end: float | None) -> AsyncIterator[JobObject]:
+        pending = list(job_ids)
+        while pending:
+            left = _WAIT_S if end is None else max(0.0, min(_WAIT_S, end - time.monotonic()))
+            body = {"ids": pending, "timeout": left, "linger": _LINGER_S if len(pending) > 1 else 0.0}
+            answer = await self._transport.call("POST", "/api/v1/jobs:wait", body, waits_s=left)
+            waited: Waited = decoded(answer, Waited)
+            for job in waited.items:
+                yield job
+            if waited.unknown:
+                raise JobNotFound(waited.unknown[0])
+            pending = waited.pending
+            if end is not None and time.monotonic() >= end:
+                return
+
+    async def jobs(
+        self, *, status: str | None = None, blueprint: str | None = None, page: int = 100
+    ) -> AsyncIterator[JobObject]:
+        """Every job that fits, newest first; the next page is asked for when it is needed."""
+        params = {"limit": str(page)}
+        params |= {"status": status} if status else {}
+        params |= {"blueprint": blueprint} if blueprint else {}
+        async for job in self._pages("/api/v1/jobs", params, JobObject):
+            yield job
+
+    async def history(self, job_id: str) -> list[Event]:
+        """Everything that happened to the job so far."""
+        return [event async for event in self._pages(_path(job_id, "/history"), {}, Event)]
+
+    async def events(self, job_id: str | None = None, after: str = "") -> AsyncIterator[Event | Progress]:
+        """What happens, as it happens: to one job until its end, or to all jobs of the client for ever.
+
+        Of one job, what has happened before comes first; of all, only with `after="0"`. A cut connection is
+        made again, and goes on where it was cut. In between, `Progress` tells how far tasks are; that is
+        not kept anywhere.
+        """
+        path = "/api/v1/events" if job_id is None else _path(job_id, "/events")
+        async for message in self._transport.messages(path, after):
+            if message.kind == "closed":
+                continue  # we read too slowly; the stream ends, and is opened again where it ended
+            if message.kind == "progress":
+                yield msgspec.json.decode(message.data, type=Progress)
+                continue
+            event = msgspec.json.decode(message.data, type=Event)
+            yield event
+            if job_id is not None and event.type is EventType.JOB_FINISHED:
+                return
+
+    async def explain(self, job_id: str) -> dict[str, Any]:
+        """Why the job does not go on: every blocking condition, and what would unblock it."""
+        return await self._document("GET", _path(job_id, "/explain"))
+
+    # -- deciding about jobs ---------------------------------------------------------------------
+
+    async def cancel(self, job_id: str, reason: str = "") -> JobObject:
+        """Ask for a stop; JobAlreadyTerminal when it is too late."""
+        return await self._job("POST", _path(job_id, "/cancel"), {"reason": reason}, again=False)
+
+    async def approve(
+        self,
+        job_id: str,
+        decision: str = "approve",
+        comment: str = "",
+        data: Mapping[str, Any] | None = None,
+    ) -> JobObject:
+        """Pass on a person's decision. Twice the same is fine; another one is ApprovalConflict."""
+        body = {"decision": decision, "comment": comment} | ({} if data is None else {"data": dict(data)})
+        return await self._job("POST", _path(job_id, "/approval"), body)
+
+    async def release(self, job_id: str, data: Mapping[str, Any] | None = None) -> JobObject:
+        """Let a quarantined job try again, with `data` merged into its own first; else NotQuarantined."""
+        body = {} if data is None else {"data": dict(data)}
+        return await self._job("POST", _path(job_id, "/release"), body, again=False)
+
+    async def retry(self, job_id: str, data: Mapping[str, Any] | None = None) -> JobObject:
+        """`release`, by its other name."""
+        return await self.release(job_id, data)
+
+    async def fail(self, job_id: str, reason: str = "") -> JobObject:
+        """Give a quarantined job up; else NotQuarantined."""
+        return await self._job("POST", _path(job_id, "/fail"), {"reason": reason}, again=False)
+
+    # -- the house -------------------------------------------------------------------------------
+
+    async def blueprints(self) -> list[dict[str, Any]]:
+        """What can be run."""
+        return await self._every("/api/v1/blueprints")
+
+    async def graph(self, blueprint: str, format: str = "dot") -> bytes:
+        """The states of a blueprint, drawn: as text for `dot`, as a picture for `svg` and `png`."""
+        path = f"/api/v1/blueprints/{quote(blueprint, safe='')}/graph"
+        return (await self._transport.call("GET", path, params={"format": format})).body
+
+    async def workers(self) -> list[dict[str, Any]]:
+        """Who performs."""
+        return await self._every("/api/v1/workers")
+
+    async def drain(self, worker_id: str) -> dict[str, Any]:
+        """Let a worker finish what it has and take nothing new."""
+        return await self._document("POST", f"/api/v1/workers/{quote(worker_id, safe='')}/drain", {})
+
+    async def queues(self) -> list[dict[str, Any]]:
+        """What waits and what runs, by queue."""
+        return await self._every("/api/v1/queues")
+
+    async def status(self) -> dict[str, Any]:
+        """Is somebody there? Needs no token."""
+        return await self._document("GET", "/_public/status")
+
+    # -- how it is asked -------------------------------------------------------------------------
+
+    async def _job(self, method: str, path: str, body: object = None, **how: Any) -> JobObject:
+        job: JobObject = decoded(await self._transport.call(method, path, body, **how), JobObject)
+        return job
+
+    async def _document(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+        document: dict[str, Any] = decoded(await self._transport.call(method, path, body), dict[str, Any])
+        return document
+
+    async def _every(self, path: str) -> list[dict[str, Any]]:
+        return [item async for item in self._pages(path, {}, dict[str, Any])]
+
+    async def _pages(self, path: str, params: dict[str, str], kind: type[T]) -> AsyncIterator[T]:
+        while True:
+            found: Page[T] = decoded(await self._transport.call("GET", path, params=params), Page[kind])  # type: ignore[valid-type]
+            for item in found.items:
+                yield item
+            if not found.next:
+                return
+            params = params | {"next": found.next}
+
+
+def settled(job: JobObject) -> bool:
+    """Nothing happens to it by itself any more: it has ended, or waits for a person to mend it."""
+    return JobStatus(job.status).settled
+
+
+def _new_key() -> str:
+    """A key of the layout of UUID version 7: the id that follows from it sorts by time, as stores like best."""
+    stamp = f"{time.time_ns() // 1_000_000:012x}"
+    chance = uuid4().hex  # from the system: forked processes must not make the same
+    return f"{stamp[:8]}-{stamp[8:]}-7{chance[:3]}-8{chance[3:6]}-{chance[20:]}"
+
+
+def wish(blueprint: str, input: Mapping[str, Any] | None, **options: Any) -> dict[str, Any]:
+    """The body of a submission: what was left open is left out, and there is always a key."""
+    said = {name: value for name, value in options.items() if value is not None}
+    return {"idempotency_key": _new_key(), "blueprint": blueprint, "input": dict(input or {})} | said
+
+
+def _path(job_id: str, below: str = "") -> str:
+    return f"/api/v1/jobs/{quote(job_id, safe='')}{below}"

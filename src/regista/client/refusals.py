@@ -1,0 +1,53 @@
+"""From problem+json back to the exception that the orchestrator raised."""
+
+from typing import Any
+
+import msgspec
+
+from .. import errors
+from ..errors import ApiError, RegistaError
+
+#: code → the class that has it, for what an orchestrator may refuse with.
+_CLASSES: dict[str, type[RegistaError]] = {
+    kind.code: kind
+    for kind in (
+        errors.BlueprintNotFound,
+        errors.GraphvizMissing,
+        errors.JobNotFound,
+        errors.JobAlreadyTerminal,
+        errors.IdempotencyConflict,
+        errors.ApprovalConflict,
+        errors.NotQuarantined,
+        errors.NotPlain,
+        errors.OrchestratorStopped,
+        errors.StorageFailed,
+    )
+}
+#: Member of the problem → attribute of the exception.
+_FACTS = {"job_id": "job_id", "job_status": "status"}
+
+
+def error_of(status: int, body: bytes) -> RegistaError:
+    """The exception that an answer of 400 or more stands for."""
+    try:
+        problem = msgspec.json.decode(body, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        text = body[:200].decode(errors="replace").strip()
+        return ApiError(status, "not_a_problem", text or "the answer has no body; is this an orchestrator?")
+    return error_in(problem, status)
+
+
+def error_in(problem: dict[str, Any], status: int = 0) -> RegistaError:
+    """The exception that a problem describes: a class of ours where its code has one, else ApiError."""
+    code = str(problem.get("code", ""))
+    detail = str(problem.get("detail") or problem.get("error") or "no reason was given")
+    kind = _CLASSES.get(code)
+    if kind is None:
+        said = problem.get("status")
+        return ApiError(status or (said if isinstance(said, int) else 0), code or "unknown", detail)
+    # Made without its own `__init__`: the orchestrator's words are the message, and nothing is added to them.
+    error = kind.__new__(kind, detail)
+    for member, attribute in _FACTS.items():
+        if member in problem:
+            setattr(error, attribute, problem[member])
+    return error

@@ -1,0 +1,188 @@
+"""SyncClient: the same calls, blocking, for scripts and notebooks."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+from ..config import Connection
+from ..errors import RegistaError
+from ..model import Event
+from ..wire.jobs import JobObject, Progress
+from .client import Client
+
+T = TypeVar("T")
+
+
+class SyncClient:
+    """`Client` with blocking calls. Works wherever it is called from, a running event loop included.
+
+    ```python
+    with SyncClient() as client:
+        print(client.run("greet", {"name": "Ada"}).result)
+    ```
+
+    It has an event loop in a thread of its own, and may be used from several threads.
+    """
+
+    def __init__(
+        self, url: str | None = None, token: str | None = None, *, connection: Connection | None = None
+    ) -> None:
+        self._client = Client(url, token, connection=connection)
+        self.url = self._client.url
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="regista-client", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Give the connections and the thread back. Twice is fine."""
+        if self._loop.is_closed():
+            return
+        self._call(self._client.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def __enter__(self) -> "SyncClient":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def submit(self, blueprint: str, input: Mapping[str, Any] | None = None, **options: Any) -> JobObject:
+        """See `Client.submit`."""
+        return self._call(self._client.submit(blueprint, input, **options))
+
+    def submit_many(self, wishes: Sequence[Mapping[str, Any]]) -> list[JobObject | RegistaError]:
+        """See `Client.submit_many`."""
+        return self._call(self._client.submit_many(wishes))
+
+    def run(
+        self,
+        blueprint: str,
+        input: Mapping[str, Any] | None = None,
+        timeout_s: float | None = None,
+        **options: Any,
+    ) -> JobObject:
+        """See `Client.run`."""
+        return self._call(self._client.run(blueprint, input, timeout_s, **options))
+
+    def fork(self, job_id: str, input: Mapping[str, Any] | None = None) -> JobObject:
+        """See `Client.fork`."""
+        return self._call(self._client.fork(job_id, input))
+
+    def get(self, job_id: str) -> JobObject:
+        """See `Client.get`."""
+        return self._call(self._client.get(job_id))
+
+    def wait(self, job_id: str, timeout_s: float | None = None) -> JobObject:
+        """See `Client.wait`."""
+        return self._call(self._client.wait(job_id, timeout_s))
+
+    def wait_many(self, job_ids: Sequence[str], timeout_s: float | None = None) -> Iterator[JobObject]:
+        """See `Client.wait_many`."""
+        return self._iterate(self._client.wait_many(job_ids, timeout_s))
+
+    def jobs(
+        self, *, status: str | None = None, blueprint: str | None = None, page: int = 100
+    ) -> Iterator[JobObject]:
+        """See `Client.jobs`."""
+        return self._iterate(self._client.jobs(status=status, blueprint=blueprint, page=page))
+
+    def history(self, job_id: str) -> list[Event]:
+        """See `Client.history`."""
+        return self._call(self._client.history(job_id))
+
+    def events(self, job_id: str | None = None, after: str = "") -> Iterator[Event | Progress]:
+        """See `Client.events`."""
+        return self._iterate(self._client.events(job_id, after))
+
+    def explain(self, job_id: str) -> dict[str, Any]:
+        """See `Client.explain`."""
+        return self._call(self._client.explain(job_id))
+
+    def cancel(self, job_id: str, reason: str = "") -> JobObject:
+        """See `Client.cancel`."""
+        return self._call(self._client.cancel(job_id, reason))
+
+    def approve(
+        self,
+        job_id: str,
+        decision: str = "approve",
+        comment: str = "",
+        data: Mapping[str, Any] | None = None,
+    ) -> JobObject:
+        """See `Client.approve`."""
+        return self._call(self._client.approve(job_id, decision, comment, data))
+
+    def release(self, job_id: str, data: Mapping[str, Any] | None = None) -> JobObject:
+        """See `Client.release`."""
+        return self._call(self._client.release(job_id, data))
+
+    def retry(self, job_id: str, data: Mapping[str, Any] | None = None) -> JobObject:
+        """See `Client.retry`."""
+        return self._call(self._client.retry(job_id, data))
+
+    def fail(self, job_id: str, reason: str = "") -> JobObject:
+        """See `Client.fail`."""
+        return self._call(self._client.fail(job_id, reason))
+
+    def blueprints(self) -> list[dict[str, Any]]:
+        """See `Client.blueprints`."""
+        return self._call(self._client.blueprints())
+
+    def graph(self, blueprint: str, format: str = "dot") -> bytes:
+        """See `Client.graph`."""
+        return self._call(self._client.graph(blueprint, format))
+
+    def workers(self) -> list[dict[str, Any]]:
+        """See `Client.workers`."""
+        return self._call(self._client.workers())
+
+    def drain(self, worker_id: str) -> dict[str, Any]:
+        """See `Client.drain`."""
+        return self._call(self._client.drain(worker_id))
+
+    def queues(self) -> list[dict[str, Any]]:
+        """See `Client.queues`."""
+        return self._call(self._client.queues())
+
+    def status(self) -> dict[str, Any]:
+        """See `Client.status`."""
+        return self._call(self._client.status())
+
+    def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run it over there, and wait here. An interrupt here stops it there."""
+        if self._loop.is_closed():
+            coroutine.close()
+            raise RuntimeError("this client is closed")
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _iterate(self, source: AsyncIterator[T]) -> Iterator[T]:
+        """What the source yields, one step at a time; left early, it is closed over there."""
+        try:
+            while True:
+                try:
+                    yield self._call(_next(source))
+                except StopAsyncIteration:
+                    return
+        finally:
+            self._call(_closed(source))
+
+
+async def _next(source: AsyncIterator[T]) -> T:
+    return await anext(source)
+
+
+async def _closed(source: AsyncIterator[Any]) -> None:
+    close = getattr(source, "aclose", None)
+    if close is not None:
+        await close()

@@ -1,0 +1,49 @@
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from regista.cli.doctor import address, clock, settings, storage_file, token_file
+from regista.config import Config
+
+
+def test_a_token_that_others_can_read_is_bad_and_the_cure_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "client.token"
+    assert token_file(str(tmp_path), "client.token", "CLIENT_TOKEN", False).good  # not there yet
+    path.write_text("secret")
+
+    path.chmod(0o644)
+    bad = token_file(str(tmp_path), "client.token", "CLIENT_TOKEN", False)
+    assert (bad.good, bad.advice) == (False, f"chmod 600 {path}")
+
+    path.chmod(0o600)
+    assert token_file(str(tmp_path), "client.token", "CLIENT_TOKEN", False).good
+
+
+def test_an_address_beyond_loopback_needs_credentials() -> None:
+    assert address(Config()).good
+    assert address(Config(api_host="0.0.0.0")).advice == "set CLIENT_TOKEN and WORKER_TOKEN"
+    assert address(Config(api_host="0.0.0.0", client_token="a", worker_token="b")).good
+
+
+def test_a_file_that_is_not_sqlites_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    assert storage_file(Config(storage=f"sqlite:{path}")).good  # not there yet
+    path.write_text("a letter to my aunt, and nothing else")
+
+    assert not storage_file(Config(storage=f"sqlite:{path}")).good
+    assert storage_file(Config(storage="memory")).good
+
+
+def test_clocks_that_disagree_are_noticed() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    assert clock(now + timedelta(seconds=1), now).good
+    assert not clock(now - timedelta(minutes=1), now).good
+
+
+def test_a_setting_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WATCHER_LIMIT", "many")
+
+    (bad,) = [finding for finding in settings() if not finding.good]
+    assert (bad.about, bad.advice) == ("orchestrator settings", "correct or unset WATCHER_LIMIT")

@@ -1,0 +1,97 @@
+import argparse
+import importlib
+import inspect
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from regista.cli.parser import STATUSES, build_parser
+from regista.config import CONNECTION_SETTINGS, SETTINGS, WORKER_SETTINGS
+from regista.model import JobStatus
+
+#: Seconds that `regista --help` may take, on a processor of its own: waiting for one is not its fault.
+LIMIT_S = 0.25
+#: Flags that describe one call, and so are no settings.
+OF_ONE_CALL = {
+    *("--help", "--version", "--input", "--wait", "--key", "--priority", "--timeout", "--status"),
+    *("--blueprint", "--limit", "--reason", "--decision", "--comment", "--data", "--format", "--output"),
+    *("--app", "--offline", "--no-reload", "--report-files"),
+}
+
+
+def commands(parser: argparse.ArgumentParser | None = None) -> Iterator[argparse.ArgumentParser]:
+    """Every parser of the tree that does something."""
+    parser = parser or build_parser()
+    below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    for action in below:
+        for child in action.choices.values():
+            yield from commands(child)
+    if not below:
+        yield parser
+
+
+def test_every_command_leads_to_a_function() -> None:
+    for parser in commands():
+        noun, _, verb = parser.get_default("run").partition(".")
+        assert inspect.isfunction(getattr(importlib.import_module(f"regista.cli.{noun}"), verb))
+
+
+def test_every_flag_that_is_a_setting_names_its_variable() -> None:
+    known = {setting.env for setting in (*SETTINGS, *WORKER_SETTINGS, *CONNECTION_SETTINGS)}
+    for parser in commands():
+        for action in parser._actions:
+            if action.option_strings and not OF_ONE_CALL & set(action.option_strings):
+                named = re.search(r"\[(\w+)\]$", action.help or "")
+                assert named, f"{parser.prog} {action.option_strings}"
+                assert named[1] in known
+
+
+def test_the_statuses_are_those_of_the_model() -> None:
+    assert list(STATUSES) == [status.value for status in JobStatus]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "serve app.py --host 127.0.0.1 --port 8080 --storage memory",
+        "worker app.py --url http://127.0.0.1:8080 --concurrency 4",
+        "worker app.py --url http://127.0.0.1:8080",
+        "jobs run greet --input {} --wait",
+        "jobs run greet --json --input @file --key k --priority 2 --timeout 5",
+        "worker app.py --queue a --queue b",
+    ],
+)
+def test_the_fixed_forms_are_understood(line: str) -> None:
+    assert build_parser().parse_args(line.split()).run
+
+
+def cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def test_help_is_quick_and_loads_nothing_heavy() -> None:
+    program = (
+        "import sys, regista.cli\n"
+        "try: regista.cli.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "assert not {'rich', 'aiohttp', 'asyncio', 'msgspec', 'sqlite3'} & set(sys.modules), 'too much'"
+    )
+    spent = []
+    for _ in range(3):
+        began = cpu_of_children()
+        subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+        spent.append(cpu_of_children() - began)
+
+    assert min(spent) < LIMIT_S
+
+
+def test_no_command_at_all_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    from regista.cli import main
+
+    assert main([]) == 2
+    assert "commands:" in capsys.readouterr().out
