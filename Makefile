@@ -41,7 +41,7 @@ format: $(STAMP)  ## Put every file into shape
 bench: $(STAMP)  ## Measure: JSON lines and tables, of the core and over HTTP
 	@$(PY) -m bench.core
 	@$(PY) -m bench.dispatch
-	@$(PY) -m bench.http
+	@$(PY) -m bench.over_http
 
 chaos: $(STAMP)  ## Three minutes of killed, frozen and cut-off processes under load (CHAOS_SECONDS, CHAOS_SEED)
 	@CHAOS_SECONDS=$${CHAOS_SECONDS:-180} $(PY) -m pytest -q -s tests/chaos/test_stage.py
