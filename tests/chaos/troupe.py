@@ -52,6 +52,7 @@ class Troupe:
     async def stop(self) -> None:
         """Everybody leaves in good order, workers first; says so if somebody does not."""
         try:
+            await self._until_ready()
             for process in (*self._workers, self._director):
                 assert process is not None
                 process.terminate()
@@ -96,6 +97,7 @@ class Troupe:
 
     async def _restart_director(self) -> None:
         assert self._director is not None
+        await self._until_ready()  # a process that has hardly begun knows no good order
         self._director.terminate()
         assert await asyncio.to_thread(self._director.wait, 20) == 0
         self._start_director()
@@ -123,6 +125,17 @@ class Troupe:
         line.refuse(True)
         await asyncio.sleep(self._chance.choice([0.5, LEASE_S * 1.5]))
         line.refuse(False)
+
+    async def _until_ready(self) -> None:
+        async with asyncio.timeout(20):
+            while True:
+                try:
+                    _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                except OSError:
+                    await asyncio.sleep(0.05)
+                else:
+                    writer.close()
+                    return
 
     # -- processes -------------------------------------------------------------------------------
 

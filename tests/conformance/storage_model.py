@@ -21,9 +21,6 @@ from regista.model import (
 from regista.storage.base import AGEING_STEP_S, Due, DueKind
 from regista.testing.conformance.storage.kit import START
 
-#: How many writers back a repetition is still recognised.
-TOKENS = 4
-
 
 class Model:
     """What a store must know after the calls that it got."""
@@ -67,7 +64,7 @@ class Model:
         if job is None and not creates:
             return OutcomeKind.MISSING
         if job is not None and change.job is not None and (creates or job.revision != change.expected):
-            if change.token in self.tokens[job.id]:
+            if change.token in self.tokens[job.id] or change.token == job.token:
                 return OutcomeKind.REPEATED
             return OutcomeKind.EXISTS if creates else OutcomeKind.STALE
         if job is not None and job.status.terminal:
@@ -109,10 +106,9 @@ class Model:
 
     def _put_job(self, job: Job) -> None:
         self.jobs[job.id] = job
-        self.tokens[job.id] = [*self.tokens.get(job.id, ()), job.token][-TOKENS:]
+        self.tokens.setdefault(job.id, []).append(job.token)
         if job.status.terminal:
             self._drop_tasks(job.id)
-            self.tokens[job.id] = [job.token]
 
     def _put_task(self, task: Task) -> None:
         if self.tasks.pop(task.id, None) is not None:
@@ -174,9 +170,9 @@ class Model:
         return min(waiting, key=lambda task: (_age(task), self.arrivals[task.id]))
 
     def restart(self) -> None:
-        """Leases are gone; a repetition is known by the last token; equal tasks stand by their jobs' ids."""
+        """Leases are gone; a repetition is known by the token of the record alone; equal tasks stand by their jobs' ids."""
         self.leases.clear()
-        self.tokens = {job_id: tokens[-1:] for job_id, tokens in self.tokens.items()}
+        self.tokens = {job_id: [] for job_id in self.tokens}
         self.turns.clear()
         for task in sorted(self.tasks.values(), key=lambda task: (task.job_id, task.index)):
             self._arrived += 1

@@ -211,7 +211,9 @@ class Image:
         """The fences: revision and token of the job, state of each task's attempt, the message."""
         ended = self._ended.get(change.job_id) if cell is None else None
         if ended is not None:
-            return refuse_ended(change, ended[0])
+            # It may have ended between a write and its repetition: the token says so, as long as it is known.
+            known = self._tokens.get(change.token) == change.job_id
+            return _REPEATED if known else refuse_ended(change, ended[0])
         if change.job is not None and change.expected is None:
             if cell is not None:
                 return _REPEATED if self._was_applied(change, cell) else _EXISTS

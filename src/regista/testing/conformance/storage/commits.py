@@ -175,6 +175,17 @@ class CommitPromises:
         assert not any((await picture(storage, [])).values())
 
     @on_a_clock
+    async def test_my_own_change_is_repeated_even_if_the_job_has_ended_since(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        await create(storage, make_job())
+        mine = write(next_of(await job_of(storage)))
+        assert await commit(storage, mine) == [APPLIED]
+        assert await commit(storage, write(next_of(await job_of(storage), **FINISHED))) == [APPLIED]
+        assert await commit(storage, mine) == [REPEATED]
+        assert await commit(storage, replace(mine, token="another's")) == [STALE]
+
+    @on_a_clock
     async def test_an_ended_job_is_final(self, storage: StorageBackend, clock: ManualClock) -> None:
         await create(storage, make_job())
         await commit(storage, write(next_of(await job_of(storage), **FINISHED)))
