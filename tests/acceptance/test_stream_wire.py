@@ -289,7 +289,7 @@ def test_a_worker_that_speaks_but_does_not_read_is_dropped_and_the_tasks_done_el
             other.task("work")(lambda params: {"by": "other"})
             async with connected(other, house.url):
                 ended = [await house.wait(job, 6) for job in jobs]
-                assert [job.data for job in ended] == [{"by": "other"}] * 40
+                assert [(job.data, job.error) for job in ended] == [({"by": "other"}, None)] * 40
 
     play(main())
 

@@ -253,9 +253,9 @@ class Channel:
             # What the store is being asked for is as good as offered.
             returned = max(0, min(now - seat.claiming, -frame.more))
             self._pipe.put(stream.Credit(returned))
-            self._stage.dispatcher.grant(self.worker_id, self.session, now - returned)
+            self._stage.dispatcher.add_credit(self.worker_id, self.session, -returned)
         else:
-            self._stage.dispatcher.grant(self.worker_id, self.session, now + frame.more)
+            self._stage.dispatcher.add_credit(self.worker_id, self.session, frame.more)
 
     def _drain(self, frame: stream.Drain) -> None:
         self.drain_told = frame.on

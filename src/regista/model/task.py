@@ -53,6 +53,13 @@ class TaskResult(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     error: TaskFailure | None = None
     #: When the worker began, where it says so.
     started_at: datetime | None = None
+    #: What a failed attempt leaves for the next one; the orchestrator adds it, from its last progress.
+    checkpoint: Any = None
+
+    @property
+    def failed(self) -> bool:
+        """It may be tried again."""
+        return self.error is not None or self.status == "failure"
 
     @property
     def outcome(self) -> str:

@@ -392,3 +392,23 @@ def test_a_higher_priority_goes_first_and_age_makes_up_for_it() -> None:
         puppet = Puppet(kit)
         puppet.join()
         assert [task.job_id for task in puppet.tasks] == [urgent.id, old.id, young.id]
+
+
+def test_a_checkpoint_that_was_not_written_yet_reaches_the_next_attempt_after_a_failure_or_a_loss() -> None:
+    with TestOrchestrator(one_task(retry=RetryPolicy(first_s=0.0))) as kit:
+        service = kit.director.workers
+        puppet = Puppet(kit)
+        puppet.join()
+        kit.submit("script")
+        puppet.settle()
+        first = puppet.tasks[-1]
+        service.progress(first.attempt_id, 0.5, checkpoint="halfway")
+        puppet.fail(first, "TRANSIENT_ERROR")
+        kit.skip(1)
+        second = puppet.tasks[-1]
+        assert (second.attempt, second.checkpoint) == (2, "halfway")
+        service.progress(second.attempt_id, 0.9, checkpoint="nearly")
+        kit.call(lambda: service.lose([second], EventType.TASK_LOST))
+        kit.skip(1)
+        third = puppet.tasks[-1]
+    assert (third.attempt, third.checkpoint) == (3, "nearly")

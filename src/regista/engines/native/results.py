@@ -85,6 +85,8 @@ def judge(job: Job | None, task: Task | None, result: TaskResult, scene: Scene) 
     if result.worker_id and task.worker_id and result.worker_id != task.worker_id:
         return Verdict.STALE_TASK
     task = replace(task, heard=(*task.heard, number))
+    if result.checkpoint is not None:
+        task, result = replace(task, checkpoint=result.checkpoint), replace(result, checkpoint=None)
     fate = retries.fate_of_result(task, result, scene.now, scene.chance)
     events = (*_started(job, task, result), _reported(job, task, result, scene.now))
     return settle(job, task, result, fate, events, scene)

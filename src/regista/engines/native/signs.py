@@ -49,6 +49,11 @@ class Signs:
             checkpoint = old.checkpoint
         self._signs[attempt_id] = Sign(self._clock.now(), value, message, checkpoint, worker_id)
 
+    def checkpoint(self, attempt_id: str) -> Any:
+        """The checkpoint that is not written down yet, or None."""
+        sign = self._signs.get(attempt_id)
+        return sign.checkpoint if sign is not None else None
+
     def forget(self, attempt_id: str) -> None:
         """The attempt is over: this is no longer worth writing down."""
         self._signs.pop(attempt_id, None)

@@ -296,6 +296,8 @@ class WorkerService:
     async def lose(self, tasks: Sequence[Task], kind: EventType) -> None:
         """Close these attempts as lost or undelivered, unless they have moved on."""
         attempts = {task.id: task.attempt for task in tasks}
+        if any(task.attempt_id in self._signs for task in tasks):
+            await self.write_signs()  # the last checkpoint is for whoever tries next
         for task in tasks:
             self._forget(task.attempt_id)
 
@@ -324,6 +326,10 @@ class WorkerService:
 
     def report(self, result: TaskResult) -> "asyncio.Future[Verdict]":
         """A result; the future is done after the commit that it caused."""
+        checkpoint = self._signs.checkpoint(result.task_id)
+        if checkpoint is not None and result.failed:
+            # Left a moment before the failure, it was not written down yet: it rides with the result.
+            result = replace(result, checkpoint=checkpoint)
         self._forget(result.task_id)
         return self._engine.executor.deliver(sound(result))
 
