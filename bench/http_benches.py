@@ -1,6 +1,7 @@
 """The benches over HTTP: orchestrator, worker and client are three processes on loopback."""
 
 import asyncio
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -11,7 +12,7 @@ from regista.client import Client, JobObject
 
 from .benches import Bench
 from .http_app import FAN_OUT, STEP_S, STEPS
-from .http_stage import House
+from .http_stage import ROOT, House
 from .measures import Beside, Better, Measure, Sample
 
 #: Jobs of one batch, and submitters side by side, as a burst sends them.
@@ -207,6 +208,51 @@ async def idle(folder: Path, quick: bool) -> Sample:
     )
 
 
+async def stock_50(folder: Path, quick: bool) -> Sample:
+    """W1 with the stock worker over long-poll, fifty in flight, in memory as its own system was measured."""
+    python = ROOT / ".stock" / "new" / "bin" / "python"
+    if not python.exists():
+        return Sample({}, missing="no stock worker; make it with scripts/make-stock-venvs .stock")
+    with House(folder, "memory", workers=0) as running:
+        running.wait_ready()
+        running.spawn(
+            "worker", [str(python), "bench/stock_worker.py", str(running.port), running.worker_token, "50"]
+        )
+        async with Client(running.url, running.token) as client:
+            await closed_loop(client, "w1", 300, 50)
+            before = running.cpu_s("worker")
+            jobs = 1000 if quick else 4000
+            rate, times = await closed_loop(client, "w1", jobs, 50)
+            cost = (running.cpu_s("worker") - before) / jobs * 1e6
+    return Sample({"stock_50": rate}, {"p50_ms": median(times), "p99_ms": p99(times), "worker_cpu_us": cost})
+
+
+async def idle_crowd(folder: Path, quick: bool) -> Sample:
+    """Thousands of workers, connected and idle: what each costs."""
+    count = 1000 if quick else 9000  # each is a file descriptor here and there; 20,000 is a common limit
+    with House(folder, workers=0) as running:
+        running.wait_ready()
+        before = running.rss_mib("orchestrator")
+        command = [sys.executable, "-m", "bench.crowd", running.url, running.worker_token, str(count)]
+        crowd = await asyncio.create_subprocess_exec(
+            *command, cwd=ROOT, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        )
+        assert crowd.stdin is not None
+        assert crowd.stdout is not None
+        try:
+            if (await crowd.stdout.readline()).strip() != b"ready":
+                raise RuntimeError("the crowd did not get in")
+            await asyncio.sleep(2)
+            memory = (running.rss_mib("orchestrator") - before) * 1024 / count
+            cpu, began = running.cpu_s("orchestrator"), time.perf_counter()
+            await asyncio.sleep(5 if quick else 20)
+            share = (running.cpu_s("orchestrator") - cpu) / (time.perf_counter() - began) * 100
+        finally:
+            crowd.stdin.close()
+            await crowd.wait()
+    return Sample({"idle_worker_kib": memory, "idle_crowd_cpu": share}, {"workers": count})
+
+
 def _rate(name: str, must: float | None, beside: Beside = Beside.NOTHING) -> Measure:
     return Measure(name, "jobs/s", Better.HIGHER, must, beside)
 
@@ -228,6 +274,8 @@ HTTP_BENCHES = (
     Bench("w3_burst", w3_burst, (_rate("w3_burst", 50),)),
     Bench("chain_40", chain_40, (_low("chain_40", "s", 0.55), _low("chain_40_per_step", "ms", 3.5))),
     Bench("submit_rate", submit_rate, (_rate("submit_singles", 3000), _rate("submit_batches", 20_000))),
+    Bench("stock_50", stock_50, (_rate("stock_50", 1200),)),
+    Bench("idle_crowd", idle_crowd, (_low("idle_worker_kib", "KiB", 28), _low("idle_crowd_cpu", "%", 10))),
     Bench(
         "idle",
         idle,

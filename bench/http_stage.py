@@ -33,6 +33,7 @@ class House:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.token = TOKENS["CLIENT_TOKEN"]
+        self.worker_token = TOKENS["WORKER_TOKEN"]
         self._storage = "memory" if storage == "memory" else f"sqlite:{folder / 'jobs.db'}"
         self._settings = settings or {}
         self._workers = workers
@@ -46,14 +47,13 @@ class House:
 
     def start(self, role: str, *arguments: str) -> None:
         """One process of the command line."""
+        self.spawn(role, [sys.executable, "-m", "regista", *arguments])
+
+    def spawn(self, role: str, command: list[str]) -> None:
+        """One process."""
+        environment = os.environ | TOKENS | {"LOG_LEVEL": "WARNING"} | self._settings
         with (self._folder / f"{role}.log").open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "regista", *arguments],
-                cwd=ROOT,
-                env=os.environ | TOKENS | {"LOG_LEVEL": "WARNING"} | self._settings,
-                stdout=log,
-                stderr=log,
-            )
+            process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
         self.processes.setdefault(role, []).append(process)
 
     def wait_ready(self, timeout_s: float = 30.0) -> None:
