@@ -53,5 +53,5 @@ system:  ## Install the system packages that the tests use, when we may
 	@PYTHON="$(PYTHON)" scripts/install-system
 
 clean:  ## Remove everything that can be made again
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results
+	rm -rf $(VENV) .stock dist .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results
 	find src tests bench examples scripts -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
