@@ -21,8 +21,10 @@ from .voice import Crew, Displaced, NoStream, Over, Refused, Session, Voice
 log = logging.getLogger("regista.worker")
 
 #: The pauses between tries: doubled from the first to the last, less up to a third by chance.
-_FIRST_PAUSE_S = 1.0
+_FIRST_PAUSE_S = 0.2
 _LAST_PAUSE_S = 30.0
+#: The pause of a second choice that is not needed right now.
+_NOT_WANTED_PAUSE_S = 1.0
 #: The pause after a conversation that went well until it was cut.
 _BRIEF_PAUSE_S = 0.2
 #: What ends sooner than this was not worth having; after so many such streams in a row we poll.
@@ -94,7 +96,7 @@ class Link:
         while not self._gone:
             if not (self.wanted or self.owes):
                 self._tries = 0
-                await asyncio.sleep(_FIRST_PAUSE_S)
+                await asyncio.sleep(_NOT_WANTED_PAUSE_S)
                 continue
             self._began = asyncio.get_running_loop().time()
             try:
@@ -119,7 +121,7 @@ class Link:
 
     def _away(self, why: str, slow: bool = False) -> None:
         """Say once that we wait, and why."""
-        self._tries = 8 if slow else self._tries + 1
+        self._tries = 10 if slow else self._tries + 1
         if why != self._told:
             self._told = why
             level = logging.ERROR if slow else logging.WARNING
@@ -137,7 +139,7 @@ class Link:
     def _pause_s(self) -> float:
         if not self._tries:
             return _BRIEF_PAUSE_S * 2.0 ** min(self._short_ends, 7) * random.random()
-        pause_s: float = min(_LAST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (self._tries - 1))
+        pause_s: float = min(_LAST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(self._tries - 1, 10))
         return pause_s * (1.0 - random.random() / 3)
 
     def _extra(self, action: str) -> dict[str, str]:
