@@ -43,7 +43,7 @@ def find_token(state_dir: str, name: str) -> str | None:
 def keep_token(state_dir: str, name: str) -> str:
     """The token of that name: made at the first call, the same ever after."""
     directory = Path(state_dir)
-    directory.mkdir(parents=True, exist_ok=True)
+    _make(directory)
     token = secrets.token_urlsafe(24)
     try:
         # O_EXCL: of two processes that start together one makes it, and both use it.
@@ -58,6 +58,14 @@ def keep_token(state_dir: str, name: str) -> str:
     with os.fdopen(handle, "w") as file:
         file.write(token + "\n")
     return token
+
+
+def _make(directory: Path) -> None:
+    """The state directory, for its owner only; and no repository shall take its contents in."""
+    if not directory.exists():
+        directory.mkdir(parents=True, mode=0o700)
+        directory.chmod(0o700)  # whatever the umask thinks
+        (directory / ".gitignore").write_text("*\n")
 
 
 def token_for(setting: str, given: str, host: str, state_dir: str, name: str) -> str:

@@ -155,6 +155,8 @@ class SqliteHistory:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             expected = ".".join(map(str, OLDEST_SQLITE))
             raise SchemaError(f"expected SQLite {expected} or newer, got {sqlite3.sqlite_version}")
+        if not self._path.exists():
+            self._path.touch(mode=0o600)  # it tells what every job carried
         connection = self._connection = sqlite3.connect(self._path, isolation_level=None)
         version = _version(connection, self._path)
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()

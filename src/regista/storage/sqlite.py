@@ -190,6 +190,10 @@ def _pack(rows: Iterable[tuple[object, ...]]) -> tuple[str, bytes]:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
+    # Inputs, results and the secret behind approval links are nobody else's business. SQLite gives the
+    # files beside it the same mode.
+    if not path.exists():
+        path.touch(mode=0o600)
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode = WAL")

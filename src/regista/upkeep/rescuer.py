@@ -1,5 +1,6 @@
 """Rescuer: finds what a lost hint, a crash or a deploy left behind."""
 
+import logging
 from datetime import datetime
 
 from ..blueprint import signals
@@ -9,6 +10,8 @@ from ..errors import JobNotFound
 from ..model import Job, Task
 from ..storage.base import ReadyQueue
 from .loop import Report
+
+log = logging.getLogger("regista.upkeep")
 
 
 class Rescuer:
@@ -39,18 +42,27 @@ class Rescuer:
         return Report(done=done)
 
     async def _migrate(self, stranded: Job) -> int:
-        moved = False
+        moved = waits = False
 
         def decide(job: Job, tasks: list[Task], scene: Scene) -> Step | None:
-            nonlocal moved
+            nonlocal moved, waits
             if job.version != stranded.version or job.status.settled:
                 return None
             step = signals.migrate(job, self._engine.library.newest_graph(job.blueprint), scene)
-            moved = step is not None
+            moved = step is not None and step.job.version != stranded.version
+            waits = step is not None and not moved
             return step
 
         try:
             await self._engine.signal(stranded.id, decide)
         except JobNotFound:
             return 0
+        if waits:
+            log.warning(
+                "job %s waits: nobody has version %s of %r any more, and it does not fit the newest",
+                stranded.id,
+                stranded.version,
+                stranded.blueprint,
+                extra={"action": "version_missing", "job_id": stranded.id},
+            )
         return int(moved)

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import inspect
+import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable
@@ -10,12 +11,15 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from ..clock import Clock
+from ..errors import TaskError
 from ..model import TaskFailure, TaskResult
 from ..plain import contained, contained_async, words
 from .context import Assignment, TaskCancelled, TaskContext
 from .failures import failure_of, said_failure
 from .tasks import Skill, Worker
 from .threads import DaemonThreads
+
+log = logging.getLogger("regista.worker")
 
 #: How long a stop waits for what it has cancelled, and for results to be acknowledged.
 LAST_WORDS_S = 5.0
@@ -155,7 +159,7 @@ class Performer:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001  # whatever a user raises is a result
-            self._finish(performance, error=failure_of(error))
+            self._fail(performance, error)
 
     def _begin(self, skill: Skill, task: Assignment, performance: Performance) -> None:
         context = self._open(skill, task, performance)
@@ -188,9 +192,24 @@ class Performer:
         elif isinstance(error, TaskCancelled) and performance.context and performance.context.cancelled:
             self._called_off(performance)
         else:
-            self._finish(performance, error=failure_of(error))
+            self._fail(performance, error)
         if self._line:
             self._next()
+
+    def _fail(self, performance: Performance, error: BaseException) -> None:
+        """A raised error is a result. One that nobody meant to raise is in our log, too, with its traceback."""
+        unexpected = not isinstance(error, TaskError)
+        log.log(
+            logging.WARNING if unexpected else logging.INFO,
+            "task %s of job %s failed: %s: %s",
+            performance.attempt_id,
+            performance.job_id,
+            type(error).__name__,
+            words(error),
+            exc_info=error if unexpected else None,
+            extra={"action": "task_failed", "job_id": performance.job_id, "task_id": performance.attempt_id},
+        )
+        self._finish(performance, error=failure_of(error))
 
     def _next(self) -> None:
         """Begin the first in line that there is room for."""

@@ -440,3 +440,15 @@ def test_what_was_acknowledged_survives_the_death_of_the_process(path: Path) -> 
             assert await offers(storage) == []
 
     asyncio.run(body())
+
+
+def test_nobody_else_can_read_what_jobs_carry(path: Path) -> None:
+    async def scenario() -> list[int]:
+        storage = SqliteStorage(path)
+        await storage.start()
+        await create(storage, make_job("a"))
+        modes = [file.stat().st_mode & 0o777 for file in path.parent.iterdir()]
+        await storage.stop()
+        return modes
+
+    assert set(asyncio.run(scenario())) == {0o600}

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from regista import InvalidInputError
+from regista import EventType, InvalidInputError, RetryPolicy
 from regista.clock import SystemClock
 from regista.model import Task, TaskResult
+from regista.testing.orchestrator import TestOrchestrator
 from regista.worker import TaskContext, Worker
 from regista.worker.performer import Performance, Performer
+from tests.support import one_task, only
 
 
 class Notes:
@@ -301,3 +303,19 @@ def test_within_the_grace_what_waits_in_line_is_done_as_well() -> None:
         assert len(notes.results) == 3
 
     perform(register, play, capacity=1)
+
+
+def test_a_mistake_in_a_task_is_in_the_log_with_its_line_and_in_the_event(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with TestOrchestrator(one_task(retry=RetryPolicy(max_attempts=1))) as kit:
+
+        @kit.task("work")
+        async def work(params: dict[str, Any]) -> None:
+            raise KeyError("nope")
+
+        job = kit.run("script")
+        (failed,) = only(kit.events(job), EventType.TASK_FAILED)
+    assert "test_performer.py" in failed.detail["error"]["traceback"]
+    (record,) = [record for record in caplog.records if "nope" in record.getMessage()]
+    assert (record.levelname, record.exc_info is not None) == ("WARNING", True)

@@ -236,11 +236,19 @@ def _reported(job: Job, task: Task, result: TaskResult, now: datetime) -> Event:
         task_id=task.id,
         attempt=task.attempt,
         worker_id=result.worker_id or task.worker_id,
-        duration_ms=seconds * 1000,
+        duration_ms=round(seconds * 1000, 3),
         code=error.code if error is not None else None,
         message=error.message if error is not None else None,
-        detail={"cost": seconds * task.price} if task.price else {},
+        detail=_told(error, seconds * task.price),
     )
+
+
+def _told(error: TaskFailure | None, cost: float) -> dict[str, Any]:
+    """What else there is to tell: the price, and what the worker said about its error."""
+    detail: dict[str, Any] = {"cost": cost} if cost else {}
+    if error is not None and error.details is not None:
+        detail["error"] = error.details
+    return detail
 
 
 def _task_event(

@@ -129,10 +129,10 @@ class Runner:
             code=getattr(error, "code", "handler_error")
             if isinstance(error, ActionError)
             else "handler_error",
-            message=f"{type(error).__name__}: {words(error)}",
+            message=_said(error, job),
             # A wish against the rules is a mistake in the script: the next run would make it again.
             final=isinstance(error, ActionError),
-            duration_ms=(self._clock.elapsed() - began) * 1000,
+            duration_ms=round((self._clock.elapsed() - began) * 1000, 3),
         )
 
 
@@ -140,6 +140,13 @@ class _Unstorable(ActionError):
     """The handler left something behind that no store can keep. Running it again would do the same."""
 
     code = "unstorable"
+
+
+def _said(error: BaseException, job: Job) -> str:
+    """What is told of an error. Who reads of a wish against the rules knows its code and its state anyway."""
+    if isinstance(error, ActionError):
+        return words(error).removeprefix(f"state {job.state!r}: ")
+    return f"{type(error).__name__}: {words(error)}"
 
 
 @functools.lru_cache(maxsize=256)
