@@ -84,9 +84,10 @@ async def _run(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
     site = await director.serve(host, port)
-    log.info("serving at %s", site.url, extra={"action": "serving"})
     if greet is not None:
         greet(site)
+    else:
+        log.info("serving at %s", site.url, extra={"action": "serving"})
     stopped = loop.create_task(director.wait_stopped())
     asked = loop.create_task(told.wait())
     await asyncio.wait([stopped, asked], return_when=asyncio.FIRST_COMPLETED)

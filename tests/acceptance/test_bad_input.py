@@ -132,6 +132,34 @@ def test_a_parameter_that_makes_no_sense_is_refused_by_name(path: str, parameter
     run(body)
 
 
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("/api/v1/jobs?staus=failed", "did you mean status?"),
+        ("/api/jobs?limit=5&cursor=x", "known are status, blueprint, limit, next"),
+        ("/api/v1/jobs/x?WAIT=5", "known are wait"),
+        ("/api/v1/workers?state=busy", "it takes none"),
+    ],
+)
+def test_an_unknown_parameter_is_refused_with_the_nearest_known_one(path: str, hint: str) -> None:
+    async def body(house: House) -> None:
+        answer = await house.get(path)
+        assert (answer.status, answer.code) == (400, "unknown_parameter"), answer.body
+        assert hint in answer.json["detail"]
+        assert f"?{answer.json['parameter']}=" in path.replace("&", "?")
+
+    run(body)
+
+
+def test_a_parameter_that_only_defeats_caches_is_let_in_and_the_public_may_carry_any() -> None:
+    async def body(house: House) -> None:
+        assert (await house.get("/api/v1/jobs?_=17&_t=x")).status == 200
+        assert (await house.get("/_public/status?probe=7", token=None)).status == 200
+        assert (await house.get("/api/v1/jobs?staus=x", token=None)).status == 401
+
+    run(body)
+
+
 def test_a_made_up_token_of_a_far_day_is_just_an_empty_page() -> None:
     async def body(house: House) -> None:
         for moment in (-(2**60), 2**63 - 1, 0):

@@ -83,7 +83,7 @@ def test_no_orchestrator_is_exit_code_6(house: House) -> None:
 
     assert done.returncode == 6
     assert done.stderr.startswith(
-        "regista: no orchestrator answers at http://127.0.0.1:9: Connection refused."
+        "regista: no orchestrator answers at http://127.0.0.1:9: connection refused."
     )
     assert len(done.stderr.splitlines()) == 1
 
@@ -239,6 +239,9 @@ def test_check_says_which_jobs_can_move_to_a_new_version(house: House) -> None:
 
     assert "good   greet" in said
     assert "stays behind: this version has no state start" in said
+    led = (house.folder / "app.py").read_text().replace('"no"', '"refused"')
+    (house.folder / "led.py").write_text(led)
+    assert "stays behind: this version has no state no" in house.said("blueprints", "check", "led.py")
     (house.folder / "wrong.py").write_text(new.replace('"reject": "no"', '"reject": "nowhere"'))
     wrong = house.run("blueprints", "check", "wrong.py", "--offline")
     assert (wrong.returncode, "nowhere" in wrong.stdout) == (1, True)
@@ -303,3 +306,15 @@ def test_a_command_answers_within_a_second(house: House) -> None:
         spent.append(time.monotonic() - began)
 
     assert min(spent) < 1.0
+
+
+def test_show_names_the_task_and_keeps_the_token_and_an_empty_bill_to_itself(house: House) -> None:
+    greeted = json.loads(house.said("jobs", "run", "greet", "--input", '{"name": "Ada"}', "--wait", "--json"))
+    shown = house.said("jobs", "show", greeted["id"])
+    assert shown.splitlines()[-2].split()[:3] == ["ATTEMPT", "TASK", "STATE"]
+    assert shown.splitlines()[-1].split()[1] == "say_hello"
+    assert "bill" not in shown  # the worker has no price
+
+    asked = house.said("jobs", "run", "ask").strip()
+    assert "token" in json.loads(house.said("jobs", "show", asked, "--json"))["waiting_for"]["detail"]
+    assert "token" not in house.said("jobs", "show", asked)

@@ -65,9 +65,12 @@ def test_serve_says_in_json_where_it_is_and_ends_well_on_ctrl_c(house: House) ->
     [
         (["--host", "0.0.0.0"], 2, "expected a token, since 0.0.0.0 can be reached from elsewhere"),
         (["--storage", "redis://localhost"], 2, "Redis comes with the redis extra"),
-        (["--storage", "mysql:x"], 2, "expected memory or sqlite:PATH, got 'mysql:x'"),
-        (["--log-level", "loud"], 2, "expected one of DEBUG, INFO"),
-        (["--port", "-1"], 2, "expected a whole number, 0 or more"),
+        (["--storage", "mysql:x"], 2, "--storage: expected memory or sqlite:PATH, got 'mysql:x'"),
+        (["--host", "0.0.0.0"], 2, "CLIENT_TOKEN and WORKER_TOKEN: expected a token"),
+        (["--storage", "sqlite:nowhere/jobs.db"], 2, "`mkdir -p nowhere` makes it"),
+        (["--log-level", "loud"], 2, "--log-level: expected one of DEBUG, INFO"),
+        (["--port", "-1"], 2, "--port: expected a whole number from 0 to 65535, got -1"),
+        (["--port", "99999"], 2, "--port: expected a whole number from 0 to 65535, got 99999"),
         (["--nonsense"], 2, "unrecognized arguments: --nonsense"),
     ],
 )
@@ -204,3 +207,82 @@ def test_a_worker_drains_on_sigterm(house: House) -> None:
     assert house.end(worker) == 0  # after the seconds that the task still needs
 
     assert house.run("jobs", "watch", job_id, "--timeout", "5").returncode == 0
+
+
+TWO_WORKERS = """
+
+gpu = Worker("gpu", queues=["q-gpu"])
+gpu.task("draw")(lambda params: None)
+"""
+
+
+def test_an_orchestrator_on_any_port_is_found_in_its_directory(house: House) -> None:
+    for name in ("REGISTA_URL", "ORCHESTRATOR_URL", "API_PORT"):
+        del house.env[name]
+    process = house.start("serve", "app.py", "--port", "0", "--json")
+    assert process.stdout is not None
+    url = json.loads(process.stdout.readline())["url"]
+    assert (house.folder / ".regista" / "url").read_text().strip() == url
+
+    house.start("worker", "app.py")
+    done = house.run("jobs", "run", "greet", "--input", '{"name": "Ada"}', "--wait", "--timeout", "8")
+    assert done.returncode == 0, house.logs()
+    assert f"{url} answers" in house.said("doctor")
+
+    assert house.end(process) == 0
+    assert not (house.folder / ".regista" / "url").exists()
+    said = (house.folder / "0-serve.log").read_text()
+    assert said.count('"new store at .regista/jobs.db"') == said.count('"action": "stopped"') == 1
+    assert url not in said  # the greeting has told it
+
+
+def test_single_workers_of_an_app_are_run(house: House) -> None:
+    house.serve("--storage", "memory")
+    (house.folder / "two.py").write_text(APP + TWO_WORKERS)
+
+    house.start("worker", "two.py:gpu")
+    house.until_logged("connected to")
+    (worker,) = json.loads(house.said("workers", "list", "--json"))["items"]
+    assert worker["skills"] == ["draw"]
+
+    wrong = house.run("worker", "two.py", "--worker", "cpu")
+    assert (wrong.returncode, wrong.stderr.splitlines()[-1]) == (
+        1,
+        "regista: cannot use app two.py: it has no worker named 'cpu'; its workers: crew, gpu",
+    )
+
+
+def test_dev_ends_where_no_change_of_a_file_could_help(house: House) -> None:
+    house.serve("--storage", "memory")
+    taken = house.run("dev", "app.py")
+    assert (taken.returncode, "address already in use" in taken.stderr) == (1, True)
+
+    other = House(house.folder)
+    try:
+        other.serve("--storage", "sqlite:jobs.db")
+        owned = house.run("dev", "app.py", "--port", "0", "--storage", "sqlite:jobs.db")
+    finally:
+        other.close()
+    assert (owned.returncode, "is owned by" in owned.stderr) == (1, True)
+    assert "waiting for a change" not in taken.stderr + owned.stderr
+
+
+def test_a_worker_that_is_let_in_nowhere_says_what_it_had_and_what_to_do(house: House) -> None:
+    house.serve("--storage", "memory")
+    house.start("worker", "app.py", "--dir", "elsewhere")
+    house.until_logged("HTTP 401: we had no token to send.*WORKER_TOKEN.*--dir")
+    house.set(WORKER_TOKEN="not-this-one")
+    house.start("worker", "app.py")
+    house.until_logged("HTTP 401: it does not know the token that we sent")
+
+    done = house.run("jobs", "list", "--url", house.url.replace("http:", "https:"))
+    assert (done.returncode, "it speaks http, not https" in done.stderr) == (6, True)
+
+
+def test_a_check_without_an_orchestrator_says_that_nobody_was_asked(house: House) -> None:
+    done = house.run("blueprints", "check", "app.py", "--json")
+    told = json.loads(done.stdout)
+
+    assert done.returncode == 0
+    assert {item["live_jobs"] for item in told["items"]} == {None}
+    assert "live jobs were not looked at" in told["note"]

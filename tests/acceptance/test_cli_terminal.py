@@ -76,6 +76,10 @@ def test_lists_are_drawn_and_json_is_indented(house: House) -> None:
     assert '\r\n  "regista": "' in at_a_terminal(house, "version", "--json")[1]
 
 
+def test_a_list_without_rows_says_what_to_do(house: House) -> None:
+    assert "no job fits" in at_a_terminal(house, "jobs", "list", "--status", "cancelled")[1]
+
+
 def test_the_doctor_marks_what_is_good_and_what_is_not(house: House) -> None:
     assert "✗" not in at_a_terminal(house, "doctor")[1]
     assert "✗" in at_a_terminal(house, "doctor", REGISTA_URL="http://127.0.0.1:9")[1]

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession, web
 
-from regista import Config, OrchestratorEngine, StateMachineBlueprint, TransientError, Worker
+from regista import (
+    Config,
+    OrchestratorEngine,
+    PermanentError,
+    RetryPolicy,
+    StateMachineBlueprint,
+    TransientError,
+    Worker,
+)
 from regista.api import STAGE
 from regista.blueprint import ActionFactory, JobContext
 from tests.acceptance.serving import House, serving
@@ -78,7 +86,9 @@ def test_a_job_is_created_waited_for_and_has_all_its_members() -> None:
         assert (ended["status"], ended["result"]) == ("finished", {"doubled": 42})
         assert (ended["input"], ended["error"], ended["parent_id"]) == ({"n": 21}, None, None)
         (attempt,) = ended["attempts"]
-        assert list(attempt) == ["task_id", "worker_id", "state", "started_at", "error"]
+        contract = ["task_id", "worker_id", "state", "started_at", "error"]
+        assert list(attempt) == [*contract, "attempt_id", "attempt", "type"]
+        assert (attempt["attempt_id"], attempt["attempt"], attempt["type"]) == (attempt["task_id"], 1, "work")
         assert (attempt["worker_id"], attempt["state"]) == ("hands", "finished")
         assert list(ended["bill"]) == ["seconds", "cost"]
         assert ended["created_at"] <= ended["finished_at"]
@@ -130,8 +140,6 @@ def test_a_quarantined_job_counts_as_settled() -> None:
 
 def test_a_job_that_ended_long_ago_still_tells_its_attempts(tmp_path: Path) -> None:
     def retried() -> StateMachineBlueprint:
-        from regista import RetryPolicy
-
         return one_task(retry=RetryPolicy(max_attempts=2, first_s=0.0))
 
     async def body(house: House) -> None:
@@ -145,6 +153,30 @@ def test_a_job_that_ended_long_ago_still_tells_its_attempts(tmp_path: Path) -> N
         assert old["attempts"][0]["error"] == {"code": "TRANSIENT_ERROR", "message": "no luck"}
 
     run(body, retried(), workers=[worker()], storage=f"sqlite:{tmp_path / 'jobs.db'}")
+
+
+def test_what_a_worker_tells_about_its_error_is_shown_with_the_attempt() -> None:
+    careful = Worker("careful")
+
+    @careful.task("work")
+    async def work(params: dict[str, Any]) -> None:
+        if params.get("known"):
+            raise PermanentError("broken file", file="a.mov")
+        raise KeyError("frame")
+
+    async def body(house: House) -> None:
+        known = await house.submit("script", {"known": True})
+        shown = (await house.get(f"/api/v1/jobs/{known['id']}?wait=5")).json
+        told = {"code": "PERMANENT_ERROR", "message": "broken file", "details": {"file": "a.mov"}}
+        assert shown["attempts"][0]["error"] == told
+        assert list(shown["error"]) == ["code", "message"]
+        raised = await house.submit("script")
+        await house.get(f"/api/v1/jobs/{raised['id']}?wait=5")
+        error = (await house.get(f"/api/v1/jobs/{raised['id']}")).json["attempts"][0]["error"]
+        assert error["details"]["type"] == "KeyError"
+        assert "KeyError" in str(error["details"]["traceback"])
+
+    run(body, one_task(retry=RetryPolicy(max_attempts=1)), workers=[careful])
 
 
 def test_open_attempts_and_what_a_job_waits_for_are_shown() -> None:
@@ -391,14 +423,25 @@ def test_cancel_ends_a_job_once_and_says_so_when_it_is_too_late() -> None:
 
 
 def test_a_running_job_is_cancelling_until_its_worker_has_let_go() -> None:
+    stubborn = Worker("stubborn")
+
+    @stubborn.task("work")
+    async def work(params: dict[str, Any]) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.3)
+
     async def body(house: House) -> None:
-        job = await house.submit("script", {"sleep": 60})
+        job = await house.submit("script")
         answer = await house.post(f"/api/v1/jobs/{job['id']}/cancel")
         assert answer.json["status"] == "cancelling"
+        again = await house.post(f"/api/v1/jobs/{job['id']}/cancel", {"reason": "really"})
+        assert (again.status, again.json["status"]) == (200, "cancelling")
         assert answer.json["waiting_for"]["kind"] == "cancel"
         assert (await house.get(f"/api/v1/jobs/{job['id']}?wait=5")).json["status"] == "cancelled"
 
-    run(body, one_task(), workers=[worker()])
+    run(body, one_task(), workers=[stubborn])
 
 
 def test_the_owner_approves_and_the_same_decision_twice_is_fine() -> None:

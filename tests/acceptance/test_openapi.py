@@ -1,15 +1,18 @@
 """The document says what the router does, no more and no less; and people can read it."""
 
 import asyncio
+import html
 import re
 from typing import Any
 
 import jsonschema_rs
+import pytest
 from aiohttp import web
 
 from regista import Config, OrchestratorEngine, StateMachineBlueprint
 from regista.api import STAGE
 from regista.api.openapi import OPERATIONS, document
+from regista.api.samples import command
 from tests.acceptance.serving import House, serving
 from tests.support import answer, one_task
 
@@ -38,7 +41,8 @@ def test_every_route_is_in_the_document_and_every_path_of_it_is_routed() -> None
     async def body() -> None:
         served = app()
         api = document(served[OPERATIONS], served[STAGE])
-        assert routed(served) - {("GET", "/api/v1/openapi.json")} == told(api["paths"])
+        others = {("GET", "/api/v1/openapi.json"), ("GET", "/"), ("GET", "/docs/")}
+        assert routed(served) - others == told(api["paths"])
 
     asyncio.run(body())
 
@@ -125,5 +129,26 @@ def test_people_can_read_it_without_asking_anybody_else() -> None:
             assert b"api/openapi.json" in page.body
             assert re.findall(rb"(?:src|href)=.https?://", page.body) == []
             assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("path", ["/", "/docs/", "/?from=mail"])
+def test_a_guess_leads_to_the_page(path: str) -> None:
+    async def main() -> None:
+        async with serving() as house, house.session.get(house.url + path) as page:
+            assert (page.status, page.url.path) == (200, "/docs")
+
+    asyncio.run(main())
+
+
+def test_the_page_says_all_operations_with_a_call_of_each_to_those_without_javascript() -> None:
+    async def main() -> None:
+        async with serving() as house:
+            page = (await house.get("/docs", token=None)).body.decode()
+            static = html.unescape(page.partition("<script>")[0])
+            for operation in house.director.app[OPERATIONS]:
+                assert operation.summary in static
+                assert command(operation) in static
 
     asyncio.run(main())

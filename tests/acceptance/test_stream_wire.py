@@ -12,7 +12,7 @@ from regista import JobStatus
 from regista.model import TaskResult
 from regista.wire import stream
 from regista.worker import Worker
-from tests.acceptance.stream_kit import TOKEN, House, connected, play, until
+from tests.acceptance.stream_kit import TOKEN, House, connected, play, until, until_async
 
 HEADERS = {"X-Worker-Token": TOKEN}
 
@@ -309,6 +309,40 @@ def test_while_the_socket_is_closed_nothing_is_offered_and_the_next_one_gets_it(
             other.task("work")(lambda params: {"by": "other"})
             async with connected(other, house.url):
                 assert (await house.wait(job)).data == {"by": "other"}
+
+    play(main())
+
+
+def test_people_see_that_a_worker_is_not_connected_and_until_when_its_task_is_its_own() -> None:
+    async def main() -> None:
+        async with House(lease_s=30) as house, raw(house) as worker, aiohttp.ClientSession() as http:
+
+            async def ask(path: str) -> dict[str, Any]:
+                async with http.get(house.url + path, headers={"X-Client-Token": "client"}) as answer:
+                    told: dict[str, Any] = await answer.json()
+                    return told
+
+            async def is_gone() -> bool:
+                return bool((await ask("/api/v1/workers/raw"))["state"] == "disconnected")
+
+            await worker.register()
+            await worker.connect()
+            await worker.hear()
+            job = await house.submit()
+            offer = await worker.hear()
+            assert isinstance(offer, stream.Offer)
+            assert (await ask("/api/v1/workers/raw"))["disconnected_at"] is None
+            await worker.ws.close()
+            await until_async(is_gone)
+            assert (await ask("/api/v1/workers/raw"))["disconnected_at"] is not None
+            (reason,) = (await ask(f"/api/v1/jobs/{job.id}/explain"))["reasons"]
+            assert reason["code"] == "worker_disconnected"
+            assert "its lease ends at" in reason["unblock"]
+            await worker.connect(stream.Hello(worker.session, [offer.attempt_id]))
+            await worker.hear()
+            assert (await ask("/api/v1/workers/raw"))["state"] == "ready"
+            (reason,) = (await ask(f"/api/v1/jobs/{job.id}/explain"))["reasons"]
+            assert reason["code"] == "task_offered"
 
     play(main())
 

@@ -79,7 +79,7 @@ _TRICKS = ("kill_director", "restart_director", "kill_worker", "freeze_worker", 
 async def _play(folder: Path) -> tuple[Troupe, Audience]:
     troupe = Troupe(folder, SEED)
     connection = Connection(url=troupe.url, token=TOKENS["CLIENT_TOKEN"], timeout_s=60)
-    async with Client(connection=connection) as client:
+    async with Client(connection=connection, first_contact_s=60) as client:
         audience = Audience(client, SEED)
         await troupe.start()
         try:

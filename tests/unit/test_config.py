@@ -1,4 +1,5 @@
 import socket
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -6,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regista.config import PREFIX, SETTINGS, Config, Connection, WorkerConfig
+from regista.config import (
+    PREFIX,
+    SETTINGS,
+    Config,
+    Connection,
+    WorkerConfig,
+    find_url,
+    leave_url,
+    remove_url,
+    url_for,
+)
 from regista.config.settings import Settings
 from regista.errors import ConfigError
 
@@ -197,3 +208,42 @@ def test_no_unknown_name_with_our_prefix_is_overlooked(rest: str) -> None:
     if name not in {setting.env for setting in SETTINGS}:
         with pytest.raises(ConfigError):
             Config.from_env({name: "1"})
+
+
+@pytest.mark.parametrize("port", ["65536", "99999", "-1"])
+def test_a_port_that_no_machine_has_is_refused(port: str) -> None:
+    assert Config.from_env({"API_PORT": "65535"}).api_port == 65535
+    with pytest.raises(ConfigError, match="API_PORT: expected a whole number from 0 to 65535"):
+        Config.from_env({"API_PORT": port})
+
+
+def test_a_worker_may_be_told_the_url_by_the_clients_name_for_it() -> None:
+    urls = {"REGISTA_URL": "http://client:1"}
+
+    assert WorkerConfig.from_env(urls).orchestrator_url == "http://client:1"
+    assert WorkerConfig.from_env(urls | {"ORCHESTRATOR_URL": "http://w:2"}).orchestrator_url == "http://w:2"
+
+
+def test_an_orchestrator_on_this_machine_is_found_until_it_stops(tmp_path: Path) -> None:
+    here, ours, theirs = str(tmp_path / "state"), "http://127.0.0.1:4711", "http://[::1]:4712"
+    assert url_for("", here) == "http://127.0.0.1:8080"
+
+    leave_url(here, ours)
+    assert url_for("", here) == ours
+    assert url_for("http://given:1/", here) == "http://given:1"
+
+    leave_url(here, theirs)
+    remove_url(here, ours)  # which is not there any more
+    assert url_for("", here) == theirs
+    remove_url(here, theirs)
+    assert find_url(here) is None
+    assert list(Path(here).iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "found", ["http://elsewhere.org:80", "https://127.0.0.1:1", "http://127.0.0.1.org:1", "", "\xff"]
+)
+def test_an_address_that_is_not_of_this_machine_is_not_believed(found: str, tmp_path: Path) -> None:
+    (tmp_path / "url").write_bytes(found.encode("latin-1"))
+
+    assert find_url(str(tmp_path)) is None

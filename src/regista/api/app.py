@@ -23,6 +23,7 @@ from . import (
 )
 from .middleware.client_auth import client_auth
 from .middleware.errors import errors
+from .middleware.known_query import known_query
 from .openapi import OPERATIONS
 from .operations import Operation
 from .stage import STAGE, Stage
@@ -50,7 +51,7 @@ _LINGER_S = 1.0
 def create_app(stage: Stage) -> web.Application:
     """The whole API over these services. Starting and stopping them is the caller's business."""
     app = web.Application(
-        middlewares=[errors, client_auth],
+        middlewares=[errors, client_auth, known_query],
         client_max_size=stage.config.max_body_bytes,
         handler_args=handler_args(stage.config),
     )

@@ -57,7 +57,7 @@ class Channels:
         """The socket is closed. The lease decides about the worker; until it is back it is offered nothing."""
         if self._open.get(channel.worker_id) is channel:
             del self._open[channel.worker_id]
-            self._dispatcher.grant(channel.worker_id, channel.session, 0)
+            self._dispatcher.cut(channel.worker_id, channel.session)
 
     async def watch(self) -> None:
         """Drop streams that are silent for a lease, and tell workers that an operator drains."""

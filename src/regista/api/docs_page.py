@@ -1,16 +1,21 @@
 """The readable face of the OpenAPI document: one page, with everything that it needs inside."""
 
 from functools import cache
+from html import escape
 from importlib.resources import files
 
 from aiohttp import web
 
-from .operations import Media, Operations
+from .openapi import OPERATIONS
+from .operations import Media, Operation, Operations
+from .samples import command
 
 routes = Operations("api")
 
 #: The page may ask its own orchestrator for the document, and nobody for anything else.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
+#: Where the page has its list of operations, which those without JavaScript read.
+_PLACE = "<!-- operations -->"
 
 
 @cache
@@ -18,7 +23,20 @@ def _page() -> str:
     return (files("regista.api") / "docs.html").read_text(encoding="utf-8")
 
 
-@routes.get("/docs", access="public", answers={200: Media(("text/html",), "the page")})
+@routes.get("/docs", also=("/", "/docs/"), access="public", answers={200: Media(("text/html",), "the page")})
 async def docs(request: web.Request) -> web.Response:
     """Read the documentation of the API, in a browser."""
-    return web.Response(text=_page(), content_type="text/html", headers={"Content-Security-Policy": _POLICY})
+    if not request.path.endswith("/docs"):
+        # Relative, so that it leads to the right place below the prefix of another application, too.
+        raise web.HTTPFound("../docs" if request.path.endswith("/docs/") else "docs")
+    page = _page().replace(_PLACE, listed(request.app[OPERATIONS]))
+    return web.Response(text=page, content_type="text/html", headers={"Content-Security-Policy": _POLICY})
+
+
+def listed(operations: list[Operation]) -> str:
+    """Every operation with what it does and a call of it, as HTML."""
+    return "\n".join(
+        f"<p><b>{one.method}</b> <code>{escape(one.paths()[0])}</code> {escape(one.summary)}</p>\n"
+        f"<pre>{escape(command(one))}</pre>"
+        for one in operations
+    )

@@ -123,7 +123,8 @@ async def cancel(request: web.Request) -> web.Response:
     """Ask a job to stop.
 
     The job is `cancelled` at once when no worker has a task of it, else `cancelling` until the worker has
-    confirmed or the grace is over. Asking twice is fine.
+    confirmed or the grace is over. Asking again meanwhile is fine; a job that has ended, cancelled or not, is
+    409 `job_already_terminal`.
     """
     stage = request.config_dict[STAGE]
     wish = await bodies.take_optional(request, Cancel)

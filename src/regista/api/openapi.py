@@ -10,7 +10,7 @@ from aiohttp import web
 
 from ..config import Config
 from ..wire.jobs import Accepted
-from . import view
+from . import samples, view
 from .blueprints import endpoint_of
 from .endpoints import Order
 from .health import our_version
@@ -58,9 +58,9 @@ def document(operations: list[Operation], stage: Stage) -> dict[str, Any]:
     schemas, components = _schemas(operations)
     paths: dict[str, Any] = {}
     for operation in operations:
-        paths.setdefault(operation.paths()[0], {})[operation.method.lower()] = _operation(
-            operation, schemas, stage.config
-        )
+        told = _operation(operation, schemas, stage.config)
+        told["x-codeSamples"] = [{"lang": "Shell", "label": "curl", "source": samples.command(operation)}]
+        paths.setdefault(operation.paths()[0], {})[operation.method.lower()] = told
     for blueprint in stage.library.blueprints():
         path = endpoint_of(blueprint)
         if path is not None and path not in paths:
@@ -99,7 +99,7 @@ def _schemas(operations: list[Operation]) -> tuple[dict[Any, Any], dict[str, Any
 
 def _operation(operation: Operation, schemas: dict[Any, Any], config: Config) -> dict[str, Any]:
     told: dict[str, Any] = {
-        "operationId": f"{operation.tag}_{operation.handler.__name__}",
+        "operationId": operation.id,
         "tags": [operation.tag],
         "summary": operation.summary,
         "description": operation.description,

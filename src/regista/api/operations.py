@@ -63,6 +63,11 @@ class Operation:
     problems: Mapping[int, str] = field(default_factory=dict)
 
     @property
+    def id(self) -> str:
+        """Its name among all."""
+        return f"{self.tag}_{self.handler.__name__}"
+
+    @property
     def summary(self) -> str:
         """What it does, in a sentence."""
         return (inspect.getdoc(self.handler) or "").partition("\n")[0]
@@ -71,6 +76,11 @@ class Operation:
     def description(self) -> str:
         """What else there is to know."""
         return (inspect.getdoc(self.handler) or "").partition("\n")[2].strip()
+
+    @property
+    def query(self) -> tuple[str, ...]:
+        """The names that may stand in its query."""
+        return tuple(each.name for each in self.parameters if each.where == "query")
 
     def paths(self) -> list[str]:
         """Every path that it answers at; the documented one first."""
@@ -101,6 +111,7 @@ class Operations:
             operation = Operation(method=method, path=path, handler=handler, tag=self.tag, **facts)
             if operation.access == "client":
                 CLIENTS_ONLY.add(handler)
+                QUERIES[handler] = operation.query
             self._found.append(operation)
             return handler
 
@@ -109,3 +120,6 @@ class Operations:
 
 #: The handlers that need a client's token.
 CLIENTS_ONLY: set[Any] = set()
+#: The handlers of clients → what may stand in their query. What the public asks for may carry anything: mail
+#: programs and probes hang words of their own on addresses.
+QUERIES: dict[Any, tuple[str, ...]] = {}

@@ -2,8 +2,9 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Literal, TypeVar
 
@@ -63,6 +64,17 @@ def bad(name: str, expected: str, got: str) -> Problem:
     """The refusal of a parameter."""
     detail = f"{name}: expected {expected}, got {got[:100]!r}"
     return Problem(400, "bad_parameter", detail, parameter=name)
+
+
+def unknown(name: str, known: Sequence[str]) -> Problem:
+    """The refusal of a parameter that the operation does not have; names the nearest that it has."""
+    near = get_close_matches(name, known, n=1)
+    hint = (
+        f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}" if known else "it takes none"
+    )
+    return Problem(
+        400, "unknown_parameter", f"unknown parameter {name[:100]!r}; {hint}", parameter=name[:100]
+    )
 
 
 def seconds(request: web.Request, name: str, most: float) -> float | None:

@@ -25,7 +25,7 @@ class WorkerObject(Struct, frozen=True, kw_only=True):
 
     id: str
     type: str
-    #: ready, busy, draining or silent.
+    #: ready, busy, draining, disconnected (its stream is closed) or silent (its lease is over).
     state: str
     skills: list[str]
     #: null serves any queue.
@@ -42,6 +42,8 @@ class WorkerObject(Struct, frozen=True, kw_only=True):
     resources: dict[str, Any]
     registered_at: datetime | None
     last_seen: datetime | None
+    #: Since when it is disconnected; null while it is not.
+    disconnected_at: datetime | None
 
 
 class Drain(Struct, frozen=True, forbid_unknown_fields=True):
@@ -128,4 +130,5 @@ def _object(facts: WorkerFacts, operator: bool, show: Show) -> WorkerObject:
         },
         registered_at=show(worker.registered_at),
         last_seen=show(facts.last_seen),
+        disconnected_at=show(facts.since),
     )

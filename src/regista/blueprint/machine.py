@@ -352,7 +352,7 @@ def _dispatched(job: Job, task: Task, scene: Scene) -> Event:
 
 
 def _milliseconds(since: datetime, scene: Scene) -> float:
-    return (scene.now - since).total_seconds() * 1000
+    return round((scene.now - since).total_seconds() * 1000, 3)
 
 
 def _tell_parent(job: Job) -> tuple[Message, ...]:

@@ -4,8 +4,8 @@ import importlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
@@ -32,6 +32,8 @@ class App:
     name: str
     blueprints: tuple[StateMachineBlueprint, ...]
     workers: tuple[Worker, ...]
+    #: The first variable that holds a thing, by the thing's `id`.
+    variables: dict[int, str] = field(default_factory=dict)
 
     def need_blueprints(self) -> tuple[StateMachineBlueprint, ...]:
         """Its blueprints, or AppError."""
@@ -45,6 +47,18 @@ class App:
             raise AppError(self.name, "expected a Worker at module level, found none")
         return self.workers
 
+    def pick_workers(self, names: Sequence[str]) -> tuple[Worker, ...]:
+        """The workers of these names (their own, or the variable's), or all; AppError for a wrong name."""
+        found = self.need_workers()
+        picked: list[Worker] = []
+        for name in names:
+            fits = [worker for worker in found if name in (worker.name, self.variables.get(id(worker)))]
+            if not fits:
+                have = ", ".join(dict.fromkeys(worker.name for worker in found))
+                raise AppError(self.name, f"it has no worker named {name!r}; its workers: {have}")
+            picked += [worker for worker in fits if worker not in picked]
+        return tuple(picked) if names else found
+
 
 def load_app(name: str) -> App:
     """Import the app. What it raises, or what is wrong with it, is an AppError that names the line."""
@@ -54,7 +68,9 @@ def load_app(name: str) -> App:
     names = [blueprint.name for blueprint in blueprints]
     for twice in {each for each in names if names.count(each) > 1}:
         raise AppError(name, f"two blueprints are named {twice!r}")
-    return App(name, blueprints, tuple(thing for thing in found if isinstance(thing, Worker)))
+    workers = tuple(thing for thing in found if isinstance(thing, Worker))
+    variables = {id(value): variable for variable, value in reversed(vars(module).items())}
+    return App(name, blueprints, workers, variables)
 
 
 def files_of(name: str) -> list[Path]:

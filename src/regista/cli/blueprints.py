@@ -88,15 +88,17 @@ async def check(asked: argparse.Namespace) -> int:
     screen = screen_for(asked)
     found = load_app(asked.app).need_blueprints()
     reports = [_validated(blueprint) for blueprint in found]
+    note = "live jobs were not looked at, as --offline says" if asked.offline else ""
     if not asked.offline:
         try:
             async with client_for(asked) as client:
                 for blueprint, report in zip(found, reports, strict=True):
                     if not report["problems"]:
-                        report["jobs"] = await _movable(client, blueprint)
+                        report["live_jobs"] = await _movable(client, blueprint)
         except Unreachable as error:
-            screen.note(f"{error}; live jobs were not looked at")
-    _tell(screen, reports)
+            note = f"{error}; live jobs were not looked at"
+            screen.note(note)
+    _tell(screen, reports, note)
     return exits.FAILED if any(report["problems"] for report in reports) else exits.OK
 
 
@@ -104,16 +106,18 @@ def _validated(blueprint: StateMachineBlueprint) -> dict[str, Any]:
     try:
         blueprint.validate()
     except BlueprintInvalid as error:
-        return {"blueprint": blueprint.name, "version": None, "problems": error.problems}
-    return {"blueprint": blueprint.name, "version": blueprint.version, "problems": []}
+        return {"blueprint": blueprint.name, "version": None, "problems": error.problems, "live_jobs": None}
+    return {"blueprint": blueprint.name, "version": blueprint.version, "problems": [], "live_jobs": None}
 
 
 async def _movable(client: Client, blueprint: StateMachineBlueprint) -> dict[str, Any]:
     """Which live jobs of other versions could go on with this one, and why the others cannot."""
     same = move = 0
     stay: list[dict[str, str]] = []
+    leads = await _served_leads(client, blueprint.name)
     async for job in _live(client, blueprint.name):
-        missing = _needed(job) - blueprint.graph.states.keys()
+        needed = _needed(job) | (leads.get((job.version, job.state), set()) if job.waiting_for else set())
+        missing = needed - blueprint.graph.states.keys()
         if job.version == blueprint.version:
             same += 1
         elif not missing:
@@ -121,6 +125,16 @@ async def _movable(client: Client, blueprint: StateMachineBlueprint) -> dict[str
         else:
             stay.append({"id": job.id, "reason": f"this version has no state {', '.join(sorted(missing))}"})
     return {"same_version": same, "can_move": move, "cannot_move": stay}
+
+
+async def _served_leads(client: Client, name: str) -> dict[tuple[str, str], set[str]]:
+    """Where each state of the version that is served now leads: what a job waits for may take it there."""
+    served = [one for one in await client.blueprints() if one["name"] == name]
+    return {
+        (one["version"], state["name"]): set(state["targets"] or ())
+        for one in served
+        for state in one["states"]
+    }
 
 
 async def _live(client: Client, name: str) -> AsyncIterator[JobObject]:
@@ -136,16 +150,16 @@ def _needed(job: JobObject) -> set[str]:
     return {job.state, *filter(None, [detail.get("aggregator")])}
 
 
-def _tell(screen: Screen, reports: list[dict[str, Any]]) -> None:
+def _tell(screen: Screen, reports: list[dict[str, Any]], note: str) -> None:
     if screen.json:
-        screen.document({"items": reports})
+        screen.document({"items": reports} | ({"note": note} if note else {}))
         return
     for report in reports:
         for problem in report["problems"]:
             screen.say(f"wrong  {report['blueprint']}: {problem}")
         if not report["problems"]:
-            screen.say(f"good   {report['blueprint']} {report['version']}{_jobs_told(report.get('jobs'))}")
-        stays = (report.get("jobs") or {}).get("cannot_move", [])
+            screen.say(f"good   {report['blueprint']} {report['version']}{_jobs_told(report['live_jobs'])}")
+        stays = (report["live_jobs"] or {}).get("cannot_move", [])
         for stay in stays[:_NAMED]:
             screen.say(f"       {stay['id']} stays behind: {stay['reason']}")
         if len(stays) > _NAMED:

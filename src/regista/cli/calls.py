@@ -9,22 +9,22 @@ import msgspec
 
 from ..client import Client
 from ..config import Connection
-from .refusals import UsageError
-
-#: How long a command waits for an orchestrator that has never answered: enough for one that just starts.
-_FIRST_CONTACT_S = 3.0
+from .refusals import UsageError, by_flag
 
 
 def client_for(asked: argparse.Namespace) -> Client:
     """A client of the orchestrator that flags and environment name."""
-    connection = Connection.from_env(url=asked.url, state_dir=asked.dir)
-    return Client(connection=connection, first_contact_s=_FIRST_CONTACT_S)
+    with by_flag(asked, url="url", state_dir="dir"):
+        return Client(connection=Connection.from_env(url=asked.url, state_dir=asked.dir))
 
 
 def object_in(flag: str, text: str) -> dict[str, Any]:
     """The JSON object that was typed, or lies in `@FILE`, or comes from standard input (`-`)."""
+    body = _read(flag, text)
+    if not body.strip():
+        raise UsageError(f'{flag}: expected a JSON object like {{"name": "Ada"}}, got nothing at all')
     try:
-        value = msgspec.json.decode(_read(flag, text))
+        value = msgspec.json.decode(body)
     except msgspec.DecodeError as error:
         raise UsageError(f"{flag}: expected a JSON object, got something else: {error}") from None
     if not isinstance(value, dict):

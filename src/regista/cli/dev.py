@@ -11,15 +11,21 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from ..errors import ConfigError, StorageError
 from . import exits
 from .app import AppError, files_of, load_app
+from .entry import debug_wanted
 from .output import Screen, screen_for
+from .refusals import tell
 from .serve import config_for, perform
 
 #: How often the files are looked at.
 _LOOK_S = 0.25
 #: What a process that was told to stop may take beyond its own grace, before it is killed.
 _LAST_WORDS_S = 10.0
+
+#: How the child tells the reloader that it is not the app's fault: the port is taken, or the store.
+_NO_CHANGE_HELPS = 70
 
 #: Path → when it was written, and its size.
 Stamps = dict[Path, tuple[int, int]]
@@ -48,7 +54,13 @@ def _perform_once(asked: argparse.Namespace) -> int:
             _leave_with_parent()
     if not app.workers:
         app.need_blueprints()
-    return perform(asked, config, app, with_workers=True)
+    try:
+        return perform(asked, config, app, with_workers=True)
+    except (OSError, StorageError, ConfigError) as error:
+        if asked.report_files is None:
+            raise
+        tell(error, debug=debug_wanted(asked))
+        return _NO_CHANGE_HELPS
 
 
 def _report(fd: int, files: Iterable[Path]) -> None:
@@ -82,7 +94,7 @@ class Reloader:
 
     The child is told to stop as `kill` would tell it: tasks get their grace, jobs stay in the file, and the
     next child goes on with them. A child that ends by itself (an error in the app) is started again at the
-    next change.
+    next change; one that cannot start whatever the app says (a port that is taken) ends us too.
     """
 
     def __init__(self, asked: argparse.Namespace, port: int, patience_s: float) -> None:
@@ -93,13 +105,15 @@ class Reloader:
         self._told = False
 
     def run(self) -> int:
-        """Until Ctrl-C or SIGTERM."""
+        """Until Ctrl-C or SIGTERM, or until no change of a file could help."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         while not self._told:
             child, files = self._start()
             changed = self._watch(child, stamps(files))
             self._end(child)
+            if child.returncode == _NO_CHANGE_HELPS:
+                return exits.FAILED
             if changed:
                 names = ", ".join(sorted(path.name for path in changed))
                 self._screen.note(f"{names} changed; starting again")
@@ -123,6 +137,8 @@ class Reloader:
         mourned = False
         while not self._told:
             time.sleep(_LOOK_S)
+            if child.poll() == _NO_CHANGE_HELPS:
+                return set()
             if child.poll() is not None and not mourned:
                 mourned = True
                 if not self._told:

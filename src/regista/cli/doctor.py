@@ -153,7 +153,7 @@ async def orchestrator(connection: Connection) -> list[Finding]:
             Finding(
                 "orchestrator",
                 theirs in {__version__, "unknown"},
-                f"{connection.url} answers, version {theirs}",
+                f"{client.url} answers, version {theirs}",
                 f"this is version {__version__}: use the same on both sides",
             )
         ]

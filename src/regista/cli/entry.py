@@ -25,16 +25,13 @@ def run(argv: Sequence[str] | None = None) -> int:
         # Whoever read us has enough (`| head`). Nothing may be flushed into that pipe at exit either.
         sys.stdout = None
         return exits.OK
-    except Exception as error:  # the outermost turn: whatever is left becomes one line
-        if _debug(asked):
-            raise
-        from .refusals import exit_of, words_of
+    except Exception as error:  # noqa: BLE001  # the outermost turn: whatever is left becomes one line
+        from .refusals import tell
 
-        print(f"regista: {words_of(error)}", file=sys.stderr)  # noqa: T201
-        return exit_of(error)
+        return tell(error, debug=debug_wanted(asked))
 
 
-def _debug(asked: argparse.Namespace) -> bool:
+def debug_wanted(asked: argparse.Namespace) -> bool:
     """`--debug`, or its variable; an environment that cannot be read has none."""
     from ..config import Connection
     from ..errors import ConfigError

@@ -2,6 +2,7 @@
 
 import argparse
 from datetime import datetime
+from typing import Any
 
 from ..client import Client
 from ..wire.jobs import JobObject
@@ -9,11 +10,13 @@ from . import exits
 from .calls import client_for, maybe_object_in, object_in
 from .follow import follow, stream
 from .output import Screen, age, screen_for, shown
+from .refusals import UsageError
 from .story import Teller
 
 
 async def run(asked: argparse.Namespace) -> int:
     """Start a job; with --wait, follow it to its end."""
+    _check_waiting(asked)
     body = object_in("--input", asked.input)
     async with client_for(asked) as client:
         job = await client.submit(asked.blueprint, body, idempotency_key=asked.key, priority=asked.priority)
@@ -22,10 +25,16 @@ async def run(asked: argparse.Namespace) -> int:
 
 async def fork(asked: argparse.Namespace) -> int:
     """Start a new job like an old one."""
+    _check_waiting(asked)
     body = maybe_object_in("--input", asked.input)
     async with client_for(asked) as client:
         job = await client.fork(asked.job_id, body)
         return await _started(client, screen_for(asked), job, asked)
+
+
+def _check_waiting(asked: argparse.Namespace) -> None:
+    if asked.timeout is not None and not asked.wait:
+        raise UsageError("--timeout: bounds --wait, and there is none; add --wait, or leave it out")
 
 
 async def _started(client: Client, screen: Screen, job: JobObject, asked: argparse.Namespace) -> int:
@@ -90,8 +99,14 @@ async def listing(asked: argparse.Namespace) -> int:
         screen.document({"items": found[: asked.limit]})
         return exits.OK
     rows = [[job.id, job.blueprint, job.status, job.state, age(job.created_at)] for job in found]
-    screen.table(["id", "blueprint", "status", "state", "age"], rows)
+    screen.table(["id", "blueprint", "status", "state", "age"], rows, _no_jobs(asked))
     return exits.OK
+
+
+def _no_jobs(asked: argparse.Namespace) -> str:
+    if asked.status or asked.blueprint:
+        return "no job fits; `regista jobs list` shows those of every status and blueprint"
+    return "no jobs yet; `regista jobs run BLUEPRINT --input JSON` starts one"
 
 
 async def show(asked: argparse.Namespace) -> int:
@@ -107,10 +122,17 @@ async def show(asked: argparse.Namespace) -> int:
     if job.attempts:
         screen.say()
         rows = [
-            [each.task_id, each.state, each.worker_id or "-", _moment(each.started_at), _fault(each.error)]
+            [
+                each.task_id,
+                each.type or "-",
+                each.state,
+                each.worker_id or "-",
+                _moment(each.started_at),
+                _fault(each.error),
+            ]
             for each in job.attempts
         ]
-        screen.table(["attempt", "state", "worker", "started", "error"], rows)
+        screen.table(["attempt", "task", "state", "worker", "started", "error"], rows)
     return exits.OK
 
 
@@ -121,7 +143,7 @@ def _facts(job: JobObject) -> list[tuple[str, str]]:
         ("blueprint", f"{job.blueprint} ({job.version})"),
         ("status", job.status),
         ("state", job.state),
-        ("waiting for", "" if waiting is None else f"{waiting.kind} {shown(waiting.detail)}"),
+        ("waiting for", "" if waiting is None else f"{waiting.kind} {shown(_open(waiting.detail))}"),
         ("progress", "" if job.progress is None else f"{job.progress:.0%}"),
         ("input", shown(job.input)),
         ("data", shown(job.data)),
@@ -131,9 +153,14 @@ def _facts(job: JobObject) -> list[tuple[str, str]]:
         ("parent", job.parent_id or ""),
         ("created", _moment(job.created_at)),
         ("finished", "" if job.finished_at is None else _moment(job.finished_at)),
-        ("bill", f"{job.bill.seconds:g} s, {job.bill.cost:g}"),
+        ("bill", f"{job.bill.seconds:.3f} s, {job.bill.cost:.6g}" if job.bill.cost else ""),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def _open(detail: dict[str, Any]) -> dict[str, Any]:
+    """What may be seen by whoever looks over a shoulder: the token decides without a client's. JSON has it."""
+    return {name: value for name, value in detail.items() if name != "token"}
 
 
 def _fault(error: object) -> str:

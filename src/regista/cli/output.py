@@ -63,8 +63,14 @@ class Screen:
         mark = ("✓    ", "green") if good else ("✗    ", "red")
         self.console().print(Text.assemble(mark, text), soft_wrap=True)
 
-    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Rows under headings: drawn for a person, aligned text for a pipe."""
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], nothing: str = "") -> None:
+        """Rows under headings: drawn for a person, aligned text for a pipe.
+
+        `nothing` is what a person is told instead of a table without rows.
+        """
+        if self.live and nothing and not rows:
+            self.say(nothing)
+            return
         if self.live:
             self._draw(columns, rows)
             return

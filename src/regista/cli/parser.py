@@ -52,7 +52,10 @@ def _servers(commands: _Commands) -> None:
     _app(serve, needed=False)
     _listening(serve)
     worker = _command(commands, "worker", "worker.work", "run the workers of an app")
-    _app(worker)
+    _app(worker, more="; APP:NAME is its worker NAME only")
+    worker.add_argument(
+        "--worker", action="append", metavar="NAME", help="run the worker of this name only; may be repeated"
+    )
     _flag(worker, "--url", "ORCHESTRATOR_URL", "where the orchestrator is")
     _flag(worker, "--concurrency", "MAX_CONCURRENT_TASKS", "how many tasks at a time", type=int, metavar="N")
     _flag(
@@ -64,19 +67,19 @@ def _servers(commands: _Commands) -> None:
     )
 
 
-def _app(parser: argparse.ArgumentParser, *, needed: bool = True) -> None:
+def _app(parser: argparse.ArgumentParser, *, needed: bool = True, more: str = "") -> None:
     parser.add_argument(
         "app",
         metavar="APP",
         nargs=None if needed else "?",
-        help="a Python file or package.module; its module-level blueprints and workers are taken",
+        help=f"a Python file or package.module; its module-level blueprints and workers are taken{more}",
     )
 
 
 def _listening(parser: argparse.ArgumentParser) -> None:
     _flag(parser, "--host", "API_HOST", "the address to listen on")
     _flag(parser, "--port", "API_PORT", "the port to listen on; 0 is any free one", type=int)
-    _flag(parser, "--storage", "REGISTA_STORAGE", "memory, sqlite:PATH or redis://…; else a file in --dir")
+    _flag(parser, "--storage", "REGISTA_STORAGE", "memory or sqlite:PATH; else a file in --dir")
     _flag(parser, "--dir", "REGISTA_DIR", "where tokens and the file of jobs are kept")
     _flag(parser, "--log-level", "LOG_LEVEL", "the least important level that is logged", metavar="LEVEL")
 
@@ -97,7 +100,7 @@ def _jobs(commands: _Commands) -> None:
     listing = verb("list", "jobs.listing", "the newest jobs")
     listing.add_argument("--status", choices=STATUSES, metavar="STATUS", help=f"one of {', '.join(STATUSES)}")
     listing.add_argument("--blueprint", metavar="NAME")
-    listing.add_argument("--limit", type=int, default=20, metavar="N", help="how many; default 20")
+    listing.add_argument("--limit", type=_some, default=20, metavar="N", help="how many; default 20")
     _one(verb, "show", "everything about a job")
     watch = _one(verb, "watch", "follow a job to its end")
     watch.add_argument("--timeout", type=float, metavar="S", help="stop watching after so many seconds")
@@ -206,6 +209,13 @@ def _waiting(parser: argparse.ArgumentParser) -> None:
         "--wait", action="store_true", help="follow it to its end; the exit code mirrors the job"
     )
     parser.add_argument("--timeout", type=float, metavar="S", help="with --wait: for so many seconds only")
+
+
+def _some(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number, 1 or more, got {text}")
+    return number
 
 
 def _reason(parser: argparse.ArgumentParser) -> None:

@@ -6,6 +6,9 @@ from . import exits
 from .calls import client_for
 from .output import screen_for, span
 
+#: For a person, where there is no queue.
+_NOTHING = "no task waits or runs, and no worker is there; `regista worker APP` starts some"
+
 
 async def listing(asked: argparse.Namespace) -> int:
     """Every queue with something in it, or somebody at it."""
@@ -25,5 +28,5 @@ async def listing(asked: argparse.Namespace) -> int:
         ]
         for queue in found
     ]
-    screen.table(["queue", "waiting", "running", "oldest", "workers"], rows)
+    screen.table(["queue", "waiting", "running", "oldest", "workers"], rows, _NOTHING)
     return exits.OK

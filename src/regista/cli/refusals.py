@@ -1,6 +1,11 @@
 """What went wrong, in one line, and as an exit code."""
 
+import argparse
 import errno
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ..errors import ApiError, ConfigError, RegistaError, Unreachable
 from . import exits
@@ -10,6 +15,27 @@ class UsageError(RegistaError):
     """The command itself was wrong."""
 
     code = "usage"
+
+
+@contextmanager
+def by_flag(asked: argparse.Namespace, **flags: str) -> Iterator[None]:
+    """A wrong value that came from a flag is told by the flag's name. `flags`: field of the settings → flag."""
+    try:
+        yield
+    except ConfigError as error:
+        flag = flags.get(error.name)
+        if flag is None or getattr(asked, flag) is None:
+            raise
+        name = f"--{flag.replace('_', '-')}"
+        raise UsageError(f"{name}: expected {error.expected}, got {error.got!r}") from error
+
+
+def tell(error: Exception, *, debug: bool) -> int:
+    """Say what went wrong, with the traceback where that is wanted; the exit code for it."""
+    if debug:
+        traceback.print_exception(error)
+    print(f"regista: {words_of(error)}", file=sys.stderr)  # noqa: T201
+    return exit_of(error)
 
 
 def words_of(error: Exception) -> str:

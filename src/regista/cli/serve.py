@@ -1,16 +1,20 @@
 """`regista serve`: the orchestrator of an app, until it is told to stop."""
 
 import argparse
+import logging
 from pathlib import Path
 
 from .. import site
-from ..config import Config
+from ..config import Config, leave_url, remove_url
+from ..errors import ConfigError
 from ..orchestrator import OrchestratorEngine
-from ..tokens import CLIENT_FILE, WORKER_FILE
+from ..tokens import CLIENT_FILE, WORKER_FILE, is_loopback
 from . import exits, logs
 from .app import App, load_app
 from .output import Screen, screen_for
-from .refusals import UsageError
+from .refusals import UsageError, by_flag
+
+log = logging.getLogger("regista")
 
 
 def serve(asked: argparse.Namespace) -> int:
@@ -33,15 +37,46 @@ def config_for(asked: argparse.Namespace) -> Config:
             f"--storage {storage}: Redis comes with the redis extra, which this version does not have yet; "
             "use memory or sqlite:PATH"
         )
-    state_dir = Config.from_env(state_dir=asked.dir).state_dir
-    return Config.from_env(
-        defaults={"storage": f"sqlite:{Path(state_dir, 'jobs.db')}"},
-        storage=storage,
-        state_dir=asked.dir,
-        api_host=asked.host,
-        api_port=asked.port,
-        log_level=asked.log_level and asked.log_level.upper(),
+    flags = {"api_host": "host", "api_port": "port", "storage": "storage", "state_dir": "dir"}
+    with by_flag(asked, **flags, log_level="log_level"):
+        state_dir = Config.from_env(state_dir=asked.dir).state_dir
+        config = Config.from_env(
+            defaults={"storage": f"sqlite:{Path(state_dir, 'jobs.db')}"},
+            storage=storage,
+            state_dir=asked.dir,
+            api_host=asked.host,
+            api_port=asked.port,
+            log_level=asked.log_level and asked.log_level.upper(),
+        )
+        _refuse_missing_directory(config, "REGISTA_STORAGE" if storage is None else "storage")
+    _refuse_missing_tokens(config)
+    return config
+
+
+def _refuse_missing_directory(config: Config, setting: str) -> None:
+    """A mistyped path would become an empty store somewhere. Only our own directory is made."""
+    path = _store_of(config)
+    if path is None or path.parent.is_dir() or path.parent == Path(config.state_dir):
+        return
+    raise ConfigError(
+        setting, f"a file in a directory that exists (`mkdir -p {path.parent}` makes it)", config.storage
     )
+
+
+def _store_of(config: Config) -> Path | None:
+    kind, _, path = config.storage.partition(":")
+    return Path(path) if kind == "sqlite" else None
+
+
+def _refuse_missing_tokens(config: Config) -> None:
+    """Both are named at once: who lacks one mostly lacks the other."""
+    needed = {"CLIENT_TOKEN": config.client_token, "WORKER_TOKEN": config.worker_token}
+    missing = [name for name, given in needed.items() if not given]
+    if missing and not is_loopback(config.api_host):
+        raise UsageError(
+            f"{' and '.join(missing)}: expected a token, since {config.api_host} can be reached from elsewhere; "
+            f"set {'both' if len(missing) > 1 else 'it'}, or listen on 127.0.0.1"
+        )
 
 
 def perform(asked: argparse.Namespace, config: Config, app: App, *, with_workers: bool) -> int:
@@ -54,8 +89,37 @@ def perform(asked: argparse.Namespace, config: Config, app: App, *, with_workers
     if with_workers:
         for worker in app.workers:
             director.add_worker(worker)
-    site.run(director, config.api_host, config.api_port, lambda where: greet(screen, config, where.url))
+    store = _store_of(config)
+    if store is not None and not store.exists():
+        log.info("new store at %s", store, extra={"action": "new_store"})
+    _serve(director, config, screen)
     return exits.OK
+
+
+def _serve(director: OrchestratorEngine, config: Config, screen: Screen) -> None:
+    """Until it ends. On loopback, others on this machine find us meanwhile."""
+    served: list[str] = []
+
+    def begun(where: site.Site) -> None:
+        served.append(where.url)
+        _leave_address(config, where.url)
+        greet(screen, config, where.url)
+
+    try:
+        site.run(director, config.api_host, config.api_port, begun)
+    finally:
+        for url in served:
+            remove_url(config.state_dir, url)
+    log.info("stopped", extra={"action": "stopped"})
+
+
+def _leave_address(config: Config, url: str) -> None:
+    if not is_loopback(config.api_host):
+        return
+    try:
+        leave_url(config.state_dir, url)
+    except OSError as error:  # nobody needs it who is told the address
+        log.warning("cannot write the address into %s: %s", config.state_dir, error.strerror)
 
 
 def greet(screen: Screen, config: Config, url: str) -> None:

@@ -113,7 +113,10 @@ class Story:
             case EventType.CHILD_STARTED:
                 self.status, self.waits = "waiting_for_child", str(event.detail.get("child_id", ""))
             case EventType.TIMER_STARTED:
-                self.status, self.waits = "waiting_for_timer", f"{event.detail.get('seconds')} s"
+                self.status, self.waits = (
+                    "waiting_for_timer",
+                    f"{round(float(event.detail.get('seconds', 0)), 3)} s",
+                )
             case EventType.CANCEL_REQUESTED:
                 self.status, self.waits = "cancelling", event.message or ""
             case EventType.JOB_QUARANTINED:

@@ -1,32 +1,44 @@
 """`regista worker`: the workers of an app, in a process of their own."""
 
 import argparse
+from pathlib import Path
 
 from ..config import Connection, WorkerConfig
 from ..tokens import WORKER_FILE, find_token
 from . import exits, logs
 from .app import load_app
 from .output import screen_for
+from .refusals import by_flag
 
 
 def work(asked: argparse.Namespace) -> int:
     """Perform until SIGTERM or Ctrl-C, which mean: finish what runs, take nothing new."""
     config = config_for(asked)
     logs.set_up(config.log_level, as_json=True if screen_for(asked).json else None)
-    workers = load_app(asked.app).need_workers()
+    name, wanted = _parts(asked.app)
+    workers = load_app(name).pick_workers([*wanted, *(asked.worker or ())])
     from ..worker import run
 
     run(workers, config)
     return exits.OK
 
 
+def _parts(app: str) -> tuple[str, list[str]]:
+    """`app.py:gpu` is the worker gpu of app.py."""
+    name, colon, worker = app.rpartition(":")
+    return (name, [worker]) if colon and worker and not Path(app).exists() else (app, [])
+
+
 def config_for(asked: argparse.Namespace) -> WorkerConfig:
     """The settings of this process; the token of a local orchestrator is found where it left it."""
     state_dir = Connection.from_env(state_dir=asked.dir).state_dir
-    return WorkerConfig.from_env(
-        defaults={"token": find_token(state_dir, WORKER_FILE) or ""},
-        orchestrator_url=asked.url,
-        max_concurrent_tasks=asked.concurrency,
-        queues=asked.queue,
-        log_level=asked.log_level and asked.log_level.upper(),
-    )
+    flags = {"orchestrator_url": "url", "max_concurrent_tasks": "concurrency", "queues": "queue"}
+    with by_flag(asked, **flags, state_dir="dir", log_level="log_level"):
+        return WorkerConfig.from_env(
+            defaults={"token": find_token(state_dir, WORKER_FILE) or ""},
+            orchestrator_url=asked.url,
+            max_concurrent_tasks=asked.concurrency,
+            queues=asked.queue,
+            state_dir=asked.dir,
+            log_level=asked.log_level and asked.log_level.upper(),
+        )

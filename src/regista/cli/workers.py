@@ -7,6 +7,9 @@ from . import exits
 from .calls import client_for
 from .output import screen_for
 
+#: For a person, where there is none.
+_NOTHING = "no worker has come yet; `regista worker APP` starts those of an app"
+
 
 async def listing(asked: argparse.Namespace) -> int:
     """Every worker that is known."""
@@ -17,7 +20,7 @@ async def listing(asked: argparse.Namespace) -> int:
         screen.document({"items": found})
     else:
         columns = ["worker", "state", "running", "skills", "queues", "connected by"]
-        screen.table(columns, [_row(worker) for worker in found])
+        screen.table(columns, [_row(worker) for worker in found], _NOTHING)
     return exits.OK
 
 

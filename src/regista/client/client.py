@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 from urllib.parse import quote
-from uuid import uuid4
 
 import msgspec
 
@@ -14,8 +13,9 @@ from ..errors import JobNotFound, RegistaError
 from ..model import Event, EventType, JobStatus
 from ..wire.jobs import JobObject, Progress, Waited
 from ..wire.pages import Page
+from .bodies import members, new_key, wish
 from .refusals import error_in
-from .transport import Transport, decoded
+from .transport import FIRST_CONTACT_S, Transport, decoded
 from .waiting import merged, windows
 
 T = TypeVar("T")
@@ -41,7 +41,8 @@ class Client:
 
     A refusal raises the exception that the orchestrator raised (`JobNotFound`, `IdempotencyConflict`, …), or
     `ApiError`. Calls that are safe to repeat are repeated while the orchestrator restarts, for at most
-    `REGISTA_TIMEOUT_SECONDS`; then it is `Unreachable`. A submission always carries an idempotency key, so
+    `REGISTA_TIMEOUT_SECONDS`; then it is `Unreachable`. One that has never been there is waited for for
+    `first_contact_s` only: enough for one that just starts, and no long wait for a wrong address. A submission always carries an idempotency key, so
     that it is one of them. Belongs to the event loop of its first call.
     """
 
@@ -51,11 +52,10 @@ class Client:
         token: str | None = None,
         *,
         connection: Connection | None = None,
-        first_contact_s: float | None = None,
+        first_contact_s: float = FIRST_CONTACT_S,
     ) -> None:
         if connection is None or url is not None or token is not None:
             connection = Connection.from_env(url=url, token=token)
-        #: Until the orchestrator has answered once, trouble is put up with for this long only.
         self._transport = Transport(connection, first_contact_s)
         self.url = self._transport.url
 
@@ -111,7 +111,7 @@ class Client:
         A wish is what `POST /api/v1/jobs` takes: `{"blueprint", "input"?, "idempotency_key"?, …}`.
         """
         answers: list[JobObject | RegistaError] = []
-        keyed = [{"idempotency_key": _new_key(), **each} for each in wishes]
+        keyed = [{"idempotency_key": new_key(), **each} for each in wishes]
         for start in range(0, len(keyed), _BATCH):
             body = {"jobs": keyed[start : start + _BATCH]}
             answer = await self._transport.call("POST", "/api/v1/jobs:batch", body)
@@ -140,8 +140,7 @@ class Client:
 
     async def fork(self, job_id: str, input: Mapping[str, Any] | None = None) -> JobObject:
         """Start a new job with the blueprint and input of this one; members of `input` take the place of old ones."""
-        body = {} if input is None else {"input": dict(input)}
-        return await self._job("POST", _path(job_id, "/fork"), body, again=False)
+        return await self._job("POST", _path(job_id, "/fork"), members("input", input), again=False)
 
     # -- looking at jobs -------------------------------------------------------------------------
 
@@ -232,13 +231,12 @@ class Client:
         data: Mapping[str, Any] | None = None,
     ) -> JobObject:
         """Pass on a person's decision. Twice the same is fine; another one is ApprovalConflict."""
-        body = {"decision": decision, "comment": comment} | ({} if data is None else {"data": dict(data)})
+        body = {"decision": decision, "comment": comment} | members("data", data)
         return await self._job("POST", _path(job_id, "/approval"), body)
 
     async def release(self, job_id: str, data: Mapping[str, Any] | None = None) -> JobObject:
         """Let a quarantined job try again, with `data` merged into its own first; else NotQuarantined."""
-        body = {} if data is None else {"data": dict(data)}
-        return await self._job("POST", _path(job_id, "/release"), body, again=False)
+        return await self._job("POST", _path(job_id, "/release"), members("data", data), again=False)
 
     async def retry(self, job_id: str, data: Mapping[str, Any] | None = None) -> JobObject:
         """`release`, by its other name."""
@@ -301,19 +299,6 @@ class Client:
 def settled(job: JobObject) -> bool:
     """Nothing happens to it by itself any more: it has ended, or waits for a person to mend it."""
     return JobStatus(job.status).settled
-
-
-def _new_key() -> str:
-    """A key of the layout of UUID version 7: the id that follows from it sorts by time, as stores like best."""
-    stamp = f"{time.time_ns() // 1_000_000:012x}"
-    chance = uuid4().hex  # from the system: forked processes must not make the same
-    return f"{stamp[:8]}-{stamp[8:]}-7{chance[:3]}-8{chance[3:6]}-{chance[20:]}"
-
-
-def wish(blueprint: str, input: Mapping[str, Any] | None, **options: Any) -> dict[str, Any]:
-    """The body of a submission: what was left open is left out, and there is always a key."""
-    said = {name: value for name, value in options.items() if value is not None}
-    return {"idempotency_key": _new_key(), "blueprint": blueprint, "input": dict(input or {})} | said
 
 
 def _path(job_id: str, below: str = "") -> str:

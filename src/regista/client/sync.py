@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import weakref
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
@@ -11,6 +12,7 @@ from ..errors import RegistaError
 from ..model import Event
 from ..wire.jobs import JobObject, Progress
 from .client import Client
+from .transport import FIRST_CONTACT_S
 
 T = TypeVar("T")
 
@@ -23,26 +25,28 @@ class SyncClient:
         print(client.run("greet", {"name": "Ada"}).result)
     ```
 
-    It has an event loop in a thread of its own, and may be used from several threads.
+    It has an event loop in a thread of its own, and may be used from several threads. One that nobody
+    closes closes itself when it is forgotten, or when the program ends.
     """
 
     def __init__(
-        self, url: str | None = None, token: str | None = None, *, connection: Connection | None = None
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        connection: Connection | None = None,
+        first_contact_s: float = FIRST_CONTACT_S,
     ) -> None:
-        self._client = Client(url, token, connection=connection)
+        self._client = Client(url, token, connection=connection, first_contact_s=first_contact_s)
         self.url = self._client.url
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="regista-client", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=_run, args=(self._loop,), name="regista-client", daemon=True)
+        thread.start()
+        self._put_away = weakref.finalize(self, _put_away, self._client, self._loop, thread)
 
     def close(self) -> None:
         """Give the connections and the thread back. Twice is fine."""
-        if self._loop.is_closed():
-            return
-        self._call(self._client.close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._put_away()
 
     def __enter__(self) -> "SyncClient":
         return self
@@ -175,7 +179,23 @@ class SyncClient:
                 except StopAsyncIteration:
                     return
         finally:
-            self._call(_closed(source))
+            if not self._loop.is_closed():
+                self._call(_closed(source))
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+        loop.run_until_complete(loop.shutdown_asyncgens())  # streams that were left in the middle
+    finally:
+        loop.close()
+
+
+def _put_away(client: Client, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    closing = asyncio.run_coroutine_threadsafe(client.close(), loop)
+    closing.add_done_callback(lambda _: loop.call_soon_threadsafe(loop.stop))
+    if threading.current_thread() is not thread:  # it is, when the collector finds us while the loop runs
+        thread.join()
 
 
 async def _next(source: AsyncIterator[T]) -> T:

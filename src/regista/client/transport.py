@@ -1,7 +1,6 @@
 """Requests that survive a restart of the orchestrator: retried where that is safe, bounded in all."""
 
 import asyncio
-import os
 import random
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -11,9 +10,10 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from ..config import Connection
+from ..config import Connection, url_for
 from ..errors import ApiError, RegistaError, Unreachable
 from ..tokens import CLIENT_FILE, find_token
+from ..wire.trouble import why
 from .refusals import error_of
 from .sse import Message, Parser
 
@@ -25,6 +25,10 @@ _NOT_NOW = frozenset({429, 502, 503, 504})
 _CONNECT_S = 5.0
 #: A stream that says nothing for so long is dead: the orchestrator sends a comment every 15 seconds.
 _SILENCE_S = 45.0
+#: Nobody has heard us.
+_NOT_EVEN_CONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+#: How long an orchestrator that has never answered is waited for: enough for one that just starts.
+FIRST_CONTACT_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +42,12 @@ class Answer:
 class Transport:
     """One orchestrator's address, and a pool of connections to it. Belongs to one event loop."""
 
-    def __init__(self, connection: Connection, first_contact_s: float | None = None) -> None:
-        self.url = connection.url.rstrip("/")
+    def __init__(self, connection: Connection, first_contact_s: float = FIRST_CONTACT_S) -> None:
+        self.url = url_for(connection.url, connection.state_dir)
         self._connection = connection
         #: How long trouble is put up with; until the first answer, less of it may be wanted.
         self._patience_s = connection.timeout_s
-        self._first_contact_s = first_contact_s if first_contact_s is not None else connection.timeout_s
+        self._first_contact_s = min(first_contact_s, connection.timeout_s)
         self._reached = False
         self._token = connection.token
         #: `Date` of the last answer.
@@ -80,7 +84,7 @@ class Transport:
                 if not (again or trouble.untouched):
                     raise trouble.as_error(self.url) from trouble
                 pause = max(pause, trouble.retry_after_s)
-                if time.monotonic() - began + pause > self._patience() + waits_s:
+                if time.monotonic() - began + pause > self._patience(waits_s):
                     raise trouble.as_error(self.url) from trouble
             await asyncio.sleep(pause * random.uniform(0.75, 1.25))
             pause = min(2 * pause, _LONGEST_PAUSE_S)
@@ -100,7 +104,7 @@ class Transport:
             ) as response:
                 body = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _trouble_of(error) from error
+            raise self._hear(error) from error
         self._reached = True
         self.server_time = response.headers.get("Date")
         if response.status >= 400:
@@ -146,11 +150,17 @@ class Transport:
                 async for chunk in response.content.iter_any():
                     yield chunk
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _trouble_of(error) from error
+            raise self._hear(error) from error
 
-    def _patience(self) -> float:
-        """How long trouble is put up with now."""
-        return self._patience_s if self._reached else self._first_contact_s
+    def _patience(self, waits_s: float = 0.0) -> float:
+        """How long trouble is put up with now. Who was never there does not wait for a job either."""
+        return self._patience_s + waits_s if self._reached else self._first_contact_s
+
+    def _hear(self, error: Exception) -> "_Trouble":
+        """What a failed request means. A connection that is cut was one: somebody is there."""
+        trouble = _trouble_of(error)
+        self._reached = self._reached or not trouble.untouched
+        return trouble
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -191,10 +201,7 @@ class _Trouble(Exception):
 
 def _trouble_of(error: Exception) -> _Trouble:
     """What a failed connection means. Before it was made, nobody can have heard us."""
-    if isinstance(error, aiohttp.ClientConnectorError):
-        number = error.os_error.errno
-        return _Trouble(os.strerror(number) if number else str(error), untouched=True)
-    return _Trouble(str(error) or type(error).__name__)
+    return _Trouble(why(error), untouched=isinstance(error, _NOT_EVEN_CONNECTED))
 
 
 def _refused(status: int, headers: Mapping[str, str], body: bytes) -> None:

@@ -6,7 +6,7 @@ from .settings import SWITCH, TOKEN, Setting, Settings, seconds, table, text
 
 #: In the order of the fields below, and of docs/reference/settings.md.
 CONNECTION_SETTINGS = table(
-    Setting("REGISTA_URL", "url", text("an http or https URL", r"https?://\S+")),
+    Setting("REGISTA_URL", "url", text("an http or https URL", r"(https?://\S+)?")),
     Setting("CLIENT_TOKEN", "token", TOKEN),
     Setting("REGISTA_DIR", "state_dir", text("a directory", r".+")),
     Setting("REGISTA_TIMEOUT_SECONDS", "timeout_s", seconds(zero=False)),
@@ -20,7 +20,8 @@ class Connection(Settings, frozen=True, kw_only=True):
 
     TABLE: ClassVar = CONNECTION_SETTINGS
 
-    url: str = "http://127.0.0.1:8080"
+    #: Empty: the one that `regista serve` or `dev` left in `state_dir`; else http://127.0.0.1:8080.
+    url: str = ""
     #: Empty: the one that `regista serve` or `dev` left in `state_dir`.
     token: str = ""
     state_dir: str = ".regista"

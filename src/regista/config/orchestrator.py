@@ -16,7 +16,7 @@ SETTINGS = table(
     Setting("TZ", "tz", ZONE),
     Setting("LOG_LEVEL", "log_level", LEVEL),
     Setting("API_HOST", "api_host", text("a host name or address", r"\S+")),
-    Setting("API_PORT", "api_port", count(0)),
+    Setting("API_PORT", "api_port", count(0, 65535)),
     Setting("REGISTA_DIR", "state_dir", text("a directory", r".+")),
     Setting("CLIENT_TOKEN", "client_token", TOKEN),
     Setting("WORKER_TOKEN", "worker_token", TOKEN, also=("GLOBAL_WORKER_TOKEN",)),

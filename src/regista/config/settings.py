@@ -81,13 +81,15 @@ class Setting(NamedTuple):
     also: tuple[str, ...] = ()
 
 
-def count(least: int) -> Kind:
+def count(least: int, most: int | None = None) -> Kind:
     """A whole number."""
 
     def accepts(value: Any) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and value >= least
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        return whole and value >= least and (most is None or value <= most)
 
-    return Kind(f"a whole number, {least} or more", accepts, int)
+    bounds = f", {least} or more" if most is None else f" from {least} to {most}"
+    return Kind(f"a whole number{bounds}", accepts, int)
 
 
 def seconds(*, zero: bool) -> Kind:

@@ -21,6 +21,7 @@ _COUNT_OR_AUTO = Kind(
     lambda v: isinstance(v, int) and not isinstance(v, bool) and v >= 0,
     int,
 )
+_URL = text("an http or https URL", r"(https?://\S+)?")
 _MODES = Kind("FAILOVER or ROUND_ROBIN", ("FAILOVER", "ROUND_ROBIN").__contains__, str.upper)
 
 #: In the order of the fields below, and of docs/reference/settings.md.
@@ -29,7 +30,7 @@ WORKER_SETTINGS = table(
     Setting("WORKER_TYPE", "worker_type", text("a name", r".*")),
     Setting("WORKER_QUEUES", "queues", _NAMES),
     Setting("MAX_CONCURRENT_TASKS", "max_concurrent_tasks", _COUNT_OR_AUTO),
-    Setting("ORCHESTRATOR_URL", "orchestrator_url", text("an http or https URL", r"https?://\S+")),
+    Setting("ORCHESTRATOR_URL", "orchestrator_url", _URL, also=("REGISTA_URL",)),
     Setting(
         "ORCHESTRATORS_CONFIG",
         "orchestrators",
@@ -66,7 +67,8 @@ class WorkerConfig(Settings, frozen=True, kw_only=True):
     #: 0: what the `Worker` says.
     max_concurrent_tasks: int = 0
 
-    orchestrator_url: str = "http://127.0.0.1:8080"
+    #: Empty: the one that an orchestrator on this machine left in `state_dir`; else http://127.0.0.1:8080.
+    orchestrator_url: str = ""
     #: Takes the place of `orchestrator_url`: [{"url", "token"?, "priority"=10, "weight"=1}].
     orchestrators: list[dict[str, Any]] = msgspec.field(default_factory=list)
     multi_orchestrator_mode: str = "FAILOVER"

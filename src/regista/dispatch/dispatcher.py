@@ -5,17 +5,17 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from ..clock import Clock
+from ..clock import Clock, later
 from ..fleet.seats import Cancel, Seat, Send
-from ..model import AttemptState, Job, Lane, Task, Worker
+from ..model import HELD_STATES, AttemptState, Job, Lane, Task, Worker
 from ..storage.base import StorageBackend
 from .board import Board
 from .explain import Explanation, Score, dry_run, explain, facts_of
-from .explain_job import explain_job
+from .explain_job import Absence, alike, explain_job
 from .puller import Puller
 
-#: Waiting tasks of a job that are explained one by one; those of a fan-out mostly wait for the same.
-_TASKS_EXPLAINED = 3
+#: Kinds of waiting tasks of a job that are explained; those of a fan-out mostly wait for the same.
+_GROUPS_EXPLAINED = 5
 
 
 class Dispatcher:
@@ -77,6 +77,13 @@ class Dispatcher:
             self._seats.add_credit(seat, more)
             self._puller.freed(seat)
         return seat is not None
+
+    def cut(self, worker_id: str, session: int) -> None:
+        """Its stream is closed: it is offered nothing until it is back. What it holds is the lease's business."""
+        seat = self._seat_of(worker_id, session)
+        if seat is not None:
+            seat.cut_at = self._clock.now()
+            self._seats.give(seat, 0)
 
     def drain(self, worker_id: str, on: bool = True) -> bool:
         """No new tasks for this worker, until further notice. False when it is not connected here."""
@@ -150,8 +157,22 @@ class Dispatcher:
     async def explain_job(self, job: Job) -> Explanation:
         """Why the job is where it is, down to its first waiting tasks."""
         tasks = await self._storage.tasks_of(job.id)
-        waiting = [task for task in tasks if task.state is AttemptState.QUEUED][:_TASKS_EXPLAINED]
-        return explain_job(job, tasks, [await self.explain(task) for task in waiting])
+        groups = alike(tasks)
+        about = [(await self.explain(group[0]), len(group)) for group in groups[:_GROUPS_EXPLAINED]]
+        return explain_job(job, tasks, about, await self._absent(tasks))
+
+    async def _absent(self, tasks: Sequence[Task]) -> dict[str, Absence]:
+        """Those who hold one of the tasks and are connected to nobody."""
+        holders = {task.worker_id for task in tasks if task.worker_id and task.state in HELD_STATES}
+        known = {worker.id for worker in await self._storage.workers()} if holders else set()
+        found = {}
+        for worker_id in holders:
+            seat = self._seats.find(worker_id)
+            if seat is None and worker_id not in known:
+                found[worker_id] = Absence()
+            elif seat is not None and seat.cut_at is not None:
+                found[worker_id] = Absence(seat.cut_at, _lease_end(seat.cut_at, seat.worker.lease_s))
+        return found
 
     async def dry_run(self, task: Task) -> list[Score]:
         """Who would get the task now, best first. Nothing is assigned."""
@@ -174,6 +195,11 @@ class Dispatcher:
     async def stop(self) -> None:
         """No more offers from here."""
         await self._puller.stop()
+
+
+def _lease_end(cut_at: datetime, lease_s: float | None) -> datetime | None:
+    """When the lease is over at the latest: it was renewed before the stream was cut."""
+    return None if lease_s is None else later(cut_at, lease_s)
 
 
 def offer(task: Task, worker: Worker, now: datetime) -> Task:

@@ -21,6 +21,8 @@ class Reason(Struct, frozen=True):
     detail: str
     unblock: str = ""
     workers: int = 0
+    #: How many waiting tasks of the job it holds back; 0 where it is not about those.
+    tasks: int = 0
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
@@ -57,7 +59,11 @@ class ClassFacts(Struct, frozen=True, kw_only=True):
     worker: Worker
     workers: int = 1
     draining: int = 0
-    #: Workers that take no offers right now, though they have slots: no poll is open, or the stream is cut.
+    #: One of those that drain.
+    drained: str = ""
+    #: Workers whose stream is closed, and that have not come back.
+    cut: int = 0
+    #: Workers that take no offers right now, though they have slots: no poll is open.
     no_poll: int = 0
     #: Workers whose slots, or whose limit for the skill, are taken.
     full: int = 0
@@ -75,13 +81,16 @@ def facts_of(kinds: Iterable[WorkerClass], others: Iterable[Worker], skill: str)
 
 def _facts(kind: WorkerClass, skill: str) -> ClassFacts:
     seats = list(kind.seats)
-    draining = [seat for seat in seats if seat.draining]
-    awake = [seat for seat in seats if not seat.draining]
+    cut = [seat for seat in seats if seat.cut_at is not None]
+    draining = [seat for seat in seats if seat.draining and seat.cut_at is None]
+    awake = [seat for seat in seats if not seat.draining and seat.cut_at is None]
     no_poll = [seat for seat in awake if seat.credit == 0 and len(seat.holding) < seat.worker.capacity]
     return ClassFacts(
         worker=kind.worker,
         workers=len(seats),
         draining=len(draining),
+        drained=draining[0].worker.id if draining else "",
+        cut=len(cut),
         no_poll=len(no_poll),
         full=sum(seat.room_for(skill) == 0 for seat in awake) - len(no_poll),
         free=sum(seat.room_for(skill) for seat in awake),
@@ -105,7 +114,8 @@ def explain(
     if task.not_before is not None:
         reason = Reason("paused_until", _paused(task), "wait, or cancel the job")
         return _told(task, f"Task {task.id} is paused until {_at(task.not_before)}.", task.queued_at, reason)
-    reasons = [*_unfit(task.lane, classes), *_unready(task, lanes, classes, place)]
+    # The nearest miss first: whoever may do it and is busy, then those whom one thing keeps away.
+    reasons = [*_unready(task, lanes, classes, place), *_unfit(task.lane, classes)]
     return _told(task, _summary(task, classes), task.queued_at, *reasons)
 
 
@@ -120,18 +130,23 @@ def _summary(task: Task, classes: Sequence[ClassFacts]) -> str:
 
 
 def _unfit(lane: Lane, classes: Sequence[ClassFacts]) -> list[Reason]:
-    """What the filters say against each worker, by code."""
+    """What the filters say against each worker, by code; first what keeps those away who lack least."""
     found: dict[str, list[tuple[Blocker, int]]] = {}
+    nearest: dict[str, tuple[bool, int]] = {}
     for facts in classes:
-        for blocker in blockers(lane, facts.worker):
+        against = list(blockers(lane, facts.worker))
+        # Whoever has the skill is nearer than whoever has not, whatever else is missing.
+        far = lane.type not in facts.worker.skills, len(against)
+        for blocker in against:
             found.setdefault(blocker.code, []).append((blocker, facts.workers))
-    if not any(lane.type in facts.worker.skills for facts in classes):
-        found.pop("skill_missing", None)
-        start = f"start a worker that has the skill {lane.type!r}"
-        there = sum(facts.workers for facts in classes)
-        alone = Reason("no_worker_with_skill", f"no worker has the skill {lane.type!r}", start, there)
-        return [alone, *(_merged(code, cases) for code, cases in found.items())]
-    return [_merged(code, cases) for code, cases in found.items()]
+            nearest[blocker.code] = min(far, nearest.get(blocker.code, far))
+    reasons = [_merged(code, found[code]) for code in sorted(found, key=lambda code: nearest[code])]
+    if any(lane.type in facts.worker.skills for facts in classes):
+        return reasons
+    start = f"start a worker that has the skill {lane.type!r}"
+    there = sum(facts.workers for facts in classes)
+    alone = Reason("no_worker_with_skill", f"no worker has the skill {lane.type!r}", start, there)
+    return [alone, *(reason for reason in reasons if reason.code != "skill_missing")]
 
 
 def _merged(code: str, cases: list[tuple[Blocker, int]]) -> Reason:
@@ -147,21 +162,24 @@ def _unready(
 ) -> list[Reason]:
     """Why those who may do it do not."""
     able = [facts for facts in classes if not any(blockers(task.lane, facts.worker))]
+    line = _line(task, lanes, place)
     reasons = []
-    if draining := sum(facts.draining for facts in able):
-        reasons.append(Reason("draining", "takes no new tasks", "undrain them or start others", draining))
-    if no_poll := sum(facts.no_poll for facts in able):
-        closed = "takes no offers right now: it has no poll open, or its stream is cut"
-        reasons.append(Reason("no_open_poll", closed, "it takes one with its next poll", no_poll))
-    if full := sum(facts.full for facts in able):
-        busy = f"all slots are taken; {_line(task, lanes, place)}"
-        reasons.append(Reason("all_busy", busy, "start more workers, or raise the priority", full))
     if free := sum(facts.free for facts in able):
-        line = _line(task, lanes, place)
         reasons.append(Reason("about_to_start", f"{free} slots are free; {line}", "wait a moment"))
+    if full := sum(facts.full for facts in able):
+        busy = f"all slots are taken; {line}"
+        reasons.append(Reason("all_busy", busy, "start more workers, or raise the priority", full))
     if elsewhere := sum(facts.workers for facts in able if facts.elsewhere):
         there = "connected to another instance, which knows whether they are free"
         reasons.append(Reason("elsewhere", there, "ask there", elsewhere))
+    if no_poll := sum(facts.no_poll for facts in able):
+        closed = "takes no offers right now: it has no poll open"
+        reasons.append(Reason("no_open_poll", closed, "it takes one with its next poll", no_poll))
+    if cut := sum(facts.cut for facts in able):
+        gone = "is not connected: its stream is closed, and it has not come back"
+        reasons.append(Reason("disconnected", gone, "start it again, or start others", cut))
+    if draining := sum(facts.draining for facts in able):
+        reasons.append(Reason("draining", "takes no new tasks", _undrain(able), draining))
     return reasons
 
 
@@ -182,10 +200,17 @@ def _told(task: Task, summary: str, since: datetime | None, *reasons: Reason) ->
     return Explanation(kind="task", id=task.id, summary=summary, since=since, reasons=reasons)
 
 
+def _undrain(able: Sequence[ClassFacts]) -> str:
+    """What an operator can send to take a drained worker back."""
+    one = next((facts.drained for facts in able if facts.drained), "{worker_id}")
+    return f'start others, or take one back: POST /api/v1/workers/{one}/drain with {{"on": false}}'
+
+
 def _sentence(reason: Reason) -> str:
+    held = f" {reason.tasks} tasks wait for that." if reason.tasks > 1 else ""
     who = f"{reason.workers} worker{'s' if reason.workers != 1 else ''}: " if reason.workers else ""
     what = f" To change that: {reason.unblock}." if reason.unblock else ""
-    return f"{reason.code}: {who}{reason.detail}.{what}"
+    return f"{reason.code}: {who}{reason.detail}.{held}{what}"
 
 
 def _at(when: datetime | None) -> str:

@@ -1,7 +1,11 @@
 """Explain, for jobs: what a job waits for, whoever or whatever that is. Pure."""
 
-from collections.abc import Sequence
-from datetime import datetime
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..model import (
     AttemptState,
@@ -14,60 +18,109 @@ from ..model import (
     AwaitVersion,
     Job,
     JobStatus,
+    Lane,
     Task,
 )
 from .explain import Explanation, Reason
 
 #: Open branches that are named one by one.
 _BRANCHES = 5
+_NEVER = datetime.max.replace(tzinfo=UTC)
+#: Reasons that tell of no worker that comes near.
+_FAR = frozenset({"no_worker_with_skill", "skill_missing"})
 
 
-def explain_job(job: Job, tasks: Sequence[Task], about: Sequence[Explanation] = ()) -> Explanation:
-    """Why the job is where it is. `about` are the explanations of those of its tasks that wait."""
-    summary, reasons = _told(job, tasks)
+class Absence(Struct, frozen=True):
+    """A worker that holds a task and is not connected."""
+
+    #: Since when; None where nobody knows, as after a restart.
+    since: datetime | None = None
+    #: When its lease is over, at the latest.
+    until: datetime | None = None
+
+
+def alike(tasks: Sequence[Task]) -> list[list[Task]]:
+    """The waiting tasks in groups that wait for the same; in each the one that is next comes first."""
+    groups: dict[tuple[Lane, bool], list[Task]] = {}
+    for task in tasks:
+        if task.state is AttemptState.QUEUED:
+            groups.setdefault((task.lane, task.not_before is not None), []).append(task)
+    for (_, paused), group in groups.items():
+        if paused:
+            group.sort(key=lambda task: task.not_before or _NEVER)
+    return list(groups.values())
+
+
+def explain_job(
+    job: Job,
+    tasks: Sequence[Task],
+    about: Sequence[tuple[Explanation, int]] = (),
+    absent: Mapping[str, Absence] | None = None,
+) -> Explanation:
+    """Why the job is where it is.
+
+    `about` explains its waiting tasks: each explanation, and for how many of them it holds. `absent` are those
+    who hold one of its tasks and are not connected.
+    """
+    summary, reasons = _told(job, tasks, absent or {})
     since = job.waiting_since or job.updated_at
-    found = [*reasons, *(reason for task in about for reason in task.reasons)]
-    return Explanation(kind="job", id=job.id, summary=summary, since=since, reasons=tuple(found))
+    found = (*reasons, *_merged(about))
+    return Explanation(kind="job", id=job.id, summary=summary, since=since, reasons=found)
 
 
-def _told(job: Job, tasks: Sequence[Task]) -> tuple[str, list[Reason]]:
+def _merged(about: Sequence[tuple[Explanation, int]]) -> list[Reason]:
+    """What holds the waiting tasks back: equal reasons once, with the number of tasks; the nearest miss first."""
+    found: dict[Reason, int] = {}
+    for explanation, tasks in about:
+        for reason in explanation.reasons:
+            found[reason] = found.get(reason, 0) + tasks
+    merged = [replace(reason, tasks=tasks) for reason, tasks in found.items()]
+    return sorted(merged, key=lambda reason: reason.code in _FAR)
+
+
+def _told(job: Job, tasks: Sequence[Task], absent: Mapping[str, Absence]) -> tuple[str, list[Reason]]:
     if job.status.terminal:
         return f"Job {job.id} has ended as {job.status} in state {job.state!r}.", _fault(job, "")
     if job.status is JobStatus.QUARANTINED:
-        unblock = "release it, correct its data and release it, or fail it"
+        unblock = (
+            f"regista jobs retry {job.id} (--data corrects its data first), or regista jobs fail {job.id}"
+        )
         return f"Job {job.id} is quarantined in state {job.state!r}.", _fault(job, unblock)
     if job.status is JobStatus.CANCELLING:
         return f"Job {job.id} is being cancelled.", [_cancelling(job, tasks)]
     match job.wait:
         case AwaitTask(task_id=task_id):
-            return f"Job {job.id} waits for task {task_id}.", _tasks(tasks)
+            return f"Job {job.id} waits for task {task_id}.", _held(tasks, absent)
         case AwaitBranches() as wait:
             left = _open(tasks)
             text = f"Job {job.id} waits for {len(left)} of {wait.total} branches before {wait.aggregator!r}."
-            return text, _branches(left)
+            return text, _held(left, absent)
         case None:
             return _running(job)
         case wait:
-            return f"Job {job.id} {_waits(wait)[0]}.", [_waits(wait)[1]]
+            words, reason = _waits(job.id, wait)
+            return f"Job {job.id} {words}.", [reason]
 
 
-def _waits(wait: AwaitHuman | AwaitChild | AwaitTimer | AwaitRetry | AwaitVersion) -> tuple[str, Reason]:
+def _waits(
+    job_id: str, wait: AwaitHuman | AwaitChild | AwaitTimer | AwaitRetry | AwaitVersion
+) -> tuple[str, Reason]:
     """The end of the sentence, and the reason."""
     match wait:
         case AwaitHuman():
-            choices = ", ".join(sorted(wait.transitions))
-            unblock = f"decide: POST /api/v1/jobs/{{id}}/approval with one of {choices}"
+            say = f"regista jobs approve {job_id} --decision"
+            unblock = ", or ".join(f"{say} {shlex.quote(one)}" for one in sorted(wait.transitions))
             return "waits for a person", Reason("waiting_for_human", wait.message or "no message", unblock)
         case AwaitChild():
             detail = f"the child {wait.child_id} of blueprint {wait.blueprint!r} has not ended"
-            unblock = "explain the child; one that is quarantined waits for a person"
+            unblock = f"regista jobs explain {wait.child_id} says what it waits for"
             return f"waits for its child {wait.child_id}", Reason("waiting_for_child", detail, unblock)
         case AwaitTimer():
             detail = f"sleeps until {_at(wait.until)}, then goes on to {wait.then!r}"
             return f"sleeps until {_at(wait.until)}", Reason("waiting_for_timer", detail, "wait")
         case AwaitRetry():
             detail = f"its handler failed {wait.failures} times and is run again at {_at(wait.until)}"
-            unblock = "wait; the history says what the handler raised"
+            unblock = f"wait; regista jobs history {job_id} says what the handler raised"
             return f"pauses until {_at(wait.until)}", Reason("paused_until", detail, unblock)
         case AwaitVersion():
             detail = f"no instance has version {wait.version} of its blueprint, and it fits no newer one"
@@ -95,24 +148,28 @@ def _cancelling(job: Job, tasks: Sequence[Task]) -> Reason:
     return Reason("cancelling", detail, "wait", len(workers))
 
 
-def _tasks(tasks: Sequence[Task]) -> list[Reason]:
-    return [_held(task) for task in _open(tasks) if task.state is not AttemptState.QUEUED]
+def _held(tasks: Sequence[Task], absent: Mapping[str, Absence]) -> list[Reason]:
+    """The tasks that somebody has in hand; first those whose worker is away."""
+    held = [task for task in _open(tasks) if task.state is not AttemptState.QUEUED]
+    held.sort(key=lambda task: task.worker_id not in absent)
+    reasons = [_in_hand(task, absent.get(task.worker_id or "")) for task in held[:_BRANCHES]]
+    if len(held) > _BRANCHES:
+        reasons.append(Reason("more_branches", f"{len(held) - _BRANCHES} further branches are with workers"))
+    return reasons
 
 
-def _held(task: Task) -> Reason:
+def _in_hand(task: Task, away: Absence | None) -> Reason:
     begun = task.state is AttemptState.STARTED
     done = f", {task.progress:.0%} done" if task.progress is not None else ""
     where = f"attempt {task.attempt} of {task.id} ({task.type}) is with worker {task.worker_id!r}"
+    if away is not None:
+        gone = "" if away.since is None else f" since {_at(away.since)}"
+        end = "its lease ends" if away.until is None else f"its lease ends at {_at(away.until)}"
+        unblock = f"start that worker again; if it is not back when {end}, the task goes to another one"
+        return Reason("worker_disconnected", f"{where}, which is not connected{gone}{done}", unblock)
     code = "task_running" if begun else "task_offered"
     since = f" since {_at(task.started_at or task.offered_at)}"
-    return Reason(code, f"{where}{since}{done}", "wait, or cancel the job")
-
-
-def _branches(left: list[Task]) -> list[Reason]:
-    reasons = _tasks(left[:_BRANCHES])
-    if len(left) > _BRANCHES:
-        reasons.append(Reason("more_branches", f"{len(left) - _BRANCHES} further branches are open"))
-    return reasons
+    return Reason(code, f"{where}{since}{done}", f"wait, or regista jobs cancel {task.job_id}")
 
 
 def _open(tasks: Sequence[Task]) -> list[Task]:

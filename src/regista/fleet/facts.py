@@ -14,8 +14,10 @@ class WorkerFacts(Struct, frozen=True, kw_only=True):
 
     #: As it registered, with the connection that it has now.
     worker: Worker
-    #: ready, busy (no slot is free), draining or silent (its lease is over).
+    #: ready, busy (no slot is free), draining, disconnected (its stream is closed) or silent (its lease is over).
     state: str
+    #: Since when it is disconnected.
+    since: datetime | None = None
     #: The attempts in its hands.
     holding: tuple[str, ...] = ()
     #: How many tasks it would take right now.
@@ -29,12 +31,20 @@ def facts_of(worker: Worker, seat: Seat | None, silent: bool, last_seen: datetim
     """What there is to tell. `silent`: its lease is over; no seat: it is connected to another instance."""
     if seat is None:
         return WorkerFacts(worker=worker, state="silent" if silent else "ready", last_seen=last_seen)
-    busy = len(seat.holding) >= seat.worker.capacity
     return WorkerFacts(
         worker=replace(worker, transport=seat.worker.transport, lease_s=seat.worker.lease_s),
-        state="silent" if silent else "draining" if seat.draining else "busy" if busy else "ready",
+        state="silent" if silent else _state(seat),
+        since=seat.cut_at,
         holding=tuple(seat.holding),
         free=seat.free,
         available=seat.worker.skills,
         last_seen=last_seen,
     )
+
+
+def _state(seat: Seat) -> str:
+    if seat.cut_at is not None:
+        return "disconnected"
+    if seat.draining:
+        return "draining"
+    return "busy" if len(seat.holding) >= seat.worker.capacity else "ready"

@@ -1,6 +1,7 @@
 """Seats: the workers that are connected to this instance, and what each has in its hands."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 
 from ..model import Task, Worker
 from .classes import ClassKey, WorkerClass, class_key
@@ -19,8 +20,8 @@ class Seat:
     """
 
     __slots__ = (
-        "cancel", "claiming", "credit", "draining", "grant", "holding", "kind", "send", "turn", "unsent",
-        "worker",
+        "cancel", "claiming", "credit", "cut_at", "draining", "grant", "holding", "kind", "send", "turn",
+        "unsent", "worker",
     )  # fmt: skip
 
     def __init__(self, worker: Worker, send: Send, cancel: Cancel, holding: Iterable[str] = ()) -> None:
@@ -32,6 +33,8 @@ class Seat:
             dict(holding) if isinstance(holding, Mapping) else dict.fromkeys(holding, "")
         )
         self.draining = False
+        #: When its stream was closed; it gets another seat when it comes back.
+        self.cut_at: datetime | None = None
         #: How many further offers it takes; None: as many as it has slots. Whoever polls has none until
         #: a poll is open (FENCES 10).
         self.credit: int | None = 0 if worker.transport == "poll" else None

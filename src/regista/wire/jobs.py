@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 Text = Annotated[str, Meta(min_length=1, max_length=1000)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -77,6 +77,12 @@ class Fault(Struct, frozen=True):
     message: str = ""
 
 
+class AttemptFault(Fault, frozen=True):
+    """What went wrong in an attempt. `details` is there where its worker told more than words."""
+
+    details: Any | UnsetType = UNSET
+
+
 class WaitingFor(Struct, frozen=True):
     """Why the job does not go on right now."""
 
@@ -87,14 +93,19 @@ class WaitingFor(Struct, frozen=True):
 
 
 class Attempt(Struct, frozen=True):
-    """One try of a task; `task_id` is the id that the worker saw."""
+    """One try of a task. `task_id` is the id that the worker saw: it names this attempt, as `attempt_id` does."""
 
     task_id: str
     worker_id: str | None
     #: queued, offered, started; then finished, failed, lost, undelivered, timed_out or cancelled.
     state: str
     started_at: datetime | None
-    error: Fault | None
+    error: AttemptFault | None
+    attempt_id: str
+    #: Which try of its task it is, from 1.
+    attempt: int
+    #: The skill that its task asks for; empty where the events at hand do not tell.
+    type: str
 
 
 class Bill(Struct, frozen=True):

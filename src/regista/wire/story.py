@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+from msgspec import UNSET
+
 from ..model import (
     AttemptState,
     AwaitBranches,
@@ -19,7 +21,7 @@ from ..model import (
     JobStatus,
     Task,
 )
-from .jobs import Attempt, Bill, Fault, JobObject, WaitingFor
+from .jobs import Attempt, AttemptFault, Bill, Fault, JobObject, WaitingFor
 
 #: What an event makes of the attempt that it names.
 _STATES = {
@@ -46,13 +48,39 @@ def as_it_is(moment: datetime | None) -> Any:
 class _Try:
     """An attempt while its events are read."""
 
-    __slots__ = ("error", "started_at", "state", "worker_id")
+    __slots__ = ("attempt", "error", "started_at", "state", "task_id", "worker_id")
 
-    def __init__(self) -> None:
+    def __init__(self, task_id: str, attempt: int) -> None:
+        #: Stable over attempts.
+        self.task_id = task_id
+        self.attempt = attempt
         self.state = "queued"
         self.worker_id: str | None = None
         self.started_at: datetime | None = None
-        self.error: Fault | None = None
+        self.error: AttemptFault | None = None
+
+    def hear(self, event: Event, state: str) -> None:
+        """One more event of this attempt, and the state that it means."""
+        self.state = "cancelled" if event.status == "cancelled" else state
+        self.worker_id = event.worker_id or self.worker_id
+        if state == "started":
+            self.started_at = event.at
+        elif state not in _OPEN and event.code is not None:
+            details = event.detail.get("error", UNSET)
+            self.error = AttemptFault(event.code, event.message or "", details)
+
+    def shown(self, name: str, kind: str, show: Show) -> Attempt:
+        """The attempt as its owner sees it."""
+        return Attempt(
+            task_id=name,
+            worker_id=self.worker_id,
+            state=self.state,
+            started_at=show(self.started_at),
+            error=self.error,
+            attempt_id=name,
+            attempt=self.attempt,
+            type=kind,
+        )
 
 
 def job_object(
@@ -91,6 +119,7 @@ def _attempts(
     job: Job, events: Iterable[Event], tasks: Sequence[Task], show: Show
 ) -> tuple[list[Attempt], Bill]:
     tries: dict[str, _Try] = {}
+    types: dict[str, str] = {}
     seconds = cost = 0.0
     for event in events:
         state = _STATES.get(event.type)
@@ -99,33 +128,28 @@ def _attempts(
         name = f"{event.task_id}-{event.attempt}"
         one = tries.get(name)
         if one is None:
-            one = tries[name] = _Try()
-        one.state = "cancelled" if event.status == "cancelled" else state
-        one.worker_id = event.worker_id or one.worker_id
-        if state == "started":
-            one.started_at = event.at
+            one = tries[name] = _Try(event.task_id or "", event.attempt or 0)
+        one.hear(event, state)
+        if event.type is EventType.TASK_DISPATCHED:
+            types[one.task_id] = event.detail.get("type", "")
         elif state not in _OPEN:
             seconds += (event.duration_ms or 0.0) / 1000
             cost += event.detail.get("cost", 0.0) if event.detail else 0.0
-            if event.code is not None:
-                one.error = Fault(event.code, event.message or "")
-    _overlay(tries, tasks)
+    _overlay(tries, types, tasks)
     if job.status.terminal:
         for one in tries.values():
             # Called off with its job: nobody said how it went, and nobody waits for it any more.
             one.state = "cancelled" if one.state in _OPEN else one.state
-    found = [
-        Attempt(name, one.worker_id, one.state, show(one.started_at), one.error)
-        for name, one in tries.items()
-    ]
+    found = [one.shown(name, types.get(one.task_id, ""), show) for name, one in tries.items()]
     return found, Bill(round(seconds, 6), round(cost, 9))
 
 
-def _overlay(tries: dict[str, _Try], tasks: Sequence[Task]) -> None:
+def _overlay(tries: dict[str, _Try], types: dict[str, str], tasks: Sequence[Task]) -> None:
     """What is open right now: events tell of an offer and of a start only later."""
     for task in tasks:
         if task.state is not AttemptState.CLOSED:
-            one = tries.setdefault(task.attempt_id, _Try())
+            types[task.id] = task.type
+            one = tries.setdefault(task.attempt_id, _Try(task.id, task.attempt))
             one.state = task.state.value
             one.worker_id = task.worker_id
             one.started_at = task.started_at or one.started_at

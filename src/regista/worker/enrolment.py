@@ -28,7 +28,8 @@ async def enrol(
     async with http.post(where, data=data, headers=headers, timeout=timeout) as answer:
         text = await answer.read()
     if answer.status in (401, 403):
-        raise Refused(f"HTTP {answer.status}")
+        had = "it does not know the token that we sent" if token else "we had no token to send"
+        raise Refused(f"HTTP {answer.status}: {had}" if answer.status == 401 else f"HTTP {answer.status}")
     if answer.status != 200:
         told = words(text.decode(errors="replace"))[:300]
         raise aiohttp.ClientError(f"HTTP {answer.status} for the registration: {told}")

@@ -9,7 +9,7 @@ import aiohttp
 
 from .. import model
 from ..config import WorkerConfig
-from ..plain import words
+from ..wire.trouble import why
 from .enrolment import enrol
 from .performer import Performance
 from .polling import Polling
@@ -30,6 +30,11 @@ _BRIEF_PAUSE_S = 0.2
 #: What ends sooner than this was not worth having; after so many such streams in a row we poll.
 _SHORT_S = 2.0
 _SHORT_STREAMS = 5
+#: What to do about a refusal.
+_TOKEN_ADVICE = (
+    "set WORKER_TOKEN to the worker token of this orchestrator, or --dir (REGISTA_DIR) to the directory "
+    "where it keeps its tokens"
+)
 
 
 class Link:
@@ -98,14 +103,13 @@ class Link:
                 self._tries = 0
                 await asyncio.sleep(_NOT_WANTED_PAUSE_S)
                 continue
+            self.target = self.target.now(self._config)
             self._began = asyncio.get_running_loop().time()
             try:
                 self.session = await self._register()
                 await self._speak(self.session)
             except Refused as error:
-                self._away(
-                    f"refuses us ({error}); set WORKER_TOKEN to the token of this orchestrator", slow=True
-                )
+                self._away(f"refuses us ({error}); {_TOKEN_ADVICE}", slow=True)
             except Displaced:
                 self._away(
                     f"has another worker named {self.worker_id!r}; give this one another id", slow=True
@@ -113,7 +117,7 @@ class Link:
             except Over as error:
                 self._cut(error)
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
-                self._away(f"cannot be reached ({type(error).__name__}: {words(error)})")
+                self._away(f"cannot be reached: {why(error)}")
             except Exception:
                 log.exception("speaking with %s failed; it is tried again", self.target.url)
                 self._away("failed")

@@ -22,8 +22,23 @@ def run(workers: Sequence[Worker], config: WorkerConfig | None = None) -> None:
     if not workers:
         raise ValueError("expected at least one Worker to run, got none")
     config = config if config is not None else WorkerConfig.from_env()
+    _warn_of_queues(workers, config)
     with asyncio.Runner(loop_factory=_fastest_loop()) as runner:
         runner.run(_run(workers, config))
+
+
+def _warn_of_queues(workers: Sequence[Worker], config: WorkerConfig) -> None:
+    """The operator's queues win over those of the code, which may not be meant for every worker of it."""
+    declared = [
+        each for each in workers if each.queues is not None and set(each.queues) != set(config.queues)
+    ]
+    if config.queues and len(workers) > 1 and declared:
+        log.warning(
+            "%s takes tasks of %s only, and not of the queues that its code names; pick single workers with --worker",
+            ", ".join(each.name for each in declared),
+            ", ".join(config.queues),
+            extra={"action": "queues_overruled"},
+        )
 
 
 async def _run(workers: Sequence[Worker], config: WorkerConfig) -> None:

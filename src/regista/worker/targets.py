@@ -4,8 +4,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from ..config import WorkerConfig
+from ..config import WorkerConfig, url_for
 from ..errors import ConfigError
 from ..tokens import WORKER_FILE, find_token, is_loopback
 
@@ -21,6 +22,12 @@ class Target(Struct, frozen=True):
     priority: int = 10
     #: Share of the free slots (ROUND_ROBIN).
     weight: int = 1
+    #: Nobody named it: it is looked for in the state directory.
+    found: bool = False
+
+    def now(self, config: WorkerConfig) -> "Target":
+        """Where it is by now; asked at every try, for the same reason as `token_now`."""
+        return replace(self, url=url_for("", config.state_dir)) if self.found else self
 
     def token_now(self, config: WorkerConfig) -> str:
         """The token to use; on loopback, else, the one that the orchestrator has left in its directory.
@@ -36,7 +43,8 @@ class Target(Struct, frozen=True):
 def targets_of(config: WorkerConfig) -> list[Target]:
     """The orchestrators of the settings, first choice first; ConfigError when an entry is wrong."""
     if not config.orchestrators:
-        return [Target(config.orchestrator_url.rstrip("/"))]
+        given = config.orchestrator_url
+        return [Target(url_for(given, config.state_dir), found=not given)]
     targets = [_target(entry) for entry in config.orchestrators]
     return sorted(targets, key=lambda target: target.priority)
 

@@ -103,3 +103,15 @@ def test_what_a_command_needs_and_an_app_lacks_is_named(tmp_path: Path) -> None:
         app.need_blueprints()
     with pytest.raises(AppError, match="expected a Worker at module level"):
         app.need_workers()
+
+
+def test_single_workers_are_picked_by_their_name_or_their_variables(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(
+        'from regista import Worker\n\ngpu = Worker("big")\ncpu = Worker("small")\nnet = Worker("wide")\n'
+    )
+    app = load_app(str(tmp_path / "app.py"))
+
+    assert app.pick_workers([]) == app.workers
+    assert [worker.name for worker in app.pick_workers(["wide", "gpu", "big"])] == ["wide", "big"]
+    with pytest.raises(AppError, match="no worker named 'huge'; its workers: big, small, wide"):
+        app.pick_workers(["huge"])

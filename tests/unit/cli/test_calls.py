@@ -24,6 +24,8 @@ def test_an_object_is_typed_or_lies_in_a_file_or_comes_from_standard_input(
     ("text", "words"),
     [
         ("{", "expected a JSON object"),
+        ("", "got nothing at all"),
+        (" ", "got nothing at all"),
         ("3", "got a number"),
         ("null", "got null"),
         ('"x"', "got a string"),

@@ -24,12 +24,17 @@ def test_an_error_is_one_line_and_no_traceback(capsys: pytest.CaptureFixture[str
     assert said.err == 'regista: --input: expected a JSON object like {"name": "Ada"}, got a list\n'
 
 
-def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError):
-        main(["jobs", "run", "greet", "--input", "[1]", "--debug"])
+def test_debug_adds_the_traceback_and_nothing_else_changes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["jobs", "run", "greet", "--input", "[1]", "--debug"]) == 2
+    said = capsys.readouterr().err
+    assert "Traceback" in said
+    assert said.splitlines()[-1].startswith("regista: --input: expected a JSON object")
+
     monkeypatch.setenv("REGISTA_DEBUG", "true")
-    with pytest.raises(UsageError):
-        main(["jobs", "run", "greet", "--input", "[1]"])
+    assert main(["jobs", "run", "greet", "--input", "[1]"]) == 2
+    assert "Traceback" in capsys.readouterr().err
 
 
 def test_a_wrong_setting_is_a_wrong_use(
@@ -39,6 +44,30 @@ def test_a_wrong_setting_is_a_wrong_use(
 
     assert main(["jobs", "list"]) == 2
     assert capsys.readouterr().err == "regista: REGISTA_URL: expected an http or https URL, got 'nonsense'\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("jobs list --limit 0", "--limit: expected a whole number, 1 or more, got 0"),
+        ("jobs list --url nonsense", "--url: expected an http or https URL, got 'nonsense'"),
+        ("jobs run greet --timeout 5", "--timeout: bounds --wait, and there is none"),
+        ("jobs fork j1 --timeout 5", "--timeout: bounds --wait, and there is none"),
+        ("worker app.py --concurrency -1", "--concurrency: expected a whole number, 0"),
+        ("worker app.py --log-level loud", "--log-level: expected one of DEBUG"),
+        ("serve app.py --port 99999", "--port: expected a whole number from 0 to 65535, got 99999"),
+    ],
+)
+def test_a_wrong_flag_is_told_by_its_name(
+    command: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = main(command.split())
+    except SystemExit as left:  # argparse
+        code = int(left.code or 0)
+
+    assert code == 2
+    assert words in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -35,3 +35,13 @@ def test_times_are_told_in_the_unit_that_fits() -> None:
     ]
     assert age(now - timedelta(seconds=5), now) == "5.0 s"
     assert age(None) == "-"
+
+
+def test_a_person_is_told_what_to_do_where_a_table_would_be_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen(json=False)
+    screen.table(["id"], [], "start one")
+    assert capsys.readouterr().out == "ID\n"  # a program counts lines
+
+    screen.live = True
+    screen.table(["id"], [], "start one")
+    assert capsys.readouterr().out == "start one\n"

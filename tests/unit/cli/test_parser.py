@@ -19,7 +19,7 @@ LIMIT_S = 0.25
 OF_ONE_CALL = {
     *("--help", "--version", "--input", "--wait", "--key", "--priority", "--timeout", "--status"),
     *("--blueprint", "--limit", "--reason", "--decision", "--comment", "--data", "--format", "--output"),
-    *("--app", "--offline", "--no-reload", "--report-files"),
+    *("--app", "--offline", "--no-reload", "--report-files", "--worker"),
 }
 
 
@@ -61,8 +61,9 @@ def test_the_statuses_are_those_of_the_model() -> None:
         "worker app.py --url http://127.0.0.1:8080 --concurrency 4",
         "worker app.py --url http://127.0.0.1:8080",
         "jobs run greet --input {} --wait",
-        "jobs run greet --json --input @file --key k --priority 2 --timeout 5",
+        "jobs run greet --json --input @file --key k --priority 2 --wait --timeout 5",
         "worker app.py --queue a --queue b",
+        "worker app.py:gpu --worker cpu --worker net",
     ],
 )
 def test_the_fixed_forms_are_understood(line: str) -> None:

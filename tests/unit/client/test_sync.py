@@ -1,11 +1,13 @@
 import asyncio
 import inspect
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from regista import Client, Event, JobNotFound, OrchestratorEngine, SyncClient
+from regista import Client, Event, JobNotFound, OrchestratorEngine, SyncClient, Unreachable
 from regista.client import JobObject
 from tests.unit.client.test_client import TOKEN, director_on
 
@@ -91,3 +93,34 @@ def test_a_closed_client_says_so_and_may_be_closed_again() -> None:
 
     with pytest.raises(RuntimeError, match="closed"):
         client.status()
+
+
+def test_nobody_there_is_said_after_a_moment() -> None:
+    nobody = SyncClient("http://127.0.0.1:9", TOKEN, first_contact_s=0.1)
+    with nobody as client, pytest.raises(Unreachable, match="connection refused"):
+        client.run("work")
+
+
+def test_one_that_is_forgotten_gives_its_thread_back(url: str) -> None:
+    before = threading.active_count()
+    client = SyncClient(url, TOKEN)
+    client.status()
+    assert threading.active_count() > before
+
+    del client
+
+    assert threading.active_count() == before
+
+
+def test_a_program_that_forgets_to_close_ends_without_noise(url: str) -> None:
+    program = (
+        "import sys\nfrom regista import SyncClient\n"
+        "client = SyncClient(sys.argv[1], sys.argv[2])\n"
+        "print(client.run('work', timeout_s=5).status)\n"
+        "stream = client.events(after='0')\nnext(stream)\n"
+    )
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", program, url, TOKEN]
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=8, check=False)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "finished\n", "")

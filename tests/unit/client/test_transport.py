@@ -116,7 +116,7 @@ def test_trouble_is_put_up_with_for_the_timeout_and_no_longer() -> None:
     async def call() -> float:
         async with transport_to("http://127.0.0.1:9", timeout_s=0.4) as transport:
             began = time.monotonic()
-            with pytest.raises(Unreachable, match="Connection refused"):
+            with pytest.raises(Unreachable, match="connection refused"):
                 await transport.call("GET", "/x", again=False)  # refused: nobody heard it
             return time.monotonic() - began
 
@@ -213,3 +213,24 @@ def test_a_stream_with_nothing_to_come_ends() -> None:
 
     assert asyncio.run(read()) == []
     assert len(script.requests) == 1
+
+
+def test_who_never_answered_is_not_waited_for_as_long_as_a_job(tmp_path: Path) -> None:
+    async def call() -> float:
+        async with transport_to("http://127.0.0.1:9", timeout_s=60, first_contact_s=0.2) as transport:
+            began = time.monotonic()
+            with pytest.raises(Unreachable):
+                await transport.call("POST", "/x", {}, waits_s=25.0)
+            return time.monotonic() - began
+
+    assert asyncio.run(call()) < 2
+
+
+def test_a_cut_connection_is_a_sign_of_life() -> None:
+    script = Script(None, None)
+
+    async def call() -> bytes:
+        async with served(script.answer) as url, transport_to(url, first_contact_s=0.0) as transport:
+            return (await transport.call("GET", "/x")).body
+
+    assert asyncio.run(call()) == b"{}"

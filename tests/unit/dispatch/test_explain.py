@@ -6,14 +6,14 @@ from msgspec.structs import replace
 
 from regista.dispatch.dispatcher import Dispatcher
 from regista.dispatch.explain import ClassFacts, Explanation, Score, explain
-from regista.model import AttemptState, LaneStatus, Profile, Task, Worker
+from regista.model import AttemptState, Gpu, LaneStatus, Profile, Task, Worker
 from regista.storage.memory import MemoryStorage
 from regista.testing.clock import Clock
 from regista.testing.conformance.storage.kit import START, at, dispatch, make_task, make_worker
 
 
 def facts(*skills: str, workers: int = 1, **fields: Any) -> ClassFacts:
-    known = {"draining", "no_poll", "full", "free", "elsewhere"}
+    known = {"draining", "drained", "cut", "no_poll", "full", "free", "elsewhere"}
     counts = {name: value for name, value in fields.items() if name in known}
     worker = {name: value for name, value in fields.items() if name not in known}
     return ClassFacts(worker=make_worker(skills=skills, **worker), workers=workers, **counts)
@@ -53,6 +53,19 @@ def test_every_condition_is_told_with_the_number_of_workers_it_keeps_away() -> N
     }
 
 
+def test_the_nearest_miss_is_told_first() -> None:
+    task = make_task(queue="night", requirements={"gpu": 1})
+    classes = [
+        facts("sing", workers=4),
+        facts("encode", workers=2),
+        facts("encode", workers=3, queues=("day",), profile=Profile(gpus=(Gpu(),))),
+        facts("encode", full=1, profile=Profile(gpus=(Gpu(),))),
+    ]
+    assert list(told(task, *classes)) == ["all_busy", "requirement_gpu", "queue_not_served", "skill_missing"]
+    far = facts("sing", queues=("day",), profile=Profile(gpus=(Gpu(),)))
+    assert list(told(task, far)) == ["no_worker_with_skill", "queue_not_served"]
+
+
 def test_those_who_could_are_busy() -> None:
     lanes = [LaneStatus(make_task().lane, "ann", 9, START), LaneStatus(make_task().lane, "bob", 1, START)]
     task = make_task(client="ann")
@@ -63,7 +76,18 @@ def test_those_who_could_are_busy() -> None:
 
 def test_those_who_could_drain_or_do_not_poll_or_sit_elsewhere() -> None:
     classes = [facts("encode", workers=5, draining=2, no_poll=3), facts("encode", elsewhere=True)]
-    assert told(make_task(), *classes) == {"draining": 2, "no_open_poll": 3, "elsewhere": 1}
+    assert told(make_task(), *classes) == {"elsewhere": 1, "no_open_poll": 3, "draining": 2}
+
+
+def test_a_drained_worker_is_named_with_the_way_to_take_it_back() -> None:
+    (reason,) = explain(make_task(), [], [facts("encode", draining=1, drained="w7")]).reasons
+    assert 'POST /api/v1/workers/w7/drain with {"on": false}' in reason.unblock
+
+
+def test_a_worker_whose_stream_is_closed_is_not_waited_for() -> None:
+    (reason,) = explain(make_task(), [], [facts("encode", cut=1)]).reasons
+    assert (reason.code, reason.workers) == ("disconnected", 1)
+    assert "wait" not in reason.unblock
 
 
 def test_a_slot_is_free_a_moment_before_it_starts() -> None:
@@ -131,7 +155,35 @@ def ask(*workers: Worker, task: Task | None = None, hold: int = 0) -> tuple[Expl
 def test_the_dispatcher_gathers_the_facts_itself() -> None:
     found, _ = ask(make_worker("w1", capacity=2), make_worker("w2", skills=["sing"]), hold=2)
     assert {reason.code: reason.workers for reason in found.reasons} == {"skill_missing": 1, "all_busy": 1}
-    assert "place 2 of 2 in line" in found.reasons[1].detail
+    assert "place 2 of 2 in line" in found.reasons[0].detail
+
+
+def test_a_stream_that_was_cut_is_known_to_the_dispatcher() -> None:
+    async def run() -> tuple[Explanation, Explanation]:
+        clock = Clock(START)
+        storage = MemoryStorage(clock)
+        await storage.start()
+        dispatcher = Dispatcher(storage, clock)
+        try:
+            for name in ("w1", "w2"):
+                known = await storage.register(make_worker(name, lease_s=30.0), 30)
+                dispatcher.seat(known, lambda tasks: None, lambda attempts: None)
+                dispatcher.cut(name, known.session)
+            dispatcher.cut("w2", 99)  # an older connection of it says nothing about this one
+            dispatcher.drain("w2")
+            held = make_task(state=AttemptState.STARTED, worker_id="w1", session=1, started_at=START)
+            job = await dispatch(storage, held)
+            gone = await dispatcher.explain_job(job)
+            return await dispatcher.explain(make_task("other")), gone
+        finally:
+            await dispatcher.stop()
+            await storage.stop()
+
+    waits, held = asyncio.run(run())
+    assert [(reason.code, reason.workers) for reason in waits.reasons] == [("disconnected", 2)]
+    (reason,) = held.reasons
+    assert (reason.code, "is not connected since" in reason.detail) == ("worker_disconnected", True)
+    assert "its lease ends at 2026-03-01T12:00:30" in reason.unblock
 
 
 def test_workers_of_other_instances_are_counted_too() -> None:

@@ -1,11 +1,13 @@
 import asyncio
+import re
 from typing import Any
 
 import msgspec
 
+from regista.cli.parser import build_parser
 from regista.dispatch.dispatcher import Dispatcher
-from regista.dispatch.explain import Explanation
-from regista.dispatch.explain_job import explain_job
+from regista.dispatch.explain import Explanation, Reason
+from regista.dispatch.explain_job import Absence, alike, explain_job
 from regista.model import (
     AttemptState,
     AwaitBranches,
@@ -37,7 +39,8 @@ def test_a_job_that_waits_for_a_person_says_what_can_be_decided() -> None:
     found, codes = told(status=JobStatus.WAITING_FOR_HUMAN, wait=wait, waiting_since=at(7))
     assert (codes, found.since) == (["waiting_for_human"], at(7))
     assert found.reasons[0].detail == "publish?"
-    assert "no, yes" in found.reasons[0].unblock
+    typed = re.findall(r"regista (jobs approve \S+ --decision \S+?)(?:,|$)", found.reasons[0].unblock)
+    assert [build_parser().parse_args(one.split()).decision for one in typed] == ["no", "yes"]
 
 
 def test_a_job_that_waits_for_its_child_names_it() -> None:
@@ -76,6 +79,38 @@ def test_a_fan_out_says_how_many_branches_are_open_and_which_block() -> None:
     assert "job-1_1_3" in found.reasons[0].detail
 
 
+def test_branches_that_wait_for_the_same_are_told_once_and_counted() -> None:
+    branches = [make_task(index=n, branch=True) for n in range(4)]
+    branches += [make_task(index=4, branch=True, type="sing")]
+    branches += [make_task(index=n, branch=True, not_before=at(90 - n)) for n in (5, 6)]
+    groups = alike(branches)
+    assert [[task.index for task in group] for group in groups] == [[0, 1, 2, 3], [4], [6, 5]]
+
+    busy, skill = Reason("queue_not_served", "day", "…", 2), Reason("no_worker_with_skill", "sing", "…", 2)
+    one, two = [Explanation(kind="task", id="t", summary="", reasons=(skill, each)) for each in (busy, busy)]
+    job = make_job(status=JobStatus.WAITING_FOR_PARALLEL, wait=AwaitBranches("join", 7))
+    found = explain_job(job, branches, [(one, 4), (two, 1)])
+    assert [(reason.code, reason.workers, reason.tasks) for reason in found.reasons] == [
+        ("queue_not_served", 2, 5),
+        ("no_worker_with_skill", 2, 5),
+    ]
+    assert "5 tasks wait for that." in found.sentences()[1]
+
+
+def test_a_task_whose_worker_is_not_connected_says_until_when_that_can_last() -> None:
+    task = make_task(state=AttemptState.STARTED, worker_id="w3", started_at=at(1))
+    job = make_job(status=JobStatus.WAITING_FOR_WORKER, wait=AwaitTask(task.id))
+    (known,) = explain_job(job, [task], absent={"w3": Absence(at(5), at(35))}).reasons
+    assert (known.code, "not connected since 2026-03-01T12:00:05" in known.detail) == (
+        "worker_disconnected",
+        True,
+    )
+    assert "its lease ends at 2026-03-01T12:00:35" in known.unblock
+    (unknown,) = explain_job(job, [task], absent={"w3": Absence()}).reasons
+    assert "is not connected" in unknown.detail
+    assert not known.unblock.startswith("wait")
+
+
 def test_a_task_in_the_hands_of_a_worker_tells_how_far_it_is() -> None:
     task = make_task(state=AttemptState.STARTED, worker_id="w3", progress=0.4, started_at=at(1))
     found, codes = told(task, status=JobStatus.WAITING_FOR_WORKER, wait=AwaitTask(task.id))
@@ -96,7 +131,7 @@ def test_a_job_that_is_being_cancelled_says_who_must_confirm() -> None:
 def test_a_running_a_quarantined_and_an_ended_job_say_so() -> None:
     assert told(status=JobStatus.RUNNING)[1] == ["handler"]
     found, codes = told(status=JobStatus.QUARANTINED, error=Fault("handler_failed", "boom"))
-    assert (codes, "release" in found.reasons[0].unblock) == (["handler_failed"], True)
+    assert (codes, "regista jobs retry job-1 " in found.reasons[0].unblock) == (["handler_failed"], True)
     found, codes = told(status=JobStatus.FINISHED, state="done")
     assert (codes, "has ended as finished in state 'done'" in found.summary) == ([], True)
 

@@ -224,3 +224,17 @@ def test_a_handler_that_holds_the_loop_is_named_in_the_log(caplog: pytest.LogCap
     assert "hog" in caplog.text
     assert "'start'" in caplog.text
     assert "blocking=True" in caplog.text
+
+
+def test_a_wish_against_the_rules_names_its_state_once_and_no_class() -> None:
+    def start(context: JobContext, actions: ActionFactory) -> None:
+        actions.transition_to(str(context.initial_data["to"]))
+
+    with TestOrchestrator(script(start, "done")) as kit:
+        job = kit.run("script", {"to": "nowhere"})
+        assert job.error is not None
+        assert job.error.message.startswith("state 'start': transition_to: there is no state 'nowhere'")
+        assert "ActionError" not in job.error.message
+        assert job.error.message.count("state 'start'") == 1
+        durations = [event.duration_ms for event in kit.events(job) if event.duration_ms is not None]
+        assert durations == [round(one, 3) for one in durations]

@@ -1,6 +1,7 @@
 """Workers come and go. FENCES 9 to 14."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 from regista import EventType, JobStatus, RetryPolicy, Worker
@@ -123,6 +124,21 @@ def test_progress_is_evidence_too_and_its_checkpoint_is_handed_to_the_next_attem
         assert kept.checkpoint == {"frame": 7}
         puppet.fail(task, "TRANSIENT_ERROR")
         assert (puppet.tasks[1].attempt, puppet.tasks[1].checkpoint) == (2, {"frame": 7})
+
+
+def test_an_attempt_has_begun_when_its_first_sign_came_and_not_its_last() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        puppet = Puppet(kit)
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        (task,) = puppet.tasks
+        first = kit.clock.now()
+        kit.director.workers.progress(task.attempt_id, 0.1)
+        kit.clock.jump(timedelta(seconds=0.2))
+        kit.director.workers.progress(task.attempt_id, 0.2)
+        signs(kit)
+        assert [event.at for event in only(kit.events(job), EventType.TASK_STARTED)] == [first]
 
 
 def test_missing_from_two_heartbeats_is_undelivered_and_spends_no_run() -> None:

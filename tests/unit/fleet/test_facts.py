@@ -29,6 +29,14 @@ def test_the_state_says_whether_it_takes_tasks() -> None:
     assert facts_of(WORKER, None, False, None).state == "ready"
 
 
+def test_a_worker_whose_stream_is_closed_is_disconnected_since_then() -> None:
+    gone = seat(draining=True)
+    gone.cut_at = NOW
+    facts = facts_of(WORKER, gone, False, NOW)
+    assert (facts.state, facts.since) == ("disconnected", NOW)
+    assert facts_of(WORKER, gone, True, NOW).state == "silent"
+
+
 def test_it_tells_what_is_held_what_is_free_and_what_could_be_started() -> None:
     facts = facts_of(WORKER, seat("x"), False, NOW)
 

@@ -2,6 +2,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import msgspec
 import pytest
 
 from regista.model import (
@@ -52,7 +53,7 @@ def test_attempts_are_told_from_events_in_the_order_in_which_they_began() -> Non
     later = START + timedelta(seconds=5)
     events = [
         Event(type=EventType.JOB_CREATED, at=START),
-        make_event(EventType.TASK_DISPATCHED),
+        make_event(EventType.TASK_DISPATCHED, detail={"type": "resize"}),
         make_event(EventType.TASK_STARTED, worker_id="w1"),
         make_event(
             EventType.TASK_FAILED, worker_id="w1", code="TRANSIENT_ERROR", message="no", duration_ms=1500.0
@@ -73,6 +74,11 @@ def test_attempts_are_told_from_events_in_the_order_in_which_they_began() -> Non
         ("job_1_0-2", "w2", "lost"),
         ("job_1_0-3", "w3", "finished"),
     ]
+    assert [(one.attempt_id, one.attempt, one.type) for one in told.attempts] == [
+        ("job_1_0-1", 1, "resize"),
+        ("job_1_0-2", 2, "resize"),
+        ("job_1_0-3", 3, "resize"),
+    ]
     assert told.attempts[0].error is not None
     assert told.attempts[0].error.code == "TRANSIENT_ERROR"
     assert told.attempts[2].started_at == later
@@ -80,12 +86,25 @@ def test_attempts_are_told_from_events_in_the_order_in_which_they_began() -> Non
     assert told.progress == 1.0
 
 
+def test_an_attempts_error_has_what_the_worker_told_beyond_words() -> None:
+    told = {"traceback": ["line 1", "line 2"]}
+    events = [
+        make_event(EventType.TASK_FAILED, code="PERMANENT_ERROR", message="no", detail={"error": told}),
+        make_event(EventType.TASK_FAILED, attempt=2, code="PERMANENT_ERROR", message="no"),
+    ]
+
+    with_more, without = [one.error for one in job_object(make_job(), events).attempts]
+
+    assert msgspec.to_builtins(with_more) == {"code": "PERMANENT_ERROR", "message": "no", "details": told}
+    assert msgspec.to_builtins(without) == {"code": "PERMANENT_ERROR", "message": "no"}
+
+
 def test_open_tasks_say_more_than_the_events_do_yet() -> None:
     task = make_task(state=AttemptState.OFFERED, worker_id="w1", progress=0.5)
 
     told = job_object(make_job(wait=AwaitTask("job_1_0")), [make_event(EventType.TASK_DISPATCHED)], [task])
 
-    assert [(one.state, one.worker_id) for one in told.attempts] == [("offered", "w1")]
+    assert [(one.state, one.worker_id, one.type) for one in told.attempts] == [("offered", "w1", "resize")]
     assert told.progress == 0.5
 
 

@@ -62,3 +62,15 @@ def test_on_loopback_the_token_file_is_looked_for_at_every_try(tmp_path: Path) -
     assert target.token_now(config) == "made"
     (far,) = targets_of(WorkerConfig(orchestrator_url="http://far.example"))
     assert far.token_now(config) == ""
+
+
+def test_an_address_that_nobody_named_is_looked_for_at_every_try(tmp_path: Path) -> None:
+    config = WorkerConfig(state_dir=str(tmp_path))
+    (target,) = targets_of(config)
+    assert target.now(config).url == "http://127.0.0.1:8080"
+
+    (tmp_path / "url").write_text("http://127.0.0.1:4711\n")
+
+    assert target.now(config).url == "http://127.0.0.1:4711"
+    (given,) = targets_of(WorkerConfig(state_dir=str(tmp_path), orchestrator_url="http://one:1"))
+    assert given.now(config).url == "http://one:1"

@@ -17,6 +17,8 @@ class Sign(Struct, frozen=True):
     """A sign of life of an attempt."""
 
     at: datetime
+    #: The first sign that is not written down yet: the attempt has begun by then.
+    began: datetime
     progress: float | None = None
     message: str = ""
     checkpoint: Any = None
@@ -38,7 +40,9 @@ class Signs:
 
     def started(self, attempt_id: str) -> None:
         """The worker has begun."""
-        self._signs.setdefault(attempt_id, Sign(self._clock.now()))
+        if attempt_id not in self._signs:
+            now = self._clock.now()
+            self._signs[attempt_id] = Sign(now, now)
 
     def progress(
         self, attempt_id: str, value: float | None, message: str, checkpoint: Any, worker_id: str
@@ -47,7 +51,9 @@ class Signs:
         old = self._signs.get(attempt_id)
         if checkpoint is None and old is not None:
             checkpoint = old.checkpoint
-        self._signs[attempt_id] = Sign(self._clock.now(), value, message, checkpoint, worker_id)
+        now = self._clock.now()
+        began = now if old is None else old.began
+        self._signs[attempt_id] = Sign(now, began, value, message, checkpoint, worker_id)
 
     def checkpoint(self, attempt_id: str) -> Any:
         """The checkpoint that is not written down yet, or None."""
@@ -74,7 +80,7 @@ class Signs:
 
 def _signed(job: Job, task: Task, sign: Sign) -> TaskStep | None:
     """The task with a sign of life; None when it tells nothing new."""
-    step = mark_started(job, task, sign.at)
+    step = mark_started(job, task, sign.began)
     if step is None and sign.progress is None and sign.checkpoint is None:
         return None
     write = step.tasks[0] if step is not None else TaskWrite(task, task.attempt, HELD_STATES)

@@ -1,0 +1,53 @@
+"""Samples: one command per operation that can be typed, for the page and for the document."""
+
+import re
+import shlex
+from typing import Any
+
+import msgspec
+
+from .operations import Media, Operation
+
+#: What stands in a sample where the path has a parameter.
+_NAMES = {"job_id": "JOB", "worker_id": "WORKER", "name": "BLUEPRINT"}
+_TOKEN = '-H "X-Client-Token: $CLIENT_TOKEN"'
+
+#: Operation → what stands in its query.
+QUERIES = {
+    "jobs_create": "wait=30",
+    "jobs_find": "status=quarantined&limit=20",
+    "jobs_get": "wait=30",
+    "jobs_approve_by_token": "token=TOKEN",
+    "streams_all_events": "after=0",
+    "blueprints_graph": "format=svg",
+}
+#: Operation → its body.
+BODIES: dict[str, Any] = {
+    "jobs_create": {"blueprint": "BLUEPRINT", "input": {"name": "Ada"}},
+    "jobs_create_batch": {"jobs": [{"blueprint": "BLUEPRINT"}, {"blueprint": "BLUEPRINT", "priority": 1}]},
+    "jobs_wait_for_any": {"ids": ["JOB", "ANOTHER"], "timeout": 30},
+    "jobs_cancel": {"reason": "not needed any more"},
+    "jobs_approve": {"decision": "approve", "comment": "looks good"},
+    "jobs_approve_by_token": {"decision": "approve"},
+    "jobs_release": {"data": {"name": "Ada"}},
+    "jobs_retry": {},
+    "jobs_give_up": {"reason": "cannot be mended"},
+    "jobs_fork": {"input": {"name": "Bob"}},
+    "workers_drain": {"on": True},
+}
+
+
+def command(operation: Operation) -> str:
+    """The operation as a call of curl; `$REGISTA_URL` is where, `$CLIENT_TOKEN` who asks."""
+    path = re.sub(r"{(\w+)}", lambda found: _NAMES[found[1]], operation.paths()[0])
+    query = QUERIES.get(operation.id)
+    words = ["curl"]
+    if any(isinstance(one, Media) and "text/event-stream" in one.types for one in operation.answers.values()):
+        words.append("-N")  # as it comes
+    words.append(f'"$REGISTA_URL{path}{"?" + query if query else ""}"')
+    if operation.access == "client":
+        words.append(_TOKEN)
+    body = BODIES.get(operation.id)
+    if body is not None:
+        words.append(f"-d {shlex.quote(msgspec.json.encode(body).decode())}")
+    return " ".join(words)

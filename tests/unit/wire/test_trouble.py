@@ -1,0 +1,57 @@
+"""Against what really happens at a port."""
+
+import asyncio
+import socket
+import ssl
+import threading
+
+import aiohttp
+import pytest
+
+from regista.wire.trouble import why
+
+
+def failure_of(url: str) -> Exception:
+    async def ask() -> Exception:
+        async with aiohttp.ClientSession() as http:
+            with pytest.raises((aiohttp.ClientError, OSError)) as caught:
+                await http.get(url)
+            return caught.value
+
+    return asyncio.run(ask())
+
+
+def test_nobody_who_listens_is_a_refused_connection() -> None:
+    assert why(failure_of("http://127.0.0.1:9")) == "connection refused"
+
+
+def test_plain_http_where_tls_was_expected_says_what_to_write() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        error = failure_of(f"https://127.0.0.1:{server.getsockname()[1]}")
+        thread.join()
+
+    assert why(error) == "it speaks http, not https; write http:// in its address"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (TimeoutError(), "no answer in time"),
+        (socket.gaierror(-2, "Name or service not known"), "there is no host of this name"),
+        (ssl.SSLError(1, "[SSL] something else"), "something else"),
+        (aiohttp.ClientError("HTTP 500 for the registration"), "HTTP 500 for the registration"),
+        (aiohttp.ClientError(), "ClientError"),
+        (OSError("no number"), "no number"),
+    ],
+)
+def test_every_other_trouble_has_words_too(error: Exception, words: str) -> None:
+    assert words in why(error)
