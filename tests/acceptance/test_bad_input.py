@@ -315,7 +315,7 @@ def test_another_method_is_refused_with_those_that_are_allowed(method: str, path
 def test_a_path_that_is_not_there_is_not_found_under_every_method() -> None:
     async def body(house: House) -> None:
         for method in ("GET", "POST", "DELETE", "PATCH"):
-            for path in ("/", "/api/v1/nothing", "/api/nothing/at/all", "/jobs", "/_public/debug/flush_db"):
+            for path in ("/nothing", "/api/v1/nothing", "/api/nothing/at/all", "/jobs", "/_public/debug/flush_db"):
                 answer = await house.call(method, path)
                 assert (answer.status, answer.code) == (404, "not_found"), (method, path)
 

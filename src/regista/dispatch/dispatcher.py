@@ -117,6 +117,10 @@ class Dispatcher:
         if seat is None:
             self.board.waits(lane)  # from now on: the next one must not overtake it on its way to the store
             return None
+        if task.attempt_id in seat.holding:
+            # Two decide the same (a result or a key that came twice): one of them will lose, and must not
+            # take the other's slot along.
+            return None
         self._seats.hold(seat, task.attempt_id, task.type)
         return offer(task, seat.worker, now)
 

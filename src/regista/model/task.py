@@ -186,4 +186,6 @@ def job_of(task_id: str) -> str:
 def task_of(attempt_id: str) -> tuple[str, int]:
     """The stable task id and the attempt number that an attempt id names."""
     task_id, _, number = attempt_id.rpartition("-")
-    return (task_id, int(number)) if task_id and number.isdigit() else (attempt_id, 0)
+    # Any text may come in here: `isdigit` alone takes ² for a digit, and `int` refuses thousands of them.
+    sane = task_id and len(number) < 10 and number.isascii() and number.isdigit()
+    return (task_id, int(number)) if sane else (attempt_id, 0)

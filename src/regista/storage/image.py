@@ -222,7 +222,7 @@ class Image:
         elif change.job is not None and self._is_stale(cell, change):
             return _REPEATED if self._was_applied(change, cell) else _STALE
         for write in change.tasks:
-            if write.attempt and not self._fence_holds(write):
+            if write.attempt and not self._fence_holds(change.job_id, write):
                 return _STALE
         if change.consumes is not None and change.consumes not in self._messages:
             return _STALE
@@ -266,9 +266,14 @@ class Image:
     def _is_stale(self, cell: _JobCell, change: Change) -> bool:
         return cell.revision != change.expected
 
-    def _fence_holds(self, write: TaskWrite) -> bool:
+    def _fence_holds(self, job_id: str, write: TaskWrite) -> bool:
         task = self._tasks.get(write.task.id)
-        return task is not None and task.attempt == write.attempt and task.state in write.states
+        return (
+            task is not None
+            and task.job_id == job_id
+            and task.attempt == write.attempt
+            and task.state in write.states
+        )
 
     def _open_cell(self, job: Job) -> _JobCell:
         version = (job.blueprint, job.version)

@@ -213,17 +213,25 @@ class JobExecutor:
                 [result.job_id for result in results], [task_of(result.task_id)[0] for result in results]
             )
             for act, job, task, result in zip(told, jobs, tasks, results, strict=True):
-                await self._judge(act, job, task, result)
+                try:
+                    await self._judge(act, job, task, result)
+                except StorageFailed:
+                    raise
+                except Exception as error:  # one bad word must not cost the others of this turn
+                    log.exception("a result could not be judged", extra={"action": "judge_failed"})
+                    act.fail(error)
+                    act.settled = True
         for act in acts:
             if act.result is None and act.base is not None and self._has_branches(act.base):
                 act.tasks = await self._storage.tasks_of(act.base.id)
 
     async def _judge(self, act: Act, job: Job | None, task: Task | None, result: TaskResult) -> None:
-        self._dispatcher.release(result.worker_id, result.task_id)
         scene = self._scene(job)
         if result.error is not None or result.status is not None:
             scene = self._chancy(scene)
         found = judge(job, task, result, scene)
+        if not (isinstance(found, Verdict) and _still_has(task, result)):
+            self._dispatcher.release(result.worker_id, result.task_id)
         if isinstance(found, Verdict):
             act.answer(found)
             act.settled = True
@@ -494,6 +502,16 @@ class JobExecutor:
         assert act.base is not None
         settings = self._settings
         return bool(await self._storage.extend(settings.instance, [act.base.id], settings.lease_s))
+
+
+def _still_has(task: Task | None, result: TaskResult) -> bool:
+    """The worker has the attempt in its hands, whatever it said about it."""
+    return (
+        task is not None
+        and task.attempt_id == result.task_id
+        and task.worker_id == result.worker_id
+        and task.state in HELD_STATES
+    )
 
 
 async def _done_within(future: "asyncio.Future[Decision | HandlerFailed]", seconds: float) -> bool:

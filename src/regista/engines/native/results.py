@@ -24,6 +24,7 @@ from ...model import (
     TaskFailure,
     TaskResult,
     TaskWrite,
+    job_of,
     task_of,
     was_heard,
 )
@@ -67,6 +68,8 @@ def sound(result: TaskResult) -> TaskResult:
     """The result as a store can keep it. One that it cannot is the worker's mistake, and a permanent failure."""
     try:
         result = plain(result, _decode_result, "the result")
+        if result.started_at is not None and result.started_at.tzinfo is None:
+            result = replace(result, started_at=None)  # nobody knows when that was
         if isinstance(result.data, dict):
             plain_dict(result.data, "the result's data")
     except NotPlain as problem:
@@ -80,6 +83,8 @@ def judge(job: Job | None, task: Task | None, result: TaskResult, scene: Scene) 
     if job is None:
         return Verdict.JOB_NOT_FOUND
     task_id, number = task_of(result.task_id)
+    if (job_of(task_id) if task is None else task.job_id) != job.id:
+        return Verdict.STALE_TASK  # a result counts for the job of its attempt, whatever it says
     if task is None or task.attempt != number or task.state is AttemptState.CLOSED:
         return _late(job, task, task_id, number)
     if result.worker_id and task.worker_id and result.worker_id != task.worker_id:

@@ -1,0 +1,143 @@
+"""Words of workers that are wrong, strange or said twice: nobody else suffers from them."""
+
+import asyncio
+from datetime import datetime
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from regista import JobStatus, Submission
+from regista.engines.base import Verdict
+from regista.model import TaskResult, task_of
+from regista.testing.orchestrator import TestOrchestrator
+from tests.support import Puppet, fan_out, one_task, script
+
+
+def ask(context: Any, actions: Any) -> None:
+    actions.await_human_approval("Really?", {"success": "done", "no": "done"})
+
+
+def at_once(kit: TestOrchestrator, *results: TaskResult) -> list[Verdict]:
+    """Deliver all of them in one turn."""
+
+    async def report() -> list[Verdict]:
+        return await asyncio.gather(*[kit.director.workers.report(each) for each in results])
+
+    return kit.call(report)
+
+
+def test_a_result_counts_only_for_the_job_of_its_attempt() -> None:
+    with TestOrchestrator(one_task(name="mine"), script(ask, "done", name="theirs")) as kit:
+        puppet = Puppet(kit)
+        puppet.join()
+        mine, theirs = kit.submit("mine"), kit.submit("theirs")
+        puppet.settle()
+        (task,) = puppet.tasks
+        stolen = replace(puppet.result(task, {"stolen": 1}), job_id=theirs.id)
+        assert puppet.deliver(stolen) is Verdict.STALE_TASK
+        assert kit.get(theirs).status is JobStatus.WAITING_FOR_HUMAN
+        assert kit.get(theirs).data == {}
+        seat = kit.director.dispatcher.find("puppet")
+        assert seat is not None
+        assert task.attempt_id in seat.holding  # it has not been done
+        assert puppet.finish(task) is Verdict.ACCEPTED
+        assert kit.get(mine).status is JobStatus.FINISHED
+
+
+def test_a_branch_that_is_answered_for_another_job_keeps_its_fan_out_open() -> None:
+    with TestOrchestrator(fan_out(2), script(ask, "done", name="theirs")) as kit:
+        puppet = Puppet(kit)
+        puppet.join()
+        fan, theirs = kit.submit("script"), kit.submit("theirs")
+        puppet.settle()
+        first, second = puppet.tasks
+        wrong = replace(puppet.result(first), job_id=theirs.id)
+        assert puppet.deliver(wrong) is Verdict.STALE_TASK
+        assert puppet.finish(second) is Verdict.ACCEPTED
+        assert puppet.finish(first) is Verdict.ACCEPTED
+        assert kit.get(fan).status is JobStatus.FINISHED
+
+
+@pytest.mark.parametrize("attempt_id", ["x-²", "x-" + "9" * 5000, "x-٣", "-1", ""])
+def test_an_attempt_id_may_be_any_text(attempt_id: str) -> None:
+    assert task_of(attempt_id) == (attempt_id, 0)
+
+
+@pytest.mark.parametrize("attempt_id", ["x-²", "x-" + "9" * 5000])
+def test_a_strange_result_hurts_nobody_in_its_turn_and_a_strange_sign_no_other_sign(attempt_id: str) -> None:
+    with TestOrchestrator(one_task()) as kit:
+        puppet = Puppet(kit)
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        (task,) = puppet.tasks
+        service = kit.director.workers
+        service.progress(task.attempt_id, 0.5, checkpoint="kept")
+        service.progress(attempt_id, 0.5)
+        kit.call(service.write_signs)
+        assert kit.call(lambda: kit.director.storage.tasks_of(job.id))[0].checkpoint == "kept"
+        strange = replace(puppet.result(task), task_id=attempt_id)
+        assert at_once(kit, strange, puppet.result(task)) == [Verdict.STALE_TASK, Verdict.ACCEPTED]
+
+
+def test_a_time_without_a_zone_is_no_time() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        puppet = Puppet(kit)
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        naive = replace(puppet.result(puppet.tasks[0]), started_at=datetime(2026, 1, 1))  # noqa: DTZ001
+        assert puppet.deliver(naive) is Verdict.ACCEPTED
+        assert kit.get(job).status is JobStatus.FINISHED
+
+
+def test_a_key_that_comes_twice_in_a_batch_takes_one_slot() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        puppet = Puppet(kit, capacity=2)
+        puppet.join()
+        same = Submission(blueprint="script", idempotency_key="once")
+        one, two = kit.call(lambda: kit.director.submit_many([same, same]))
+        puppet.settle()
+        seat = kit.director.dispatcher.find("puppet")
+        assert seat is not None
+        assert one.id == two.id  # type: ignore[union-attr]
+        assert list(seat.holding) == [task.attempt_id for task in puppet.tasks]
+        assert (len(puppet.tasks), seat.free) == (1, 1)
+
+
+def test_a_result_that_comes_twice_at_once_frees_one_slot_and_takes_one() -> None:
+    def start(context: Any, actions: Any) -> None:
+        actions.dispatch_task("work", {}, transitions={"success": "then"})
+
+    def then(context: Any, actions: Any) -> None:
+        actions.dispatch_task("work", {}, transitions={"success": "done"})
+
+    with TestOrchestrator(script(start, "done", then=then)) as kit:
+        puppet = Puppet(kit, capacity=2)
+        puppet.join()
+        kit.submit("script")
+        puppet.settle()
+        result = puppet.result(puppet.tasks[0])
+        verdicts = at_once(kit, result, result)
+        puppet.settle()
+        seat = kit.director.dispatcher.find("puppet")
+        assert seat is not None
+        assert verdicts == [Verdict.ACCEPTED, Verdict.ACCEPTED]
+        assert (list(seat.holding), seat.free) == ([puppet.tasks[-1].attempt_id], 1)
+
+
+def test_progress_counts_only_from_whoever_has_the_attempt() -> None:
+    told: list[tuple[str, float | None, str]] = []
+    with TestOrchestrator(one_task()) as kit:
+        puppet, thief = Puppet(kit, "work"), Puppet(kit, "other", id="thief")
+        puppet.join()
+        thief.join()
+        kit.submit("script")
+        puppet.settle()
+        (task,) = puppet.tasks
+        service = kit.director.workers
+        service.on_progress = lambda *said: told.append(said)
+        service.progress(task.attempt_id, 0.99, "told by a thief", worker_id="thief")
+        service.progress(task.attempt_id, 7.0, "really", worker_id="puppet")
+    assert told == [(task.attempt_id, 1.0, "really")]
