@@ -67,6 +67,15 @@ class FencePromises:
         assert await commit(storage, only("job-1", fenced(started, states=(OFFERED,)))) == [STALE]
 
     @on_a_clock
+    async def test_a_task_of_another_job_is_refused(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        await dispatch(storage, make_task())
+        await dispatch(storage, make_task("job-2"))
+        assert await commit(storage, only("job-2", fenced(closed(make_task("job-1"))))) == [STALE]
+        assert await task_of(storage) == make_task()
+
+    @on_a_clock
     async def test_a_task_that_is_not_there_is_refused(
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
