@@ -4,12 +4,12 @@ import asyncio
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
+from tests.acceptance.processes import free_port
 from tests.chaos.proxy import Proxy
 
 ROOT = Path(__file__).parents[2]
@@ -20,19 +20,12 @@ LEASE_S = 3.0
 WORKERS = 3
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 class Troupe:
     """Starts the processes, each worker behind a line of its own, and plays them bad tricks."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.store = folder / "jobs.db"
-        self.port = _free_port()
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.fired: Counter[str] = Counter()
         self._folder = folder
