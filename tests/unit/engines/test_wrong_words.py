@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from regista import JobStatus, Submission
+from regista import JobStatus, RetryPolicy, Submission
 from regista.engines.base import Verdict
 from regista.model import TaskResult, task_of
 from regista.testing.orchestrator import TestOrchestrator
@@ -141,3 +141,16 @@ def test_progress_counts_only_from_whoever_has_the_attempt() -> None:
         service.progress(task.attempt_id, 0.99, "told by a thief", worker_id="thief")
         service.progress(task.attempt_id, 7.0, "really", worker_id="puppet")
     assert told == [(task.attempt_id, 1.0, "really")]
+
+
+def test_a_checkpoint_that_no_store_could_keep_is_dropped_and_the_task_is_retried_all_the_same() -> None:
+    with TestOrchestrator(one_task(retry=RetryPolicy(first_s=0.0))) as kit:
+        puppet = Puppet(kit)
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        kit.director.workers.progress(puppet.tasks[0].attempt_id, 0.5, checkpoint=2**70, worker_id="puppet")
+        puppet.fail(puppet.tasks[0], "TRANSIENT_ERROR")
+        kit.skip(1)
+        assert [(task.attempt, task.checkpoint) for task in puppet.tasks] == [(1, None), (2, None)]
+        assert kit.get(job).status is JobStatus.WAITING_FOR_WORKER

@@ -8,12 +8,14 @@ from hashlib import sha256
 from typing import Any
 from weakref import WeakValueDictionary
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ...blueprint.step import Scene, Step
 from ...clock import Clock
 from ...dispatch.dispatcher import Dispatcher
+from ...errors import NotPlain
 from ...fleet.facts import WorkerFacts, facts_of
 from ...fleet.seats import Cancel, Send
 from ...model import (
@@ -27,6 +29,7 @@ from ...model import (
     Worker,
     task_of,
 )
+from ...plain import plain
 from ...storage.base import StorageBackend
 from ..base import Verdict
 from .attendance import Attendance
@@ -35,6 +38,8 @@ from .results import TaskStep, lost, sound
 from .signs import Signs
 
 log = logging.getLogger("regista.workers")
+
+_decode_any = msgspec.msgpack.Decoder().decode
 
 
 class Beat(Struct, frozen=True):
@@ -151,7 +156,7 @@ class WorkerService:
         again: list[Task] = []
         lost_ones: list[Task] = []
         for attempt, task in held.items():
-            if attempt not in kept:
+            if attempt not in kept and not self._attendance.is_reported(attempt):
                 unstarted = task.state is AttemptState.OFFERED and attempt not in self._signs
                 (again if unstarted else lost_ones).append(task)
         await self.lose(lost_ones, EventType.TASK_LOST)
@@ -192,14 +197,14 @@ class WorkerService:
         session: int,
         running: Collection[str] | None,
         *,
-        began: datetime | None = None,
+        began: float | None = None,
         fresh: Collection[str] = (),
         stamp: float | None = None,
     ) -> Beat:
         """Renew the lease, learn what has started, and say what to stop.
 
-        A heartbeat that does not say what runs (None) decides nothing. One that `began` before an offer,
-        or before the attempts that are `fresh` left for the worker, cannot know them. Two with the same
+        A heartbeat that does not say what runs (None) decides nothing. One that `began` (by `elapsed`) before
+        an offer, or before the attempts that are `fresh` left for the worker, cannot know them. Two with the same
         `stamp` were written in the same second, and count as one.
         """
         if not await self.touch(worker_id, session):
@@ -210,12 +215,19 @@ class WorkerService:
             for attempt, task in held.items():
                 if attempt in listed:
                     self._note_running(task)
-                elif attempt not in fresh and not _offered_after(task, began):
+                elif attempt not in fresh and not self._offered_after(task, began):
                     await self._note_missing(task, stamp)
             self._forget_strays(worker_id, held, listed)
         stop = [attempt for attempt, task in held.items() if task.cancel_requested]
         stop += [attempt for attempt in running or () if attempt not in held]
         return Beat(known=True, cancel=tuple(stop))
+
+    def _offered_after(self, task: Task, began: float | None) -> bool:
+        """The offer is younger than the heartbeat. One from the future is not: the clock was set back."""
+        if began is None or task.offered_at is None:
+            return False
+        age_s = (self._clock.now() - task.offered_at).total_seconds()
+        return 0 <= age_s < self._clock.elapsed() - began
 
     def _note_running(self, task: Task) -> None:
         self._attendance.present(task.attempt_id)
@@ -295,6 +307,8 @@ class WorkerService:
 
     async def lose(self, tasks: Sequence[Task], kind: EventType) -> None:
         """Close these attempts as lost or undelivered, unless they have moved on."""
+        # What was told is not lost. Should its commit fail, the worker says it again, or the next burial finds it.
+        tasks = [task for task in tasks if not self._attendance.is_reported(task.attempt_id)]
         attempts = {task.id: task.attempt for task in tasks}
         if any(task.attempt_id in self._signs for task in tasks):
             await self.write_signs()  # the last checkpoint is for whoever tries next
@@ -331,7 +345,9 @@ class WorkerService:
             # Left a moment before the failure, it was not written down yet: it rides with the result.
             result = replace(result, checkpoint=checkpoint)
         self._forget(result.task_id)
-        return self._engine.executor.deliver(sound(result))
+        told = self._engine.executor.deliver(sound(result))
+        self._attendance.reported(result.task_id, told)
+        return told
 
     def started(self, attempt_id: str) -> None:
         """The worker has begun. Written down with a later commit; short tasks end before that."""
@@ -349,6 +365,13 @@ class WorkerService:
 
         Where `worker_id` says who tells it, the word counts only if the attempt is that worker's.
         """
+        seat = self._dispatcher.find(worker_id) if worker_id else None
+        if worker_id and (seat is None or attempt_id not in seat.holding):
+            return  # not this worker's business (any more), or nothing that anybody has
+        if value is not None:
+            value = min(1.0, max(0.0, value))
+        if checkpoint is not None:
+            checkpoint = _storable(checkpoint, attempt_id)
         self._signs.progress(attempt_id, value, message, checkpoint, worker_id)
         self.on_progress(attempt_id, value, message)
 
@@ -357,5 +380,10 @@ class WorkerService:
         return await self._signs.write()
 
 
-def _offered_after(task: Task, moment: datetime | None) -> bool:
-    return moment is not None and task.offered_at is not None and task.offered_at > moment
+def _storable(checkpoint: Any, attempt_id: str) -> Any:
+    """The checkpoint; None, and a word in the log, when no store could keep it."""
+    try:
+        return plain(checkpoint, _decode_any, "checkpoint")
+    except NotPlain as problem:
+        log.warning("attempt %s: %s; it is dropped", attempt_id, problem, extra={"action": "bad_checkpoint"})
+        return None
