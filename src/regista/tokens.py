@@ -18,8 +18,9 @@ WORKER_FILE = "worker.token"
 
 
 def digest(token: str) -> str:
-    """What is kept and looked up instead of a client's token."""
-    return hashlib.sha256(token.encode()).hexdigest()
+    """What is kept and looked up instead of a client's token. Any text has one, even what is not UTF-8."""
+    # Headers and the environment bring such bytes along as lone surrogates.
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def is_loopback(host: str) -> bool:

@@ -224,6 +224,116 @@ def test_a_small_body_that_swells_when_unpacked_is_refused() -> None:
     run(body, max_body_bytes=64 * 1024)
 
 
+@pytest.mark.parametrize("token", ["t-ada", "unknown"])
+def test_a_body_that_is_not_packed_as_it_says_gets_one_answer_and_no_more(token: str) -> None:
+    async def body(house: House) -> None:
+        reader, writer = await connect(house)
+        said = head("POST", "/api/v1/jobs", **{"Content-Encoding": "gzip", "Content-Length": "8"})
+        writer.write(said.replace(b"t-ada", token.encode()) + b"not gzip" + head("GET", "/api/v1/jobs"))
+        async with asyncio.timeout(5):
+            answer = await reader.read()  # to its end: the connection is closed
+        assert answer.count(b"HTTP/1.1 ") == 1
+        assert answer.startswith(b"HTTP/1.1 400 " if token == "t-ada" else b"HTTP/1.1 401 ")
+        assert b"\r\nConnection: close\r\n" in answer
+        writer.close()
+
+    run(body)
+
+
+def test_the_rest_of_a_body_that_nobody_wanted_may_be_wrong() -> None:
+    async def body(house: House) -> None:
+        reader, writer = await connect(house)
+        said = head("POST", "/api/v1/jobs", **{"Content-Encoding": "gzip", "Content-Length": "8"})
+        writer.write(said.replace(b"t-ada", b"unknown"))
+        assert (await heard(reader))[0] == 401
+        writer.write(b"not gzip")
+        async with asyncio.timeout(5):
+            assert await reader.read() == b""
+        writer.close()
+
+    run(body)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /_public/status HTTP/1.1\r\nX: ", b"\r\n"])
+def test_a_connection_that_never_finishes_its_first_head_is_closed(sent: bytes) -> None:
+    async def body(house: House) -> None:
+        reader, writer = await connect(house)
+        writer.write(sent)
+        async with asyncio.timeout(5):
+            assert await reader.read() == b""
+        writer.close()
+
+    run(body, body_timeout_s=0.2)
+
+
+def test_a_connection_may_be_silent_between_its_requests() -> None:
+    async def body(house: House) -> None:
+        reader, writer = await connect(house)
+        for _ in range(2):
+            writer.write(head("GET", "/api/v1/nothing"))
+            assert (await heard(reader))[0] == 404
+            await asyncio.sleep(0.5)
+        writer.close()
+
+    run(body, body_timeout_s=0.2)
+
+
+@pytest.mark.parametrize("header", ["X-Client-Token: ", "Authorization: Bearer "])
+def test_a_token_of_bytes_that_are_no_text_is_just_unknown(header: str) -> None:
+    async def body(house: House) -> None:
+        reader, writer = await connect(house)
+        said = head("GET", "/api/v1/jobs").replace(b"X-Client-Token: t-ada", header.encode() + b"\xe9\xff")
+        writer.write(said)
+        status, answer = await heard(reader)
+        assert status == 401
+        assert b"token_unknown" in answer
+        writer.close()
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/v1/events", "/_worker/ws/w1", "/_worker/workers/w1/tasks/next?timeout=5"]
+)
+def test_whoever_hangs_up_at_once_leaves_nothing_in_the_log(path: str) -> None:
+    async def body(house: House) -> None:
+        upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+        more = {**upgrade, "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="} if "/ws/" in path else {}
+        # Turns of the loop, which the server shares: it hears of it at every point of its way.
+        for turns in range(12):
+            _, writer = await connect(house)
+            writer.write(head("GET", path, **{"X-Worker-Token": "t-worker"}, **more))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            writer.transport.abort()
+        await asyncio.sleep(0.1)
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("events", '{"event_type": "progress", "target_task_id": "x-1", "payload": {"progress": %s}}'),
+        ("events", '{"event": "progress_update", "task_id": "x-1", "progress": %s}'),
+        ("workers/register", '{"worker_id": "w", "resources": {"properties": {"cpu_cores": %s}}}'),
+        ("workers/register", '{"worker_id": "w", "resources": {"cpu_cores": %s}}'),
+        (
+            "workers/register",
+            '{"worker_id": "w", "resources": {"devices": [{"type": "gpu", "properties": {"vram_gb": %s}}]}}',
+        ),
+        ("tasks/result", '{"job_id": "x", "task_id": "x_1_0-1", "costs": {"execution_time_seconds": %s}}'),
+    ],
+)
+def test_a_number_of_a_worker_that_is_too_large_is_no_error_of_ours(path: str, said: str) -> None:
+    async def body(house: House) -> None:
+        sent = (said % 10**400).replace("{", '{"worker_id": "w", ', 1).encode()
+        answer = await house.post(f"/_worker/{path}", raw=sent, headers={"X-Worker-Token": "t-worker"})
+        assert answer.status in (200, 400), answer.body
+
+    run(body)
+
+
 def test_a_body_that_dawdles_is_not_waited_for() -> None:
     async def body(house: House) -> None:
         reader, writer = await connect(house)
@@ -315,7 +425,13 @@ def test_another_method_is_refused_with_those_that_are_allowed(method: str, path
 def test_a_path_that_is_not_there_is_not_found_under_every_method() -> None:
     async def body(house: House) -> None:
         for method in ("GET", "POST", "DELETE", "PATCH"):
-            for path in ("/nothing", "/api/v1/nothing", "/api/nothing/at/all", "/jobs", "/_public/debug/flush_db"):
+            for path in (
+                "/nothing",
+                "/api/v1/nothing",
+                "/api/nothing/at/all",
+                "/jobs",
+                "/_public/debug/flush_db",
+            ):
                 answer = await house.call(method, path)
                 assert (answer.status, answer.code) == (404, "not_found"), (method, path)
 

@@ -1,5 +1,6 @@
 """What a person at a terminal sees."""
 
+import json
 import os
 import pty
 import select
@@ -89,3 +90,18 @@ def test_logs_are_lines_for_people(house: House, tmp_path: Path) -> None:
     code, seen = at_a_terminal(house, "worker", "missing.py")
 
     assert (code, seen.startswith("regista: cannot use app missing.py")) == (1, True)
+
+
+def test_what_strangers_wrote_is_shown_and_never_obeyed(house: House) -> None:
+    evil = "\x1b]0;TITLE\x07 \x9b31m \u202eturned"
+    job_id = house.said("jobs", "run", "greet", "--input", json.dumps({"name": evil})).strip()
+    commands = [
+        ("jobs", "watch", job_id),
+        ("jobs", "show", job_id),
+        ("jobs", "show", job_id, "--json"),
+        ("jobs", "run", evil),
+    ]
+    for command in commands:
+        _, seen = at_a_terminal(house, *command)
+        assert "TITLE" in seen, command
+        assert not [each for each in ("\x1b]0;", "\x07", "\x9b", "\u202e") if each in seen], command

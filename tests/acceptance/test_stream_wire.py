@@ -48,6 +48,15 @@ class Raw:
         )
         await self.say(*(frames or [stream.Hello(self.session, [])]))
 
+    async def poll(self) -> list[dict[str, Any]]:
+        """Ask for tasks the other way, under the same session."""
+        url = f"{self._house.url}/_worker/workers/{self.id}/tasks/next"
+        asked = {"session": str(self.session), "timeout": "5", "limit": "1"}
+        async with self._http.get(url, params=asked, headers=HEADERS) as answer:
+            assert answer.status == 200, await answer.text()
+            told = await answer.json()
+        return list(told["tasks"]) if isinstance(told, dict) else list(told)
+
     async def say(self, *frames: stream.Up) -> None:
         await self.ws.send_bytes(stream.encode(frames))
 
@@ -93,6 +102,54 @@ def test_a_conversation_from_hello_to_bye() -> None:
             await worker.say(stream.Bye())
             assert await worker.closed() == 1000
             assert await house.director.storage.workers() == []
+
+    play(main())
+
+
+@pytest.mark.parametrize("how", ["one message", "two messages", "beats without it"])
+def test_a_result_that_was_told_before_the_goodbye_counts(how: str) -> None:
+    async def main() -> None:
+        async with House() as house, raw(house) as worker:
+            await worker.register(1)
+            await worker.connect()
+            await worker.hear()
+            job = await house.submit()
+            offer = await worker.hear()
+            assert isinstance(offer, stream.Offer)
+            result = stream.Result(TaskResult(task_id=offer.attempt_id, job_id=job.id))
+            if how == "one message":
+                await worker.say(result, stream.Bye())
+            elif how == "two messages":
+                await worker.say(result)
+                await worker.say(stream.Bye())
+            else:
+                await worker.say(stream.Started([offer.attempt_id]), result, stream.Beat([]))
+                await worker.say(stream.Beat([]), stream.Bye())
+            while isinstance(heard := await worker.hear(), stream.Heard):
+                pass
+            assert heard == stream.Acks([offer.attempt_id], {})
+            assert await worker.closed() == 1000
+            assert (await house.wait(job)).status is JobStatus.FINISHED
+            assert {"task_lost", "task_undelivered"}.isdisjoint(await house.events(job))
+
+    play(main())
+
+
+def test_one_that_says_goodbye_is_offered_nothing_while_its_last_result_is_written_down() -> None:
+    async def main() -> None:
+        async with House() as house, raw(house) as worker:
+            await worker.register(1)
+            await worker.connect()
+            await worker.hear()
+            job = await house.submit()
+            offer = await worker.hear()
+            assert isinstance(offer, stream.Offer)
+            waits = await house.submit()
+            result = TaskResult(task_id=offer.attempt_id, job_id=job.id)
+            await worker.say(stream.Result(result), stream.Bye())
+            assert isinstance(await worker.hear(), stream.Acks)
+            assert await worker.closed() == 1000
+            assert "task_lost" not in await house.events(waits)
 
     play(main())
 
@@ -254,6 +311,46 @@ def test_a_stream_that_is_silent_for_a_lease_is_dropped_and_nothing_more_offered
             job = await house.submit()
             await asyncio.sleep(0.1)
             assert (await house.director.get(job.id)).status is JobStatus.WAITING_FOR_WORKER
+
+    play(main())
+
+
+def test_one_that_polls_since_its_stream_is_dead_is_offered_tasks_whatever_the_stream_still_says() -> None:
+    async def main() -> None:
+        async with House() as house, raw(house) as worker:
+            await worker.register(2)
+            await worker.connect(stream.Hello(worker.session, [], 0))
+            await worker.hear()
+            # when: the stream is silent and open, and the same session polls
+            first = asyncio.create_task(worker.poll())
+            seat = house.director.dispatcher.find
+            await until(lambda: (one := seat(worker.id)) is not None and one.credit == 1)
+            await worker.say(stream.Credit(5), stream.Drain())  # said long ago
+            assert await worker.closed() == 1000
+            one = seat(worker.id)
+            assert one is not None
+            assert (one.credit, one.draining, one.cut_at) == (1, False, None)
+            # then: the stream's end is not the worker's
+            job = await house.submit()
+            (task,) = await first
+            assert task["job_id"] == job.id
+
+    play(main())
+
+
+def test_beats_of_a_dead_stream_say_nothing_of_what_was_polled() -> None:
+    async def main() -> None:
+        async with House() as house, raw(house) as worker:
+            await worker.register(2)
+            await worker.connect()
+            await worker.hear()
+            polling = asyncio.create_task(worker.poll())
+            await until(lambda: (one := house.director.dispatcher.find("raw")) and one.credit == 1)
+            job = await house.submit()
+            await polling
+            await worker.say(stream.Beat([]), stream.Beat([]), stream.Beat([]))
+            await worker.closed()
+            assert "task_undelivered" not in await house.events(job)
 
     play(main())
 

@@ -46,7 +46,7 @@ def drop_the_commit_token(patch: pytest.MonkeyPatch) -> None:
 def drop_the_attempt_fence(patch: pytest.MonkeyPatch) -> None:
     """A late result counts for a newer attempt; a timed-out task also runs."""
 
-    def holds(self: Image, write: TaskWrite) -> bool:
+    def holds(self: Image, job_id: str, write: TaskWrite) -> bool:
         return write.task.id in self._tasks
 
     patch.setattr(Image, "_fence_holds", holds)

@@ -43,3 +43,9 @@ def test_what_is_loopback(host: str, loopback: bool) -> None:
 def test_a_digest_is_not_the_token() -> None:
     assert digest("secret") == digest("secret")
     assert "secret" not in digest("secret")
+
+
+def test_bytes_that_are_no_text_have_a_digest_like_any_other() -> None:
+    arrived = b"\xe9\xff".decode("utf-8", "surrogateescape")  # as headers and the environment bring them
+
+    assert digest(arrived) != digest("\u00e9\u00ff")

@@ -40,7 +40,12 @@ async def read(request: web.Request) -> bytes:
         raise too_large(config.max_body_bytes) from None
     except (HttpProcessingError, web.RequestPayloadError) as error:
         # Chunks, or a compression, that are not what they say.
-        raise Problem(400, "malformed_body", f"the body cannot be read: {error}") from None
+        detail = f"the body cannot be read: {_why(error)}"
+        raise Problem(400, "malformed_body", detail, headers={"Connection": "close"}) from None
+
+
+def _why(error: Exception) -> str:
+    return getattr(error, "message", "") or str(error) or "it is not what its headers say"
 
 
 def too_large(most: int) -> Problem:

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
 
 from aiohttp import WSCloseCode, web
 
@@ -49,15 +50,19 @@ class Channels:
         self._open[channel.worker_id] = channel
         if old is not None:
             again = stream.Again(displaced=old.session != channel.session)
-            ending = asyncio.get_running_loop().create_task(old.end(again), name="stream-displaced")
-            self._ending.add(ending)
-            ending.add_done_callback(self._ending.discard)
+            self._finish(old.end(again))
+
+    def _finish(self, last_words: Coroutine[Any, Any, None]) -> None:
+        ending = asyncio.get_running_loop().create_task(last_words, name="stream-displaced")
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
 
     def leave(self, channel: Channel) -> None:
         """The socket is closed. The lease decides about the worker; until it is back it is offered nothing."""
         if self._open.get(channel.worker_id) is channel:
             del self._open[channel.worker_id]
-            self._dispatcher.cut(channel.worker_id, channel.session)
+            if channel.has_seat():  # else it polls by now, and that is no business of a stream's
+                self._dispatcher.cut(channel.worker_id, channel.session)
 
     async def watch(self) -> None:
         """Drop streams that are silent for a lease, and tell workers that an operator drains."""
@@ -79,8 +84,13 @@ class Channels:
             channel.heard_at = now
         elif channel.is_silent(now, self._lease_s):
             channel.abort()
+            return
         seat = self._dispatcher.find(channel.worker_id)
-        if seat is not None and seat.draining != channel.drain_told:
+        if channel.is_left():
+            # It polls. A worker that still reads here would wait in vain: it is hung up on, and comes back.
+            del self._open[channel.worker_id]
+            self._finish(channel.shut(WSCloseCode.OK))
+        elif seat is not None and seat.draining != channel.drain_told:
             channel.tell_drain(seat.draining)
 
     async def close(self, _: web.Application) -> None:

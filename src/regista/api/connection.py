@@ -10,14 +10,60 @@ from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
 from .problems import Problem, response_of
+from .stage import STAGE
 
 log = logging.getLogger("regista.api")
 
 
 class Connection(RequestHandler):
-    """One connection of a client."""
+    """One connection of a client.
 
-    __slots__ = ()
+    Whoever has not sent the head of a first request after `head_timeout_s` is cut off: else anybody could keep
+    all our sockets without a token. Between requests a connection may be silent for long, as ever.
+    """
+
+    __slots__ = ("_head_timeout_s", "_head_timer")
+
+    def __init__(
+        self, manager: web.Server, *, loop: asyncio.AbstractEventLoop, head_timeout_s: float, **more: Any
+    ) -> None:
+        super().__init__(manager, loop=loop, **more)
+        self._head_timeout_s = head_timeout_s
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected."""
+        super().connection_made(transport)
+        self._head_timer = self._loop.call_later(self._head_timeout_s, self._check_head)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """It is gone."""
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+        super().connection_lost(exc)
+
+    def _check_head(self) -> None:
+        self._head_timer = None
+        if self._request_count == 0:
+            log.debug("no request from %s in time", self.peername, extra={"action": "no_request"})
+            self.force_close()
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Answer; where the body cannot be read to its end, this is the last answer."""
+        if request.content.exception() is not None:
+            resp.force_close()
+        return await super().finish_response(request, resp, start_time)
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """What aiohttp did not expect. The rest of a body that cannot be read is the client's fault, not ours."""
+        error = kw.get("exc_info")
+        if isinstance(error, HttpProcessingError | web.RequestPayloadError):
+            log.debug("unreadable body from %s: %s", self.peername, error, extra={"action": "bad_body"})
+        else:
+            super().log_exception(*args, **kw)
 
     def handle_error(
         self,
@@ -47,6 +93,7 @@ class Runner(web.AppRunner):
 
     def __init__(self, app: web.Application, arguments: dict[str, Any], shutdown_timeout: float) -> None:
         super().__init__(app, shutdown_timeout=shutdown_timeout)
+        self._head_timeout_s = app[STAGE].config.body_timeout_s
         self._arguments = {name: value for name, value in arguments.items() if name != "handler_cancellation"}
 
     @property
@@ -59,4 +106,4 @@ class Runner(web.AppRunner):
         server = super().server
         assert server is not None
         loop = asyncio.get_running_loop()
-        return lambda: Connection(server, loop=loop, **self._arguments)
+        return lambda: Connection(server, loop=loop, head_timeout_s=self._head_timeout_s, **self._arguments)

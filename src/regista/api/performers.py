@@ -100,7 +100,7 @@ async def register(request: web.Request) -> web.Response:
 async def heartbeat(request: web.Request) -> web.Response:
     """A worker says that it is there, what it runs, and what it could start."""
     stage, desk = request.config_dict[STAGE], request.config_dict[DESK]
-    began = stage.clock.now()  # before anything is read: what is offered from now on it cannot know
+    began = stage.clock.elapsed()  # before anything is read: what is offered from now on it cannot know
     worker_id = request.match_info["worker_id"]
     admit(request, worker_id)
     body = await bodies.read(request)

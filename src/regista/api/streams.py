@@ -85,9 +85,9 @@ async def all_events(request: web.Request) -> web.StreamResponse:
 
 async def _stream(request: web.Request, news: AsyncIterator[News], *, wide: bool) -> web.StreamResponse:
     response = web.StreamResponse(headers=_HEADERS)
-    await response.prepare(request)
     show = view.clock_of(request.config_dict[STAGE].config)
     try:
+        await response.prepare(request)  # fails already where the client has hung up
         await _write(response, b"retry: 1000\n\n")
         async for page in news:
             chunk = b"".join(_chunk(one, show, wide) for one in page)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from ..engines.base import Verdict
 from ..errors import OrchestratorStopped, StorageFailed
+from ..fleet.seats import Seat
 from ..model import Task, TaskResult
 from ..plain import words
 from ..wire import stream
@@ -49,8 +50,8 @@ class Channel:
     """One worker's stream. Its seat's `send` and `cancel` lead here, and never block."""
 
     __slots__ = (
-        "_acks", "_acks_in", "_channels", "_early", "_pipe", "_request", "_stage", "_ws",
-        "drain_told", "heard_at", "session", "worker_id",
+        "_acks", "_acks_in", "_channels", "_early", "_pipe", "_reports", "_request", "_stage",
+        "_ws", "drain_told", "heard_at", "session", "worker_id",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +77,8 @@ class Channel:
         self._early: list[Task] | None = []
         self._acks = stream.Acks([], {})
         self._acks_in: list[Any] = []
+        #: What it has told, and is not written down yet.
+        self._reports: set[asyncio.Future[Verdict]] = set()
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -127,6 +130,19 @@ class Channel:
         early, self._early = self._early or [], None
         self.send(early)
         return True
+
+    def has_seat(self) -> bool:
+        """The worker's seat leads here. It may poll by now, or have a newer stream, under the same session."""
+        return self._seat() is not None
+
+    def _seat(self) -> Seat | None:
+        seat = self._stage.dispatcher.find(self.worker_id)
+        return seat if seat is not None and seat.send == self.send else None
+
+    def is_left(self) -> bool:
+        """The worker goes on elsewhere, under the same session."""
+        seat = self._stage.dispatcher.find(self.worker_id)
+        return seat is not None and seat.worker.session == self.session and seat.send != self.send
 
     async def end(self, frame: stream.Frame, code: int = WSCloseCode.OK) -> None:
         """Say a last word, and close."""
@@ -199,10 +215,12 @@ class Channel:
         if result.worker_id != self.worker_id:  # nobody speaks for another
             result = replace(result, worker_id=self.worker_id)
         told = self._stage.workers.report(result)
+        self._reports.add(told)
         told.add_done_callback(partial(self._acknowledge, result.task_id))
 
     def _acknowledge(self, attempt_id: str, told: "asyncio.Future[Verdict]") -> None:
         """The commit is done. Acknowledgements of one turn share a frame."""
+        self._reports.discard(told)
         if told.cancelled() or told.exception() is not None:
             return  # the worker keeps the result, and sends it again
         if self._acks_in is not self._pipe.batch:
@@ -228,6 +246,8 @@ class Channel:
         self._stage.workers.progress(frame.attempt_id, frame.value, message, frame.checkpoint, self.worker_id)
 
     async def _beat(self, frame: stream.Beat) -> None:
+        if self.is_left():
+            return  # an old word: it cannot know what the worker has got elsewhere since
         beat = await self._stage.workers.heartbeat(self.worker_id, self.session, frame.running)
         if not beat.known:
             await self.end(stream.Again(displaced=self._is_displaced()))
@@ -245,8 +265,8 @@ class Channel:
 
     def _credit(self, frame: stream.Credit) -> None:
         """Credit is counted by steps, not set: offers that are on their way are not granted twice."""
-        seat = self._stage.dispatcher.find(self.worker_id)
-        if seat is None or seat.worker.session != self.session:
+        seat = self._seat()
+        if seat is None:
             return
         now = seat.credit or 0
         if frame.more < 0:
@@ -258,10 +278,15 @@ class Channel:
             self._stage.dispatcher.add_credit(self.worker_id, self.session, frame.more)
 
     def _drain(self, frame: stream.Drain) -> None:
-        self.drain_told = frame.on
-        self._stage.workers.drain(self.worker_id, frame.on)
+        if self.has_seat():
+            self.drain_told = frame.on
+            self._stage.workers.drain(self.worker_id, frame.on)
 
     async def _bye(self, frame: stream.Bye) -> None:
+        self._drain(stream.Drain())  # nothing more for it, while what it told before is written down
+        if self._reports:
+            await asyncio.wait(self._reports, timeout=_CLOSING_S)
+            await self._pipe.flush()
         await self._stage.workers.leave(self.worker_id, self.session)
         await self._ws.close()
 

@@ -62,6 +62,8 @@ def _deliver(screen: Screen, asked: argparse.Namespace, drawing: bytes) -> None:
     if screen.json:
         where = {"file": asked.output} if asked.output else {"graph": drawing.decode()}
         screen.document({"blueprint": asked.blueprint, "format": asked.format, **where})
+    elif asked.output is None and sys.stdout.isatty():
+        screen.say(drawing.decode(errors="replace").rstrip("\n"))
     elif asked.output is None:
         sys.stdout.buffer.write(drawing)
         sys.stdout.buffer.flush()

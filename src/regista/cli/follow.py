@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..client import Client
 from ..model import Event, EventType
 from ..wire.jobs import JobObject, Progress
-from .output import STYLES, Screen, span
+from .output import STYLES, Screen, span, visible
 from .story import Piece, Stay, Story, Teller
 
 if TYPE_CHECKING:
@@ -88,17 +88,19 @@ def drawing(story: Story, now: datetime | None = None) -> "RenderableType":
     from rich.text import Text
 
     now = now or datetime.now(UTC)
-    head = Text.assemble((story.blueprint or "job", "bold"), f" {story.job_id}  ")
-    head.append(story.status, STYLES.get(story.status, "blue"))
+    head = Text.assemble((visible(story.blueprint or "job"), "bold"), f" {visible(story.job_id)}  ")
+    head.append(visible(story.status), STYLES.get(story.status, "blue"))
     lines: list[Any] = [head]
     if len(story.stays) > _STAYS_DRAWN:
         lines.append(Text(f"  … {len(story.stays) - _STAYS_DRAWN} states before", "dim"))
     lines += [_draw_stay(stay, story, now) for stay in story.stays[-_STAYS_DRAWN:]]
     if story.status == "waiting_for_human":
-        lines.append(Text(f"    {story.waits}", "cyan"))
-        lines.append(Text(f"    answer with: regista jobs approve {story.job_id} (or reject)", "dim"))
+        lines.append(Text(f"    {visible(story.waits)}", "cyan"))
+        lines.append(
+            Text(f"    answer with: regista jobs approve {visible(story.job_id)} (or reject)", "dim")
+        )
     elif story.waits:
-        lines.append(Text(f"    {story.waits}", "dim"))
+        lines.append(Text(f"    {visible(story.waits)}", "dim"))
     if story.ended is None and story.pieces:
         lines.append(_draw_pieces(list(story.pieces.values())))
     return Group(*lines)
@@ -112,12 +114,13 @@ def _draw_stay(stay: Stay, story: Story, now: datetime) -> "RenderableType":
     if story.status == "failed" and stay is story.stays[-1]:
         mark = ("✗", "red")
     spent = ((stay.ended or story.ended or now) - stay.began).total_seconds()
-    return Text.assemble("  ", mark, f" {stay.state:<24}", (span(spent), "dim"))
+    return Text.assemble("  ", mark, f" {visible(stay.state):<24}", (span(spent), "dim"))
 
 
 def _draw_pieces(pieces: list[Piece]) -> "RenderableType":
     from rich.progress_bar import ProgressBar
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     # What still moves comes first: a fan-out of hundreds does not fit.
@@ -125,7 +128,9 @@ def _draw_pieces(pieces: list[Piece]) -> "RenderableType":
         total = 1.0 if piece.over or piece.progress is not None else None
         bar = ProgressBar(total=total, completed=piece.progress or 0.0, width=20, pulse=total is None)
         again = f"attempt {piece.attempt}" if piece.attempt > 1 else ""
-        table.add_row("   ", piece.type, bar, piece.state, again, piece.worker, piece.message)
+        # As Text: a plain string would be read as markup, and what is told may have brackets.
+        worker, message = Text(visible(piece.worker)), Text(visible(piece.message, one_line=True))
+        table.add_row("   ", Text(visible(piece.type)), bar, piece.state, again, worker, message)
     if len(pieces) > _PIECES_DRAWN:
         table.add_row("   ", f"… {len(pieces) - _PIECES_DRAWN} more")
     return table

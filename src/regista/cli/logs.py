@@ -6,6 +6,8 @@ import sys
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
+from .output import visible, visible_json
+
 #: What every record has; whatever else it carries was said on purpose (`action`, `job_id`, …).
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _COLOURS = {"WARNING": "\033[33m", "ERROR": "\033[31m", "CRITICAL": "\033[1;31m", "DEBUG": "\033[2m"}
@@ -53,7 +55,7 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        return visible_json(json.dumps(line, default=str, ensure_ascii=False))
 
 
 class PrettyLines(logging.Formatter):
@@ -68,7 +70,7 @@ class PrettyLines(logging.Formatter):
         """The line, and an error's trace below it."""
         at = datetime.fromtimestamp(record.created, self._tz).strftime("%H:%M:%S")
         fields = "".join(f" {name}={value}" for name, value in said(record).items() if name != "action")
-        line = f"{at} {record.levelname.lower():<8} {record.getMessage()}{fields}"
+        line = visible(f"{at} {record.levelname.lower():<8} {record.getMessage()}{fields}")
         if self._colour and record.levelname in _COLOURS:
             line = f"{_COLOURS[record.levelname]}{line}{_PLAIN}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return f"{line}\n{visible(self.formatException(record.exc_info))}" if record.exc_info else line

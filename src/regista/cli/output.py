@@ -1,10 +1,12 @@
 """Where a command's words go: data to standard output, notices to standard error.
 
 On a terminal tables and live views are drawn; anywhere else every line is plain text without colour, and
-with `--json` standard output carries JSON and nothing else.
+with `--json` standard output carries JSON and nothing else. Whatever workers, blueprints and clients wrote is
+text from strangers: it is shown (`visible`), and never obeyed by a terminal.
 """
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -26,6 +28,39 @@ STYLES = {
     "cancelling": "yellow",
     "waiting_for_human": "cyan",
 }
+#: Characters that do something instead of being seen: C0 but tab and line feed, DEL and C1, what turns the
+#: direction of text, breaks or hides it, and lone surrogates, which no stream can encode. Joiners (U+200C, U+200D) are
+#: not among them: Persian and emoji are written with them, and they move nothing.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    "\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+_BREAKS = {ord("\n"): "\\n", ord("\t"): "\\t"}
+
+
+def visible(text: str, *, one_line: bool = False) -> str:
+    """The text with every character that a terminal would obey written out, as Python writes it.
+
+    Line feeds and tabs stay, unless it must be one line: a cell of a table must not make up a row. A second call
+    changes nothing.
+    """
+    seen = _UNSEEN.sub(lambda found: _written(found[0]), text)
+    return seen.translate(_BREAKS) if one_line else seen
+
+
+def _written(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+def visible_json(text: str) -> str:
+    """The same for JSON, as JSON writes it: the document means what it meant before."""
+    return _UNSEEN.sub(lambda found: _written_in_json(found[0]), text)
+
+
+def _written_in_json(character: str) -> str:
+    # Outside of strings JSON has none of them; inside, each may be written by its UTF-16 units.
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 class Screen:
@@ -38,20 +73,27 @@ class Screen:
 
     def say(self, text: str = "") -> None:
         """One line of what was asked for."""
-        print(text, flush=True)  # noqa: T201
+        print(visible(text), flush=True)  # noqa: T201
 
     def note(self, text: str) -> None:
         """One line beside it: never mixed into data."""
-        print(text, file=sys.stderr, flush=True)  # noqa: T201
+        print(visible(text), file=sys.stderr, flush=True)  # noqa: T201
 
     def document(self, value: Any) -> None:
         """The one JSON document of a command."""
-        body = msgspec.json.encode(value)
-        self.say((msgspec.json.format(body, indent=2) if sys.stdout.isatty() else body).decode())
+        self._emit(msgspec.json.encode(value), indent=2)
 
     def record(self, value: Any) -> None:
         """One line of a stream of JSON documents."""
-        self.say(msgspec.json.encode(value).decode())
+        self._emit(msgspec.json.encode(value))
+
+    def _emit(self, body: bytes, indent: int | None = None) -> None:
+        """JSON: for a terminal indented and without anything that it would obey, for a program as it is."""
+        if sys.stdout.isatty():
+            body = body if indent is None else msgspec.json.format(body, indent=indent)
+            print(visible_json(body.decode()), flush=True)  # noqa: T201
+        else:
+            print(body.decode(), flush=True)  # noqa: T201
 
     def mark(self, good: bool, text: str) -> None:
         """One line that is good news or bad."""
@@ -61,7 +103,7 @@ class Screen:
         from rich.text import Text
 
         mark = ("✓    ", "green") if good else ("✗    ", "red")
-        self.console().print(Text.assemble(mark, text), soft_wrap=True)
+        self.console().print(Text.assemble(mark, visible(text)), soft_wrap=True)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], nothing: str = "") -> None:
         """Rows under headings: drawn for a person, aligned text for a pipe.
@@ -71,6 +113,7 @@ class Screen:
         if self.live and nothing and not rows:
             self.say(nothing)
             return
+        rows = [[visible(cell, one_line=True) for cell in row] for row in rows]
         if self.live:
             self._draw(columns, rows)
             return
@@ -103,8 +146,8 @@ def screen_for(asked: argparse.Namespace) -> Screen:
 
 
 def shown(value: Any) -> str:
-    """A value as one line of JSON."""
-    return msgspec.json.encode(value).decode()
+    """A value as one line of JSON, for people."""
+    return visible_json(msgspec.json.encode(value).decode())
 
 
 def age(since: datetime | None, now: datetime | None = None) -> str:

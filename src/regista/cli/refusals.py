@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from ..errors import ApiError, ConfigError, RegistaError, Unreachable
 from . import exits
+from .output import visible
 
 
 class UsageError(RegistaError):
@@ -33,8 +34,8 @@ def by_flag(asked: argparse.Namespace, **flags: str) -> Iterator[None]:
 def tell(error: Exception, *, debug: bool) -> int:
     """Say what went wrong, with the traceback where that is wanted; the exit code for it."""
     if debug:
-        traceback.print_exception(error)
-    print(f"regista: {words_of(error)}", file=sys.stderr)  # noqa: T201
+        print(visible("".join(traceback.format_exception(error))), end="", file=sys.stderr)  # noqa: T201
+    print(visible(f"regista: {words_of(error)}"), file=sys.stderr)  # noqa: T201
     return exit_of(error)
 
 

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from ..model import Event, EventType
 from ..wire.jobs import Progress
+from .output import visible
 
 #: What an event makes of the task that it names.
 _TASK_STATES = {
@@ -146,7 +147,8 @@ class Teller:
                 return ""
             self._progress_told[event.task_id] = event.at
         since = (event.at - self._began).total_seconds()
-        return f"{since:8.3f} s  {event.type:<18}  {self._words(event)}".rstrip()
+        line = f"{since:8.3f} s  {event.type:<18}  {self._words(event)}".rstrip()
+        return visible(line, one_line=True)
 
     def _words(self, event: Event | Progress) -> str:
         if isinstance(event, Progress):

@@ -1,7 +1,7 @@
 """Mailbox: tasks on their way to a worker that asks for them."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from ..model import Task
 
@@ -68,6 +68,10 @@ class Mailbox:
         """Take these out, if they still wait; returns those that did."""
         found = (self._waiting.pop(attempt_id, None) for attempt_id in attempt_ids)
         return [task for task in found if task is not None]
+
+    def keep(self, attempt_ids: Container[str]) -> None:
+        """Drop what waits and is none of these."""
+        self._waiting = {name: task for name, task in self._waiting.items() if name in attempt_ids}
 
     def empty(self) -> list[Task]:
         """Take everything out that waits."""

@@ -1,7 +1,6 @@
 """Sessions: what we know of the workers that speak HTTP, between one request of theirs and the next."""
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
 from typing import Protocol
 
 from ..model import Worker
@@ -45,20 +44,20 @@ class Session:
         #: It has said goodbye, and may still bring results.
         self.leaving = False
         self.line: Line | None = None
-        #: Attempt → when its answer left, or its result came.
-        self._handed: dict[str, datetime] = {}
-        self._ended: dict[str, datetime] = {}
+        #: Attempt → when its answer left, or its result came; on a clock that never jumps, like all times here.
+        self._handed: dict[str, float] = {}
+        self._ended: dict[str, float] = {}
 
     @property
     def number(self) -> int:
         """The epoch of its registration."""
         return 0 if self.worker is None else self.worker.session
 
-    def handed(self, attempt_ids: Sequence[str], now: datetime) -> None:
+    def handed(self, attempt_ids: Sequence[str], now: float) -> None:
         """These have left for the worker."""
         _note(self._handed, attempt_ids, now)
 
-    def fresh(self, began: datetime) -> frozenset[str]:
+    def fresh(self, began: float) -> frozenset[str]:
         """What has left since, or is leaving: a heartbeat that began before cannot know it."""
         left = [attempt for attempt, at in self._handed.items() if at >= began]
         return frozenset([*left, *self.mailbox.leaving])
@@ -72,7 +71,7 @@ class Session:
         if not provisional:
             self.asked_at = None
 
-    def ended(self, attempt_id: str, now: datetime) -> None:
+    def ended(self, attempt_id: str, now: float) -> None:
         """The worker has told how this one ended."""
         self._handed.pop(attempt_id, None)
         _note(self._ended, [attempt_id], now)
@@ -86,13 +85,13 @@ class Session:
         return attempt_id in self._ended
 
 
-def _note(memory: dict[str, datetime], attempt_ids: Sequence[str], now: datetime) -> None:
+def _note(memory: dict[str, float], attempt_ids: Sequence[str], now: float) -> None:
     for attempt_id in attempt_ids:
         memory.pop(attempt_id, None)
         memory[attempt_id] = now
     while memory:  # the oldest come first
         oldest = next(iter(memory))
-        if (now - memory[oldest]).total_seconds() <= _MEMORY_S:
+        if now - memory[oldest] <= _MEMORY_S:
             return
         del memory[oldest]
 

@@ -41,11 +41,23 @@ class HealthChecker:
                 lost += await self._service.bury(worker.id, worker.session)
         if not self._grace.over_for(self._longest_lease_s):
             return Report(done=lost)
+        return Report(done=lost + await self._bury_unknown())
+
+    async def _bury_unknown(self) -> int:
+        """Those who hold tasks and are not in the store. Returns how many attempts were lost."""
+        lost, known = 0, await self._known()
         for worker_id in await self._storage.holders():
-            # Asked anew for each: somebody may have come back while we buried another one.
-            if worker_id not in {worker.id for worker in await self._storage.workers()}:
+            if worker_id in known:
+                continue
+            # Asked anew before each burial, since somebody may have come back during the last one; never for
+            # those who are known, since with thousands of workers that alone would block everybody.
+            known = await self._known()
+            if worker_id not in known:
                 lost += await self._service.bury(worker_id, None)
-        return Report(done=lost)
+        return lost
+
+    async def _known(self) -> set[str]:
+        return {worker.id for worker in await self._storage.workers()}
 
 
 class SignWriter:

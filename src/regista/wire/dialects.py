@@ -152,10 +152,11 @@ def progress_of(said: WorkerEvent) -> Progress | None:
         raise BadMessage("expected the task that the progress is of, in `target_task_id`; got none")
     value, message = payload.get("progress"), payload.get("message")
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-        raise BadMessage(f"progress: expected a number from 0 to 1, got {value!r}")
+        raise BadMessage(f"progress: expected a number from 0 to 1, got {type(value).__name__}")
     return Progress(
         attempt_id=attempt,
-        value=None if value is None else min(1.0, max(0.0, float(value))),
+        # Bounded before it becomes a float: an integer of 400 digits would not fit into one.
+        value=None if value is None else float(min(1, max(0, value))),
         message="" if message is None else str(message),
         checkpoint=payload.get("checkpoint"),
     )
@@ -289,8 +290,14 @@ def _names(told: Iterable[str]) -> tuple[str, ...]:
 
 
 def _number(value: Any) -> float:
-    fits = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-    return float(value) if fits else 0.0
+    """The number, or 0 for anything that is none, is endless, or does not fit into a float."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0.0
+    try:
+        number = float(value)
+    except OverflowError:
+        return 0.0
+    return number if isfinite(number) else 0.0
 
 
 def _began(said: Result, now: datetime) -> datetime | None:

@@ -46,3 +46,11 @@ def test_a_pretty_line_is_coloured_on_a_terminal_only() -> None:
 
     assert plain == "00:00:00 error    job j1 begins job_id=j1"
     assert PrettyLines(UTC, colour=True).format(record(logging.ERROR)) == f"\033[31m{plain}\033[0m"
+
+
+def test_what_is_logged_is_shown_and_never_obeyed() -> None:
+    said = logging.makeLogRecord({"msg": "worker \x1b[2K\x9b31m\u202e", "worker_id": "\x07"})
+
+    for line in (JsonLines(UTC).format(said), PrettyLines(UTC, colour=False).format(said)):
+        assert not set(line) & set("\x1b\x9b\u202e\x07")
+    assert json.loads(JsonLines(UTC).format(said))["message"] == "worker \x1b[2K\x9b31m\u202e"

@@ -1,9 +1,12 @@
+import io
 import json
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from regista.cli.output import Screen, age, span
+from regista.cli.output import Screen, age, shown, span, visible
+from regista.cli.refusals import UsageError, tell
 
 
 def test_a_table_in_a_pipe_is_aligned_text_without_colour(capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,3 +48,63 @@ def test_a_person_is_told_what_to_do_where_a_table_would_be_empty(capsys: pytest
     screen.live = True
     screen.table(["id"], [], "start one")
     assert capsys.readouterr().out == "start one\n"
+
+
+#: A colour, a title, C1, an erased line, a question to the terminal, a turned direction, a bell, hidden text.
+EVIL = "\x1b[31mRED \x1b]0;TITLE\x07 \x9b31m \r\x1b[2K\x1b[1A \x1b[5n \u202eRTL\u2066 \u200b\ufeff \x7f\x85\x00 \U000e0041"
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\u2069\ufeff\U000e0041]")
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is one."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_whatever_a_terminal_would_obey_is_written_out() -> None:
+    assert visible("\x1b[31m\x9b\x7f\r\u202e\ud800") == "\\x1b[31m\\x9b\\x7f\\r\\u202e\\ud800"
+    assert (
+        visible("tab\t, line\n, grün 日本 👩\u200d💻 می\u200cخواهم")
+        == "tab\t, line\n, grün 日本 👩\u200d💻 می\u200cخواهم"
+    )
+    assert visible("one\nrow\tmore", one_line=True) == "one\\nrow\\tmore"
+    assert visible(visible(EVIL)) == visible(EVIL)
+    assert not _OBEYED.search(visible(EVIL))
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_no_way_to_speak_lets_control_characters_through(live: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, err = (Terminal(), Terminal()) if live else (io.StringIO(), io.StringIO())
+    monkeypatch.setattr("sys.stdout", out)
+    monkeypatch.setattr("sys.stderr", err)
+    monkeypatch.setenv("TERM", "dumb")  # nothing is drawn that would have to be told apart
+    screen = Screen(json=False)
+    screen.say(EVIL)
+    screen.note(EVIL)
+    screen.mark(False, EVIL)
+    screen.table(["id", "message"], [["1", EVIL + "\n2  made up"]])
+    screen.say(shown({EVIL: EVIL}))
+    tell(UsageError(EVIL), debug=True)
+
+    assert not _OBEYED.search(out.getvalue() + err.getvalue())
+    assert "\n2  made up" not in out.getvalue()
+
+
+def test_json_on_a_terminal_is_harmless_and_means_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = Terminal()
+    monkeypatch.setattr("sys.stdout", out)
+    Screen(json=True).document({EVIL: [EVIL]})
+    document = out.getvalue()
+    Screen(json=True).record({"x": EVIL})
+    record = out.getvalue().removeprefix(document)
+
+    assert not _OBEYED.search(document + record)
+    assert json.loads(document) == {EVIL: [EVIL]}
+    assert json.loads(record) == {"x": EVIL}
+
+
+def test_json_in_a_pipe_is_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+    Screen(json=True).record({"x": "\x9b\u202e"})
+
+    assert capsys.readouterr().out == '{"x":"\x9b\u202e"}\n'

@@ -100,3 +100,30 @@ def test_a_long_loop_and_a_wide_fan_out_do_not_flood_the_screen() -> None:
         console.print(drawing(told))
 
     assert len(captured.get().splitlines()) < 40
+
+
+EVIL = "\x1b]0;TITLE\x07 \x9b31m \r \u202e [/red] [bold]\n   0.000 s  job_finished"
+
+
+def evil_life() -> list[Event | Progress]:
+    return [
+        event(EventType.JOB_CREATED, detail={"blueprint": EVIL}),
+        event(EventType.STATE_STARTED, state=EVIL),
+        event(EventType.TASK_DISPATCHED, task_id="t", attempt=1, detail={"type": EVIL}),
+        event(EventType.TASK_STARTED, task_id="t", attempt=1, worker_id=EVIL),
+        Progress(at=START, job_id="j1", task_id="t-1", progress=0.5, message=EVIL),
+        event(EventType.TASK_FAILED, task_id="t", attempt=1, code=EVIL, message=EVIL),
+        event(EventType.APPROVAL_REQUESTED, message=EVIL),
+    ]
+
+
+def test_what_workers_and_blueprints_say_is_shown_and_never_obeyed() -> None:
+    told, teller = Story("j1"), Teller()
+    console = Console(width=200, color_system=None)
+    for each in evil_life():
+        told.hear(each)
+        with console.capture() as drawn:
+            console.print(drawing(told))
+        assert not set(drawn.get()) & set("\x1b\x07\x9b\r\u202e")
+        line = teller.line(each)
+        assert not set(line) & set("\x1b\x07\x9b\r\u202e\n")

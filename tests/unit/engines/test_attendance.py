@@ -1,5 +1,7 @@
 """What heartbeats that lack an attempt mean. FENCES 10."""
 
+import asyncio
+
 from regista import EventType
 from regista.engines.native.attendance import Attendance
 from regista.model import AttemptState, Task
@@ -58,3 +60,24 @@ def test_a_worker_that_says_itself_what_it_lost_is_waited_for() -> None:
     attendance = Attendance()
 
     assert [missing(attendance, STARTED, elapsed=at, patience_s=None) for at in (0, 10**6)] == [None] * 2
+
+
+def test_what_was_reported_is_not_missed_until_the_report_is_answered() -> None:
+    async def scenario() -> None:
+        attendance = Attendance()
+        loop = asyncio.get_running_loop()
+        first: asyncio.Future[None] = loop.create_future()
+        again: asyncio.Future[None] = loop.create_future()
+        attendance.reported(OFFERED.attempt_id, first)
+        attendance.reported(OFFERED.attempt_id, again)
+        assert [missing(attendance) for _ in range(3)] == [None] * 3
+        first.set_result(None)
+        await asyncio.sleep(0)
+        assert attendance.is_reported(OFFERED.attempt_id)
+        again.set_exception(ConnectionError())
+        await asyncio.sleep(0)
+        assert isinstance(again.exception(), ConnectionError)
+        # then: the store does not have it, so it counts again
+        assert [missing(attendance) for _ in range(2)] == [None, EventType.TASK_UNDELIVERED]
+
+    asyncio.run(scenario())

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import msgspec
 import pytest
 
-from regista import EventType, JobStatus
+from regista import EventType, JobStatus, RetryPolicy
 from regista.engines.base import Verdict
 from regista.engines.native.desk import Answer, Arrival, Desk, UnknownWorker
 from regista.model import AttemptState, Task, TaskResult
@@ -39,7 +40,7 @@ class Hall:
     def beat(self, *running: str, worker_id: str = "w", version: str | None = None, **members: Any) -> Answer:
         members = {"status": "idle", "supported_skills": ["work"], **members}
         said = msgspec.convert({"current_tasks": list(running), **members}, Heartbeat)
-        return self.call(lambda: self.desk.beat(worker_id, said, self.kit.clock.now(), version))
+        return self.call(lambda: self.desk.beat(worker_id, said, self.kit.clock.elapsed(), version))
 
     def poll(
         self, worker_id: str = "w", timeout_s: float = 0.0, *, lost: bool = False, **asked: Any
@@ -70,9 +71,12 @@ class Hall:
         return seat.worker.capacity - len(seat.holding)
 
 
+hasty = one_task(name="hasty", attempt_timeout=5, retry=RetryPolicy(first_s=0.05, jitter=0))
+
+
 @pytest.fixture
 def hall() -> Iterator[Hall]:
-    with TestOrchestrator(one_task(), fan_out(3), one_task(name="single")) as kit:
+    with TestOrchestrator(one_task(), fan_out(3), one_task(name="single"), hasty) as kit:
         yield Hall(kit)
 
 
@@ -190,7 +194,7 @@ def test_missing_from_two_heartbeats_is_undelivered_and_its_slot_is_free_again(h
 def test_a_heartbeat_that_began_before_the_task_left_cannot_know_it(hall: Hall) -> None:
     hall.register()
     job = hall.kit.submit("single")
-    began = hall.kit.now
+    began = hall.kit.clock.elapsed()
     (task,) = hall.poll(timeout_s=1)
     said = msgspec.convert({"status": "idle", "current_tasks": []}, Heartbeat)
     for _ in range(5):
@@ -226,6 +230,55 @@ def test_a_task_that_nobody_fetches_is_taken_back_and_never_handed_out_late(hall
     assert hall.finish(task, "other") is Verdict.ACCEPTED
     assert hall.kit.get(job).status is JobStatus.FINISHED
     assert lost.attempt == 1
+
+
+def test_a_buried_worker_that_asks_again_gets_nothing_that_is_over(hall: Hall) -> None:
+    # given: an offer whose poll broke waits in the box of a worker that is then silent for too long
+    hall.register()
+    job = hall.kit.submit("single")
+    (lost,) = hall.poll(timeout_s=1, lost=True)
+    hall.kit.skip(50)
+    hall.register("other")
+    (task,) = hall.poll("other", timeout_s=1)
+    assert (lost.attempt, task.attempt) == (1, 2)
+    # when it comes back, with or without saying what it can do
+    assert hall.poll(timeout_s=1) == []
+    assert hall.poll(timeout_s=1, available=("work",)) == []
+    # then
+    assert hall.finish(task, "other") is Verdict.ACCEPTED
+    assert hall.kit.get(job).status is JobStatus.FINISHED
+
+
+def test_a_worker_that_comes_back_in_time_gets_what_waits_in_its_box_once(hall: Hall) -> None:
+    hall.register()
+    job = hall.kit.submit("single")
+    (lost,) = hall.poll(timeout_s=1, lost=True)
+    hall.kit.director.dispatcher.unseat("w", lost.session)
+    # when: we know it by its poll only
+    (task,) = hall.poll(timeout_s=1, available=("work",))
+    assert task.attempt_id == lost.attempt_id
+    assert hall.poll(timeout_s=1, available=("work",)) == []
+    assert hall.finish(task) is Verdict.ACCEPTED
+    assert hall.kit.get(job).status is JobStatus.FINISHED
+
+
+def test_an_attempt_that_ran_out_of_time_in_the_box_is_not_handed_out(hall: Hall) -> None:
+    hall.register()
+    hall.kit.submit("hasty")
+    hall.poll(timeout_s=1, lost=True)
+    hall.kit.skip(6)
+    assert [task.attempt for task in hall.poll(timeout_s=1)] == [2]
+
+
+def test_a_clock_that_is_set_back_does_not_stop_redelivery(hall: Hall) -> None:
+    hall.register()
+    job = hall.kit.submit("single")
+    hall.poll(timeout_s=1)
+    hall.kit.skip(1)
+    hall.kit.clock.jump(timedelta(hours=-1))
+    hall.beat()
+    hall.beat()
+    assert len(only(hall.kit.events(job), EventType.TASK_UNDELIVERED)) == 1
 
 
 def test_a_started_task_that_is_missing_for_a_whole_lease_is_lost(hall: Hall) -> None:
@@ -336,7 +389,7 @@ def test_a_stranger_that_only_polls_is_served_as_soon_as_a_heartbeat_says_what_i
 
     async def both() -> list[Task]:
         async with asyncio.TaskGroup() as group:
-            group.create_task(hall.desk.beat("stranger", said, hall.kit.clock.now()))
+            group.create_task(hall.desk.beat("stranger", said, hall.kit.clock.elapsed()))
             async with hall.desk.poll("stranger", 30) as tasks:
                 return list(tasks)
 

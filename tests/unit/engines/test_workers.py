@@ -1,12 +1,14 @@
 """Workers come and go. FENCES 9 to 14."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
 from regista import EventType, JobStatus, RetryPolicy, Worker
 from regista.engines.base import Verdict
 from regista.model import AttemptState, Task
+from regista.model import Worker as WorkerRecord
 from regista.testing.orchestrator import TestOrchestrator
 from tests.support import Puppet, fan_out, fault, one_task, only, script, types
 
@@ -156,6 +158,36 @@ def test_missing_from_two_heartbeats_is_undelivered_and_spends_no_run() -> None:
         assert puppet.finish(puppet.tasks[0]) is Verdict.STALE_TASK
         assert puppet.finish(puppet.tasks[1]) is Verdict.ACCEPTED
         assert kit.get(job).status is JobStatus.FINISHED
+
+
+def test_a_result_under_way_is_neither_missed_nor_lost_nor_offered_again() -> None:
+    with TestOrchestrator(fan_out(3)) as kit:
+        puppet = Puppet(kit)
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        service, tasks = kit.director.workers, list(puppet.tasks)
+
+        async def told_before(then: Callable[[], Awaitable[object]], task: Task) -> Verdict:
+            answer = service.report(puppet.result(task))
+            await then()
+            return await answer
+
+        async def two_beats() -> None:
+            for _ in range(2):
+                await service.heartbeat(puppet.id, puppet.session, [task.attempt_id for task in tasks[1:]])
+
+        assert kit.call(lambda: told_before(two_beats, tasks[0])) is Verdict.ACCEPTED
+        back = WorkerRecord(id=puppet.id, skills=("work",), capacity=10)
+        running = [tasks[2].attempt_id]
+        sits = lambda: service.register(back, running, puppet.tasks.extend, puppet.cancels.extend)  # noqa: E731
+        assert kit.call(lambda: told_before(sits, tasks[1])) is Verdict.ACCEPTED
+        leaves = lambda: service.bury(puppet.id, None)  # noqa: E731
+        assert kit.call(lambda: told_before(leaves, tasks[2])) is Verdict.ACCEPTED
+        # then
+        assert kit.get(job).status is JobStatus.FINISHED
+        assert len(puppet.tasks) == 3
+        assert {"task_lost", "task_undelivered"}.isdisjoint(types(kit.events(job)))
 
 
 def test_one_heartbeat_that_lists_the_attempt_makes_up_for_one_that_did_not() -> None:

@@ -112,3 +112,10 @@ def test_what_waits_can_be_taken_out_once() -> None:
         assert len(box) == 0
 
     play(scenario())
+
+
+def test_what_is_not_kept_is_dropped_and_the_order_stays() -> None:
+    box = Mailbox()
+    box.put([task(n) for n in range(4)])
+    box.keep({task(n).attempt_id for n in (3, 1, 9)})
+    assert numbers(box.empty()) == [1, 3]

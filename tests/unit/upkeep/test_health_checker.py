@@ -1,9 +1,11 @@
 """The HealthChecker and the SignWriter. FENCES 9, 12."""
 
 import asyncio
+import time
 
 from regista import JobStatus
 from regista.model import AttemptState, Worker
+from regista.storage.memory import MemoryStorage
 from regista.testing.orchestrator import TestOrchestrator
 from regista.upkeep.health_checker import HealthChecker, SignWriter
 from regista.upkeep.loop import Report
@@ -136,4 +138,56 @@ def test_after_an_outage_of_ours_a_worker_has_its_own_lease_to_come_back() -> No
         kit.skip(44)
         assert "task_lost" not in types(kit.events(job))
         kit.skip(3)
+        assert types(kit.events(job)).count("task_lost") == 1
+
+
+class Busy(MemoryStorage):
+    """Everybody who is known has a task in their hands, and it counts how often it is asked who is known."""
+
+    asked = 0
+
+    async def workers(self) -> list[Worker]:
+        self.asked += 1
+        return await super().workers()
+
+    async def holders(self) -> list[str]:
+        return [worker.id for worker in await super().workers()]
+
+
+def test_thousands_of_busy_workers_are_looked_up_once_and_not_once_for_each() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        storage = Busy()
+        kit.skip(64)
+        chore = HealthChecker(storage, kit.director.workers, kit.director.grace)
+
+        async def look() -> tuple[Report, float]:
+            for number in range(4000):
+                await storage.register(Worker(id=f"w{number}", skills=("work",)), 1e6)
+            began = time.perf_counter()
+            return await chore.run_once(kit.now), time.perf_counter() - began
+
+        report, took_s = kit.call(look)
+        assert report.done == 0
+        assert storage.asked == 1
+        assert took_s < 0.1
+
+
+def test_whoever_comes_back_while_another_is_buried_keeps_its_task() -> None:
+    with TestOrchestrator(fan_out(2)) as kit:
+        puppets = [Puppet(kit, id=name, capacity=1) for name in ("a", "b")]
+        for puppet in puppets:
+            puppet.join()
+        job = kit.submit("script")
+        puppets[0].settle()
+        storage, chore = kit.director.storage, checker(kit)
+
+        async def race() -> Report:
+            for puppet in puppets:
+                await storage.forget(puppet.id, puppet.session)
+            last = (await storage.holders())[-1]
+            back = storage.register(Worker(id=last, skills=("work",)), 1e6)
+            report, _ = await asyncio.gather(chore.run_once(kit.clock.now()), back)
+            return report
+
+        assert kit.call(race).done == 1
         assert types(kit.events(job)).count("task_lost") == 1

@@ -287,3 +287,34 @@ def test_a_task_is_signed_over_what_the_stock_sdk_reads_of_it() -> None:
 
     read_by_it = ("job_id", "task_id", "type", "params", "tracing_context", "priority", "timestamp", "step")
     assert is_signed({name: told[name] for name in read_by_it}, told["sig"], "secret")
+
+
+# -- numbers that are too large ----------------------------------------------------------------------
+
+HUGE = 10**400
+
+
+@pytest.mark.parametrize(("said", "meant"), [(HUGE, 1.0), (-HUGE, 0.0), (3, 1.0), (0.25, 0.25), (1, 1.0)])
+def test_progress_is_bounded_however_large_the_number(said: float, meant: float) -> None:
+    told = progress_of(event(event_type="progress", target_task_id="t", payload={"progress": said}))
+
+    assert told is not None
+    assert told.value == meant
+    assert isinstance(told.value, float)
+
+
+def test_resources_that_fit_into_no_number_are_not_told() -> None:
+    resources = {
+        "properties": {"cpu_cores": HUGE, "ram_gb": 16},
+        "devices": [{"type": "gpu", "properties": {"vram_gb": HUGE}}],
+    }
+    said = {"worker_id": "w", "supported_skills": ["a"], "resources": resources}
+    profile = worker_of(msgspec.convert(said, Registration), 30.0).profile
+
+    assert (profile.cpu_cores, profile.ram_gb, profile.gpus) == (0.0, 16.0, (Gpu("", 0.0),))
+
+
+def test_a_duration_that_fits_into_no_number_says_nothing_about_the_beginning() -> None:
+    said = Result(job_id="j", task_id="j_1_0-1", costs={"execution_time_seconds": HUGE})
+
+    assert result_of(said, "w", NOW).started_at is None

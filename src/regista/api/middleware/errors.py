@@ -2,7 +2,7 @@
 
 import logging
 
-from aiohttp import web
+from aiohttp import ClientConnectionResetError, web
 from aiohttp.typedefs import Handler
 
 from ...errors import RegistaError
@@ -33,6 +33,10 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         code = _CODES.get(refusal.status, f"http_{refusal.status}")
         allow = {"Allow": refusal.headers["Allow"]} if "Allow" in refusal.headers else {}
         return response_of(Problem(refusal.status, code, _words(request, refusal), headers=allow))
+    except ClientConnectionResetError:
+        # Whoever asked has hung up, so it does not matter what is answered; it is no error of ours.
+        log.debug("%s %s: hung up", request.method, request.path, extra={"action": "hung_up"})
+        return response_of(Problem(400, "hung_up", "the connection was closed before the answer"))
     except Exception:
         log.exception("%s %s failed", request.method, request.path, extra={"action": "request_failed"})
         return response_of(Problem(500, "internal_error", "an error of the orchestrator; its log says more"))

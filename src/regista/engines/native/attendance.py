@@ -1,5 +1,9 @@
 """Attendance: what a worker's heartbeats say about the attempts that it should have. FENCES 10."""
 
+import asyncio
+from functools import partial
+from typing import Any
+
 from ...model import AttemptState, EventType, Task
 
 #: Heartbeats in a row that may lack an offered attempt before it counts as undelivered.
@@ -14,6 +18,21 @@ class Attendance:
         self._missed: dict[str, tuple[int, float | None]] = {}
         #: Started attempt of a poll worker → since when its heartbeats lack it.
         self._absent: dict[str, float] = {}
+        #: Attempt → its report that is not answered yet.
+        self._reports: dict[str, asyncio.Future[Any]] = {}
+
+    def reported(self, attempt_id: str, answer: "asyncio.Future[Any]") -> None:
+        """The worker has told how the attempt went: until the answer is there it is neither missed nor lost."""
+        self._reports[attempt_id] = answer
+        answer.add_done_callback(partial(self._answered, attempt_id))
+
+    def _answered(self, attempt_id: str, answer: "asyncio.Future[Any]") -> None:
+        if self._reports.get(attempt_id) is answer:  # it may have been told twice
+            del self._reports[attempt_id]
+
+    def is_reported(self, attempt_id: str) -> bool:
+        """A report of it is on its way to the store."""
+        return attempt_id in self._reports
 
     def present(self, attempt_id: str) -> None:
         """A heartbeat lists the attempt: that makes up for those that did not."""
@@ -34,6 +53,8 @@ class Attendance:
         `begun` is evidence of a start that the store does not have yet. `patience_s` is how long a started
         attempt may be missing; None is for ever, since this worker says itself what it has lost.
         """
+        if self.is_reported(task.attempt_id):
+            return None  # not in its hands any more, since it has done it
         if task.state is AttemptState.OFFERED and not begun:
             return self._undelivered(task.attempt_id, stamp)
         return None if patience_s is None else self._lost(task.attempt_id, elapsed, patience_s)

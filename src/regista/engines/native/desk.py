@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
@@ -103,8 +102,7 @@ class Desk:
             running = []  # another store's attempts are none of our business
         session = self._sessions.open(worker.id)
         session.mailbox.wake_all()
-        undelivered = [task.attempt_id for task in session.mailbox.empty()]
-        known, stop = await self._seat(session, worker, running, undelivered)
+        known, stop = await self._seat(session, worker, running)
         session.arrived(known, worker.skills, provisional=False)
         available = None if said.available_skills is None else tuple(said.available_skills)
         self._seating.refresh(session, available, None)
@@ -113,13 +111,15 @@ class Desk:
 
     async def _take_in(self, session: Session, worker: Worker) -> None:
         """A worker that we know by its poll or its heartbeat only. What it holds, its heartbeats will say."""
-        known, _ = await self._seat(session, worker, None, ())
+        known, _ = await self._seat(session, worker, None)
         session.arrived(known, worker.skills, provisional=True)
         self._seating.grant(session)
 
     async def _seat(
-        self, session: Session, worker: Worker, running: Sequence[str] | None, undelivered: Sequence[str]
+        self, session: Session, worker: Worker, running: Sequence[str] | None
     ) -> tuple[Worker, tuple[str, ...]]:
+        """Give it a seat. What waited in its box comes again, as far as it is still the worker's."""
+        undelivered = [task.attempt_id for task in session.mailbox.empty()]
         hands = self._seating.hands(session, worker.id)
         return await self._service.register(worker, running, *hands, undelivered)
 
@@ -140,6 +140,7 @@ class Desk:
         A body that does not come to its end has delivered nothing: its tasks wait for the next poll.
         """
         session = await self._find_polling(worker_id, available, hot, number)
+        self._seating.sort_out(session)
         poll = session.mailbox.open(limit)
         delivered = False
         try:
@@ -149,7 +150,7 @@ class Desk:
             delivered = True
         finally:
             left = session.mailbox.close(poll, delivered)
-            session.handed([task.attempt_id for task in left], self._clock.now())
+            session.handed([task.attempt_id for task in left], self._clock.elapsed())
             self._seating.grant(session)
 
     async def _find_polling(
@@ -181,10 +182,8 @@ class Desk:
         session = self._sessions.known(worker_id)
         return session is not None and await self._service.touch(worker_id, session.number)
 
-    async def beat(
-        self, worker_id: str, said: Heartbeat, began: datetime, version: str | None = None
-    ) -> Answer:
-        """A heartbeat that arrived at `began`, from an SDK of this protocol version."""
+    async def beat(self, worker_id: str, said: Heartbeat, began: float, version: str | None = None) -> Answer:
+        """A heartbeat that arrived at `began` (by `elapsed`), from an SDK of this protocol version."""
         pulse = pulse_of(said)
         session = self._sessions.known(worker_id)
         if pulse.session is not None and (session is None or pulse.session != session.number):
@@ -214,7 +213,7 @@ class Desk:
         await self._take_in(session, stranger(worker_id, skills, pulse.hot or (), self._poll_lease_s))
         return session
 
-    async def _heard(self, session: Session, worker_id: str, pulse: Pulse, began: datetime) -> Beat:
+    async def _heard(self, session: Session, worker_id: str, pulse: Pulse, began: float) -> Beat:
         self._heed(session, worker_id, pulse)
         fresh = session.fresh(began)
         return await self._service.heartbeat(
@@ -241,7 +240,7 @@ class Desk:
         task = await self._service.find_task(result.task_id)
         session = self._sessions.find(result.worker_id)
         if session is not None:
-            session.ended(result.task_id, self._clock.now())
+            session.ended(result.task_id, self._clock.elapsed())
         verdict = await self._service.deliver(result)
         if session is not None and session.leaving:
             await self._leave_if_done(session, result.worker_id)

@@ -43,6 +43,12 @@ class Seating:
             if seat.credit != credit:
                 self._dispatcher.grant(seat.worker.id, seat.worker.session, credit)
 
+    def sort_out(self, session: Session) -> None:
+        """Take out of the box what is not the worker's any more: it is over, or the worker was buried."""
+        if session.mailbox:
+            seat = self.find(session)
+            session.mailbox.keep(() if seat is None else seat.holding)
+
     def refresh(
         self, session: Session, available: tuple[str, ...] | None, hot: tuple[str, ...] | None
     ) -> None:
@@ -62,6 +68,7 @@ class Seating:
         seat = self.find(session)
         if seat is None or seat.worker.transport == "poll":
             return
+        session.mailbox.empty()  # what waited when the stream was opened has left through it
         worker = session.worker = replace(seat.worker, transport="poll")
         self._dispatcher.seat(worker, *self.hands(session, worker.id), seat.holding)
         if seat.draining:
