@@ -1,7 +1,8 @@
 """Ours beside others in the same run: `python -m bench.peers [--peers huey,restate,…] [--json FILE]`.
 
 The peers' harnesses lie in another folder (`--source`, by default `../shared/bench/peers`; its `setup.sh` makes
-an environment for each) and print one JSON line per figure; each runs W1, W2 and W3 as we do. Machines differ
+an environment for each) and print one JSON line per figure; each runs W1, W2 and W3 as we do. `original` is the system of the source
+documents with its own worker; `stock_50` is that worker with us. Machines differ
 and are noisy: only the ratio between two figures of one run means something.
 """
 
@@ -28,11 +29,12 @@ SAME = {
     "w1_p99": ("w1", "latency_p99_1_in_flight"),
     "w2_burst": ("w2", "jobs_per_s_burst"),
     "w3_burst": ("w3", "jobs_per_s_burst"),
+    "stock_50": ("original", "jobs_per_s_50_in_flight"),
     "start_to_first_job": ("w4", "start_to_first_job"),
     "idle_rss": ("w4", "idle_rss_total"),
     "idle_cpu": ("w4", "idle_cpu_total"),
 }
-PEERS = ("huey:mem", "restate:calls", "celery:aof", "dramatiq:mem", "dbos:sqlite-queue")
+PEERS = ("huey:mem", "restate:calls", "celery:aof", "dramatiq:mem", "dbos:sqlite-queue", "original")
 
 
 def main() -> int:
@@ -66,6 +68,8 @@ def run_ours(quick: bool) -> dict[str, dict[str, Any]]:
 
 def run_peer(name: str, source: Path, home: Path) -> dict[str, float]:
     """A peer's figures: `workload metric` → value. Empty when it could not be run."""
+    if name == "original":
+        return run_original(source.parent / "original", home)
     peer, _, config = name.partition(":")
     python = home / f"v-{peer}" / "bin" / "python"
     if not python.exists():
@@ -82,6 +86,20 @@ def run_peer(name: str, source: Path, home: Path) -> dict[str, float]:
             print(f"{name}: failed with exit code {done.returncode}", file=sys.stderr)
         lines = [msgspec.json.decode(line) for line in Path(out.name).read_bytes().splitlines()]
     return {f"{line['workload']} {line['metric']}": line["value"] for line in lines}
+
+
+def run_original(source: Path, home: Path) -> dict[str, float]:
+    """The orchestrator of the source documents with its own worker package, fifty in flight, in memory."""
+    python, worker = home / "v-original" / "bin" / "python", ROOT / ".stock" / "new" / "bin" / "python"
+    if not (python.exists() and worker.exists()):
+        print(f"original: expected {python} and {worker}", file=sys.stderr)
+        return {}
+    command = [str(python), "bench.py", "--what", "e2e1x50", "--sdk", f"{worker} sdk_workers.py"]
+    print("original ...", file=sys.stderr, flush=True)
+    done = subprocess.run(command, cwd=source, stdout=subprocess.PIPE, timeout=120)
+    lines = [msgspec.json.decode(line) for line in done.stdout.splitlines() if line.startswith(b"{")]
+    rates = [line["jobs_per_s"] for line in lines if line.get("in_flight") == 50]
+    return {"original jobs_per_s_50_in_flight": rates[-1]} if rates else {}
 
 
 def table(ours: dict[str, dict[str, Any]], others: dict[str, dict[str, float]]) -> str:
