@@ -248,7 +248,9 @@ class Channel:
     async def _beat(self, frame: stream.Beat) -> None:
         if self.is_left():
             return  # an old word: it cannot know what the worker has got elsewhere since
-        beat = await self._stage.workers.heartbeat(self.worker_id, self.session, frame.running)
+        # While it has not read what we sent it cannot list it: such a beat renews the lease, and says nothing.
+        running = None if self._pipe.is_blocked else frame.running
+        beat = await self._stage.workers.heartbeat(self.worker_id, self.session, running)
         if not beat.known:
             await self.end(stream.Again(displaced=self._is_displaced()))
             return

@@ -56,6 +56,11 @@ class Pipe:
         """What has not left yet; another list after each message."""
         return self._frames
 
+    @property
+    def is_blocked(self) -> bool:
+        """The other side has not read what was sent before; it cannot know what came since."""
+        return self.since is not None
+
     def put(self, frame: Word) -> None:
         """Send this soon. After `close` it goes nowhere."""
         if self._closed:
