@@ -146,7 +146,7 @@ async def wait_for_any(request: web.Request) -> web.Response:
     over = {*gathered.ended, *gathered.unknown}
     return view.json(
         Waited(
-            items=[await view.ended(stage, job) for job in gathered.ended.values()],
+            items=await view.all_ended(stage, list(gathered.ended.values())),
             pending=[job_id for job_id in ids if job_id not in over],
             unknown=gathered.unknown,
         )

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ..config import Config
 from ..errors import JobNotFound
-from ..history.recorder import read_events
+from ..history.recorder import read_stories
 from ..model import ClientConfig, Event, Job, JobStatus
 from ..wire.jobs import JobObject
 from ..wire.story import Show, as_it_is, job_object
@@ -78,23 +78,30 @@ async def current(stage: Stage, job_id: str) -> JobObject:
 
 async def ended(stage: Stage, job: Job) -> JobObject:
     """A job that has settled, or one that was just changed and needs no second look."""
-    if not job.status.terminal:
-        return await current(stage, job.id)
-    known = stage.shown.get(job.id)
-    if known is None:
-        known = job_object(job, await story(stage, job.id), show=clock_of(stage.config))
-        stage.shown[job.id] = known
-        if len(stage.shown) > _SHOWN:
-            stage.shown.popitem(last=False)
-    return known
+    (shown,) = await all_ended(stage, [job])
+    return shown
+
+
+async def all_ended(stage: Stage, jobs: Sequence[Job]) -> list[JobObject]:
+    """The same for many: history is asked once."""
+    new = [job.id for job in jobs if job.status.terminal and job.id not in stage.shown]
+    stories = await read_stories(stage.storage, stage.history, new, _STORY) if new else {}
+    show = clock_of(stage.config)
+    items = []
+    for job in jobs:
+        events = stories.get(job.id)
+        if events is not None:
+            stage.shown[job.id] = job_object(job, events, show=show)
+        known = stage.shown.get(job.id)
+        items.append(known if known is not None else await current(stage, job.id))
+    while len(stage.shown) > _SHOWN:
+        stage.shown.popitem(last=False)
+    return items
 
 
 async def story(stage: Stage, job_id: str) -> Sequence[Event]:
     """The events that tell of the attempts: from memory while all of them are there, else from history too."""
-    tail = await stage.storage.tail(job_id, 0)
-    if tail and tail[0].seq == 1:
-        return tail
-    return await read_events(stage.storage, stage.history, job_id, 0, _STORY)
+    return (await read_stories(stage.storage, stage.history, [job_id], _STORY))[job_id]
 
 
 async def answer(

@@ -45,6 +45,10 @@ class HistoryStorage(Protocol):
         """The events of a job above `after_seq`, in order, each with its `job_id` and `seq`."""
         ...
 
+    async def stories(self, job_ids: Sequence[str], limit: int = 1000) -> dict[str, list[Event]]:
+        """The first `limit` events of each of these jobs, in one go; jobs without any are left out."""
+        ...
+
     async def entries(self, after: int, limit: int = 1000, client: str | None = None) -> Stretch:
         """The entries numbered above `after`, in order: of this client's jobs, or of all. Without summaries.
 

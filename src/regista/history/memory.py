@@ -55,6 +55,9 @@ class MemoryHistory:
                 break
         return found[:limit]
 
+    async def stories(self, job_ids: Sequence[str], limit: int = 1000) -> dict[str, list[Event]]:
+        return {job_id: await self.events(job_id, 0, limit) for job_id in job_ids if job_id in self._entries}
+
     async def entries(self, after: int, limit: int = 1000, client: str | None = None) -> Stretch:
         start = bisect_right(self._order, after, key=lambda place: place[0])
         places = self._order[start : start + limit]

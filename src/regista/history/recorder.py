@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from ..clock import Clock, SystemClock
 from ..model import Event
@@ -191,3 +192,21 @@ async def read_events(
     last = events[-1].seq if events else after_seq
     events += (event for event in unrecorded if event.seq > last)
     return events[:limit]
+
+
+async def read_stories(
+    storage: Outbox, history: HistoryStorage, job_ids: Sequence[str], limit: int = 1000
+) -> dict[str, list[Event]]:
+    """The first events of several jobs. Those whose outbox still has everything cost history nothing."""
+    found: dict[str, list[Event]] = {}
+    partly: dict[str, list[Event]] = {}
+    for job_id in job_ids:
+        tail = await storage.tail(job_id, 0)
+        (found if tail and tail[0].seq == 1 else partly)[job_id] = tail
+    if partly:
+        recorded = await history.stories(list(partly), limit)
+        for job_id, tail in partly.items():
+            events = recorded.get(job_id, [])
+            last = events[-1].seq if events else 0
+            found[job_id] = (events + [event for event in tail if event.seq > last])[:limit]
+    return found

@@ -95,6 +95,15 @@ class SqliteHistory:
             found += (event for event in entry.numbered() if event.seq > after_seq)
         return found[:limit]
 
+    async def stories(self, job_ids: Sequence[str], limit: int = 1000) -> dict[str, list[Event]]:
+        asked = {"job_ids": encode_json(job_ids).decode(), "limit": limit}
+        rows = await self._read(_QUERIES["stories"], asked, list[tuple[str, int, str]])
+        found: dict[str, list[Event]] = {}
+        for job_id, first_seq, body in sorted(rows):
+            entry = Entry(0, job_id, first_seq, decode_events(bytes.fromhex(body)))
+            found.setdefault(job_id, []).extend(entry.numbered())
+        return {job_id: events[:limit] for job_id, events in found.items()}
+
     async def entries(self, after: int, limit: int = 1000, client: str | None = None) -> Stretch:
         asked = {"after": after, "limit": limit, "client": client}
         rows = await self._read(_QUERIES["entries"], asked, list[tuple[int, str, int, str, str | None]])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from regista.errors import StorageError
 from regista.history import recorder as recorder_module
 from regista.history.memory import MemoryHistory
-from regista.history.recorder import HistoryRecorder, read_events
+from regista.history.recorder import HistoryRecorder, read_events, read_stories
 from regista.model import Entry, Event
 from regista.testing.conformance.history import make_entry, seqs
 
@@ -423,6 +423,26 @@ class Interrupted(ListOutbox):
         if self.meanwhile is not None:
             await self.meanwhile()
         return found
+
+
+def test_stories_of_many_jobs_are_history_and_the_unrecorded_tails() -> None:
+    async def body() -> None:
+        outbox, history = ListOutbox(), MemoryHistory()
+        outbox.add("recorded", events=3)
+        outbox.add("both", events=2)
+        await history.record(outbox.entries)
+        outbox.entries.clear()  # pruned
+        outbox.add("both", events=2)
+        outbox.add("new", events=1)
+        stories = await read_stories(outbox, history, ["recorded", "both", "new", "nobody"], 3)
+        assert {job_id: seqs(events) for job_id, events in stories.items()} == {
+            "recorded": [1, 2, 3],
+            "both": [1, 2, 3],
+            "new": [1],
+            "nobody": [],
+        }
+
+    asyncio.run(body())
 
 
 def test_events_are_history_and_the_unrecorded_tail() -> None:

@@ -25,6 +25,12 @@ FROM (
     LIMIT :limit + 1
 )
 
+-- name: stories
+-- [[job_id, first_seq, body in hex], ...] of several jobs, as many entries of each as events are asked for.
+SELECT json_group_array(json_array(job_id, first_seq, hex(body)))
+FROM entries
+WHERE job_id IN (SELECT value FROM json_each(:job_ids)) AND first_seq <= :limit
+
 -- name: summaries
 -- Rows of jobs, newest first. Times leave as whole microseconds: JSON would cut them at 15 digits.
 SELECT json_group_array(
