@@ -134,7 +134,8 @@ async def wait_for_any(request: web.Request) -> web.Response:
 
     Answers as soon as one of them has settled (and `linger` seconds later, to gather more), with all that
     have; at once when one already has; with none when the time is up. Ask again with what is `pending`.
-    Few hundred ids at a time, oldest first, are cheaper than all of them.
+    Few hundred ids at a time, oldest first, are cheaper than all of them; so is `"attempts": false`, which leaves
+    `attempts` and `bill` empty.
     """
     stage = request.config_dict[STAGE]
     asked = await bodies.take(request, WaitForAny)
@@ -146,7 +147,7 @@ async def wait_for_any(request: web.Request) -> web.Response:
     over = {*gathered.ended, *gathered.unknown}
     return view.json(
         Waited(
-            items=await view.all_ended(stage, list(gathered.ended.values())),
+            items=await view.all_ended(stage, list(gathered.ended.values()), asked.attempts),
             pending=[job_id for job_id in ids if job_id not in over],
             unknown=gathered.unknown,
         )

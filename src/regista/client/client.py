@@ -158,18 +158,24 @@ class Client:
                 return job
 
     async def wait_many(
-        self, job_ids: Sequence[str], timeout_s: float | None = None
+        self, job_ids: Sequence[str], timeout_s: float | None = None, attempts: bool = False
     ) -> AsyncIterator[JobObject]:
-        """The jobs as they settle, each once. Ends when all have, or when the time is up."""
+        """The jobs as they settle, each once. Ends when all have, or when the time is up.
+
+        As in a list, `attempts` and `bill` stay empty, unless you ask for them.
+        """
         end = None if timeout_s is None else time.monotonic() + timeout_s
-        async for job in merged([self._window(ids, end) for ids in windows(job_ids)]):
+        async for job in merged([self._window(ids, end, attempts) for ids in windows(job_ids)]):
             yield job
 
-    async def _window(self, job_ids: Sequence[str], end: float | None) -> AsyncIterator[JobObject]:
+    async def _window(
+        self, job_ids: Sequence[str], end: float | None, attempts: bool
+    ) -> AsyncIterator[JobObject]:
         pending = list(job_ids)
         while pending:
             left = _WAIT_S if end is None else max(0.0, min(_WAIT_S, end - time.monotonic()))
-            body = {"ids": pending, "timeout": left, "linger": _LINGER_S if len(pending) > 1 else 0.0}
+            linger = _LINGER_S if len(pending) > 1 else 0.0
+            body = {"ids": pending, "timeout": left, "linger": linger, "attempts": attempts}
             answer = await self._transport.call("POST", "/api/v1/jobs:wait", body, waits_s=left)
             waited: Waited = decoded(answer, Waited)
             for job in waited.items:

@@ -86,9 +86,11 @@ class SyncClient:
         """See `Client.wait`."""
         return self._call(self._client.wait(job_id, timeout_s))
 
-    def wait_many(self, job_ids: Sequence[str], timeout_s: float | None = None) -> Iterator[JobObject]:
+    def wait_many(
+        self, job_ids: Sequence[str], timeout_s: float | None = None, attempts: bool = False
+    ) -> Iterator[JobObject]:
         """See `Client.wait_many`."""
-        return self._iterate(self._client.wait_many(job_ids, timeout_s))
+        return self._iterate(self._client.wait_many(job_ids, timeout_s, attempts))
 
     def jobs(
         self, *, status: str | None = None, blueprint: str | None = None, page: int = 100

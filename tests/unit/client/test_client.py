@@ -28,6 +28,7 @@ from regista import (
 from regista.blueprint import ActionFactory, JobContext
 from regista.client import JobObject, Progress
 from regista.errors import BlueprintNotFound, NotQuarantined
+from tests.ports import free_port
 from tests.support import one_task, script
 
 TOKEN = "client-secret"
@@ -124,6 +125,17 @@ def test_many_are_submitted_at_once_and_told_as_they_end() -> None:
         ended = [job.data["n"] async for job in client.wait_many([job.id for job in jobs])]
         assert sorted(ended) == list(range(30))
         assert ended[-1] == 0  # the slow one does not hold up the others
+
+    run(test)
+
+
+def test_waiting_for_many_tells_of_attempts_where_asked() -> None:
+    async def test(client: Client) -> None:
+        jobs = await client.submit_many([{"blueprint": "work", "input": {"n": n, "s": 0}} for n in range(3)])
+        ids = [job.id for job in jobs if isinstance(job, JobObject)]
+        assert [job.attempts async for job in client.wait_many(ids)] == [[], [], []]
+        told = [job.attempts async for job in client.wait_many(ids, attempts=True)]
+        assert [[attempt.state for attempt in attempts] for attempts in told] == [["finished"]] * 3
 
     run(test)
 
@@ -267,7 +279,7 @@ def test_calls_waits_and_streams_outlive_a_restart_of_the_orchestrator(tmp_path:
     async def main() -> None:
         storage = f"sqlite:{tmp_path / 'jobs.db'}"
         first = director_on(storage)
-        site = await first.serve(port=0)
+        site = await first.serve(port=free_port())
         async with Client(site.url, TOKEN) as client:
             job = await client.submit("ask")
             watching = asyncio.create_task(watch(client, job.id))
