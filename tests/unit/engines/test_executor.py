@@ -6,7 +6,15 @@ from typing import Any, Literal
 
 import pytest
 
-from regista import EventType, JobStatus, MemoryStorage, OrchestratorEngine, StateMachineBlueprint
+from regista import (
+    EventType,
+    Job,
+    JobStatus,
+    MemoryStorage,
+    OrchestratorEngine,
+    StateMachineBlueprint,
+    Submission,
+)
 from regista.blueprint import ActionFactory, JobContext
 from regista.config import Config
 from regista.errors import StorageFailed
@@ -423,3 +431,31 @@ def test_after_a_failed_flush_the_executor_does_not_spin_and_everybody_is_told()
 
     loop.run_until_complete(main())
     loop.close()
+
+
+def test_jobs_in_the_ready_queue_go_on_while_newcomers_keep_every_turn_full() -> None:
+    def start(context: JobContext, actions: ActionFactory) -> None:
+        actions.transition_to("done")
+
+    async def flood(director: OrchestratorEngine) -> None:
+        while True:
+            await director.submit("script", client="newcomer")
+
+    async def main() -> None:
+        director = OrchestratorEngine("memory")
+        director.register_blueprint(script(start, "done"))
+        await director.start()
+        newcomers = [asyncio.create_task(flood(director)) for _ in range(2000)]
+        await asyncio.sleep(0.05)
+        # given: more than are taken on at once, so that they wait in the ready queue
+        jobs = await director.submit_many([Submission(blueprint="script") for _ in range(200)])
+        # then
+        async with asyncio.timeout(5):
+            ended = [await director.wait(job.id) for job in jobs if isinstance(job, Job)]
+        assert [job.status for job in ended] == [JobStatus.FINISHED] * 200
+        for newcomer in newcomers:
+            newcomer.cancel()
+        await asyncio.gather(*newcomers, return_exceptions=True)
+        await director.stop()
+
+    asyncio.run(main())

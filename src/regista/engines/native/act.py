@@ -24,7 +24,6 @@ class Act:
         "result",
         "settled",
         "step",
-        "sticky",
         "task_step",
         "tasks",
         "told",
@@ -45,8 +44,6 @@ class Act:
         self.offers: list[Task] = []
         #: Branches that end with a sibling's failure: their workers are told after the commit.
         self.called_off: list[Task] = []
-        #: Go on to the handler in the same turn.
-        self.sticky = True
         self.settled = False
 
     def add(self, step: Step) -> None:

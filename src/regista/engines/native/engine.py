@@ -163,12 +163,15 @@ class NativeEngine:
         self, submissions: Sequence[Submission], jobs: Sequence[Job]
     ) -> list[Job | IdempotencyConflict]:
         # A key that is there already is answered from the store: no handler runs for it again.
-        answers = [await self._known(*pair) for pair in zip(submissions, jobs, strict=True)]
+        answers = [
+            await self._known(*pair) if pair[1].body_hash else None
+            for pair in zip(submissions, jobs, strict=True)
+        ]
         fresh = [index for index, answer in enumerate(answers) if answer is None]
         wished = [jobs[index] for index in fresh]
         if len(wished) <= _STICKY_BATCH:
             # The first handlers run in the same write: one commit less for each.
-            born = await asyncio.gather(*[self.executor.submit(job, sticky=True) for job in wished])
+            born = await asyncio.gather(*[self.executor.submit(job) for job in wished])
         else:
             born = await self._store(wished)
         for index, job in zip(fresh, born, strict=True):
@@ -221,8 +224,8 @@ class NativeEngine:
         )
 
     async def _known(self, submission: Submission, wished: Job) -> Job | IdempotencyConflict | None:
-        """What is there under the key of this submission, if it has one; with another body it is a conflict."""
-        stored = await self._storage.get(wished.id) if wished.body_hash else None
+        """What is there under the key of this submission; with another body it is a conflict."""
+        stored = await self._storage.get(wished.id)
         if stored is not None and stored.body_hash != wished.body_hash:
             return IdempotencyConflict(stored.id, submission.idempotency_key or "")
         return stored

@@ -38,6 +38,8 @@ log = logging.getLogger("regista.engine")
 
 #: Acts of one turn at most, and the time after which a turn is cut: nobody waits for a crowd.
 _TURN_ACTS = 128
+#: Of them, for jobs that wait in the ready queue while newcomers are taken on at once: nobody starves.
+_CLAIMED_ACTS = 32
 _TURN_MS = 10.0
 #: Turns that may wait for their flush at once: while one is on its way to the disk, the next decides.
 _TURNS = 4
@@ -93,13 +95,10 @@ class JobExecutor:
 
     # -- coming in -------------------------------------------------------------------------------
 
-    def submit(self, job: Job, sticky: bool) -> asyncio.Future[Job | None]:
-        """A new job; None when there is one of that id. `sticky` runs its first handler in the same write,
-        if nobody waits before it.
-        """
+    def submit(self, job: Job) -> asyncio.Future[Job | None]:
+        """A new job; its first handler runs in the same write. None when there is one of that id."""
         act = Act()
         act.job = job
-        act.sticky = sticky and not self._ready
         act.born = asyncio.get_running_loop().create_future()
         self._enqueue(act)
         return act.born
@@ -156,7 +155,8 @@ class JobExecutor:
         claims = self._ready and len(self._slow) < self._settings.max_slow
         if not self._inbox and not claims:
             return
-        acts = [self._inbox.popleft() for _ in range(min(len(self._inbox), _TURN_ACTS))]
+        room = _TURN_ACTS - _CLAIMED_ACTS if claims else _TURN_ACTS
+        acts = [self._inbox.popleft() for _ in range(min(len(self._inbox), room))]
         self._turns += 1
         turn = asyncio.get_running_loop().create_task(self._turn(acts, claims), name="executor-turn")
         turn.add_done_callback(self._turned)
@@ -280,7 +280,7 @@ class JobExecutor:
         for _ in range(_FOLD):
             job = act.job
             assert job is not None
-            if not act.sticky or not self._can_run(job):
+            if not self._can_run(job):
                 break
             if len(self._slow) >= self._settings.max_slow and act.step is not None:
                 break  # too many handlers are suspended: what came is written, and the job waits in line
