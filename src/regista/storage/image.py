@@ -102,6 +102,8 @@ class Image:
         self._keep_ended = keep_ended
         self._jobs: dict[str, _JobCell] = {}
         self._ended: OrderedDict[str, tuple[bytes, int]] = OrderedDict()
+        #: No job above this id was ever forgotten. Ids mostly grow, so for most new ones nobody has to look.
+        self._forgotten = ""
         self._tasks: dict[str, _TaskCell] = {}
         self._held: dict[str, dict[str, None]] = {}
         self.ready = ReadyQueue()
@@ -336,6 +338,12 @@ class Image:
             if number > flushed:
                 return
             del self._ended[job_id]
+            if job_id > self._forgotten:
+                self._forgotten = job_id
+
+    def may_be_forgotten(self, job_id: str) -> bool:
+        """A job that is not here may be known to the journal."""
+        return job_id <= self._forgotten
 
     # -- events ----------------------------------------------------------------------------------
 
@@ -478,6 +486,7 @@ class Image:
         A row that cannot be read is named in the log and left alone: one spoiled job must not keep all
         the others from going on.
         """
+        self._forgotten = snapshot.last_id
         for body in snapshot.messages:
             self._messages[decode_message(body).id] = body
         for row in snapshot.jobs:

@@ -40,6 +40,8 @@ class Snapshot(NamedTuple):
     messages: list[bytes]
     entries: list[bytes]
     meta: dict[str, bytes]
+    #: The highest id of any job that is kept, live or ended.
+    last_id: str
 
 
 class Journal(Protocol):
@@ -71,7 +73,7 @@ class NoJournal:
     keeps_ended = False
 
     async def open(self) -> Snapshot:
-        return Snapshot([], [], [], [], {})
+        return Snapshot([], [], [], [], {}, "")
 
     async def write(self, batch: Batch) -> None:
         return None

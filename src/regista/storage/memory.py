@@ -139,7 +139,7 @@ class MemoryStorage:
     def _refuse_forgotten(self, change: Change) -> Outcome | None:
         if self._image.find_job(change.job_id) is not None:
             return None
-        body = self._journal.find_job(change.job_id)
+        body = self._forgotten(change.job_id)
         return refuse_ended(change, body) if body is not None else None
 
     async def load(
@@ -151,8 +151,12 @@ class MemoryStorage:
 
     def _load_job(self, job_id: str) -> Job | None:
         found = self._image.find_job(job_id)
-        body = found[0] if found is not None else self._journal.find_job(job_id)
+        body = found[0] if found is not None else self._forgotten(job_id)
         return decode_job(body) if body is not None else None
+
+    def _forgotten(self, job_id: str) -> bytes | None:
+        """The bytes of a job that memory has let go of."""
+        return self._journal.find_job(job_id) if self._image.may_be_forgotten(job_id) else None
 
     async def tasks_of(self, job_id: str) -> list[Task]:
         self._group.batch()
@@ -162,7 +166,7 @@ class MemoryStorage:
         self._group.batch()
         found = self._image.find_job(job_id)
         if found is None:
-            body = self._journal.find_job(job_id)
+            body = self._forgotten(job_id)
             return decode_job(body) if body is not None else None
         body, number = found
         await self._group.wait(number)

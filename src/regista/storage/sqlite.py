@@ -269,4 +269,5 @@ def _read(connection: sqlite3.Connection) -> Snapshot:
         messages=[body for (body,) in connection.execute("SELECT body FROM messages ORDER BY rowid")],
         entries=[body for (body,) in connection.execute("SELECT body FROM outbox ORDER BY number")],
         meta=dict(connection.execute("SELECT key, value FROM meta")),
+        last_id=connection.execute("SELECT coalesce(max(id), '') FROM jobs").fetchone()[0],
     )

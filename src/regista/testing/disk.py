@@ -40,6 +40,7 @@ class SimulatedDisk:
             messages=list(self.messages.values()),
             entries=[self.entries[number] for number in sorted(self.entries)],
             meta=dict(self.meta),
+            last_id=max(self.jobs, default=""),
         )
 
     async def write(self, batch: Batch) -> None:
