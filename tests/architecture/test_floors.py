@@ -18,7 +18,7 @@ FLOORS = {
     **dict.fromkeys(["storage.base", "history.base", "providers.base", "payloads.base", "engines.base"], 1),
     **dict.fromkeys(["storage.__init__", "history.__init__", "engines.__init__"], 1),
     **dict.fromkeys(["blueprint", "wire", "config", "tokens", "client"], 1),
-    **dict.fromkeys(["model", "errors", "clock", "onethread", "plain"], 0),
+    **dict.fromkeys(["model", "errors", "clock", "onethread", "patience", "plain"], 0),
 }
 #: Floor → the floors that it may import from. Floor 2 is missing: only the orchestrator names a backend.
 BELOW = {5: {4, 3, 1, 0}, 4: {3, 1, 0}, 3: {1, 0}, 2: {1, 0}, 1: {0}, 0: {0}}

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Container, Iterable, Sequence
 
 from ..model import Task
+from ..patience import wake, woken
 
 
 class Poll:
@@ -20,13 +21,12 @@ class Poll:
 
     def wake(self) -> None:
         """Answer now, with whatever is there."""
-        if not self.woken.done():
-            self.woken.set_result(None)
+        wake(self.woken)
 
     async def wait(self, timeout_s: float) -> None:
         """Return when there is an answer, or the time is up; after that nothing is given to it any more."""
         if not self.woken.done() and timeout_s > 0:
-            await asyncio.wait([self.woken], timeout=timeout_s)
+            await woken(self.woken, timeout_s)
         self.wake()
 
 

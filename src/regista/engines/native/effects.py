@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable
 
 from ...dispatch.dispatcher import Dispatcher
 from ...model import lane_of
+from ...patience import wake, woken
 from ...storage.base import Hint, HintKind
 from .executor import JobExecutor
 
@@ -42,7 +43,7 @@ class Watch:
         """The jobs that may have settled since the last call; none when the time is up."""
         if not self._news and self._error is None:
             self._waiter = asyncio.get_running_loop().create_future()
-            await asyncio.wait([self._waiter], timeout=timeout_s)
+            await woken(self._waiter, timeout_s)
             self._waiter = None
         if self._error is not None:
             raise self._error
@@ -60,8 +61,8 @@ class Watch:
         self._wake()
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self._waiter is not None:
+            wake(self._waiter)
 
 
 class Effects:
@@ -147,8 +148,7 @@ class Effects:
     def wake_waiters(self, job_id: str) -> None:
         """Let everybody who waits for this job look again."""
         for waiter in self._waiters.pop(job_id, ()):
-            if not waiter.done():
-                waiter.set_result(None)
+            wake(waiter)
         for watch in self._watches.get(job_id, ()):
             watch.hear(job_id)
 

@@ -8,6 +8,7 @@ from ...clock import Clock
 from ...errors import StorageError
 from ...history.base import HistoryStorage
 from ...model import Entry, Event, job_of, task_of
+from ...patience import wake, woken
 from ...storage.base import StorageBackend
 from ...wire.jobs import Progress
 
@@ -58,7 +59,7 @@ class Reader:
         """What has gathered; waits for something. Nothing when the time is up, or nothing more will come."""
         if not self._news and not self.over:
             self._waiter = asyncio.get_running_loop().create_future()
-            await asyncio.wait([self._waiter], timeout=timeout_s)
+            await woken(self._waiter, timeout_s)
             self._waiter = None
         news = list(self._news)
         self._news.clear()
@@ -86,8 +87,8 @@ class Reader:
         self._wake()
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self._waiter is not None:
+            wake(self._waiter)
 
 
 class Feed:

@@ -1,12 +1,12 @@
 """Waiting: for one job, or for the first of many."""
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from ...clock import Clock
 from ...errors import JobNotFound
 from ...model import Job
+from ...patience import woken
 from ...storage.base import JobStore
 from .effects import Effects, Watch
 
@@ -50,12 +50,7 @@ class Waiting:
                 left = None if give_up is None else give_up - self._clock.elapsed()
                 if job.status.settled or (left is not None and left <= 0):
                     return job
-                if left is None:
-                    await waiter
-                    continue
-                await asyncio.wait([waiter], timeout=left)
-                if waiter.done():
-                    waiter.result()  # raises when nothing more will be heard
+                await woken(waiter, left)  # raises when nothing more will be heard
             finally:
                 self._effects.leave(job_id, waiter)
 
