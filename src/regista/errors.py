@@ -21,7 +21,9 @@ RegistaError
 ├── NotPlain                 data that no store could keep
 ├── OrchestratorStopped      it stops, or has stopped; ask again later
 ├── StorageError
-│   ├── StorageFailed        a flush failed; the outcome of what waited is unknown
+│   ├── StorageAway          no answer; the outcome of what was asked is unknown
+│   │   ├── StorageFailed       a flush failed, and that is final
+│   │   └── StorageUnavailable  the store is away for now
 │   ├── StorageOwned         another process owns the file
 │   └── SchemaError          the file was written by another version
 └── TaskError                raised by a worker's function; a failure is data
@@ -231,10 +233,22 @@ class StorageError(RegistaError):
     code = "storage_error"
 
 
-class StorageFailed(StorageError):
+class StorageAway(StorageError):
+    """The store did not answer. Whether the write arrived is unknown."""
+
+    code = "storage_away"
+
+
+class StorageFailed(StorageAway):
     """A flush failed, and that is final: whether the write survived is unknown until a restart."""
 
     code = "storage_failed"
+
+
+class StorageUnavailable(StorageAway):
+    """The store is away, or too slow, for now. Whether the write arrived is unknown; ask again, with the same key."""
+
+    code = "storage_unavailable"
 
 
 class StorageOwned(StorageError):

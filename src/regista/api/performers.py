@@ -9,7 +9,7 @@ from aiohttp import web
 
 from ..engines.base import Verdict
 from ..engines.native.desk import Desk, UnknownWorker
-from ..errors import OrchestratorStopped, StorageFailed
+from ..errors import OrchestratorStopped, StorageAway
 from ..model import Task, TaskResult, task_of
 from ..plain import words
 from ..wire.bad_message import BadMessage, read
@@ -160,7 +160,7 @@ async def result(request: web.Request) -> web.Response:
     told = result_of(said, worker_id, stage.clock.now())
     try:
         verdict, task = await desk.result(told)
-    except (StorageFailed, OrchestratorStopped):
+    except (StorageAway, OrchestratorStopped):
         _hang_up_on_the_hasty(request)
         raise
     if verdict.accepted:

@@ -21,7 +21,7 @@ STATUS_OF: dict[type[errors.RegistaError], int] = {
     errors.NotQuarantined: 409,
     errors.GraphvizMissing: 501,
     errors.OrchestratorStopped: 503,
-    errors.StorageFailed: 503,
+    errors.StorageAway: 503,
 }
 #: Answers that are worth another try say when, in seconds.
 RETRY_AFTER = {503: "1", 429: "1"}

@@ -11,7 +11,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from msgspec.structs import replace
 
 from ..engines.base import Verdict
-from ..errors import OrchestratorStopped, StorageFailed
+from ..errors import OrchestratorStopped, StorageAway, StorageUnavailable
 from ..fleet.seats import Seat
 from ..model import Task, TaskResult
 from ..plain import words
@@ -29,6 +29,8 @@ _MOST_WAITING = 10_000
 #: How long the first word may take, and a closing handshake.
 _GREETING_S = 10.0
 _CLOSING_S = 2.0
+#: Pause before a result is tried again that the store could not take.
+_AGAIN_S = 0.5
 
 
 async def serve_stream(request: web.Request, worker_id: str, channels: "Channels") -> web.WebSocketResponse:
@@ -88,7 +90,7 @@ class Channel:
             if await self._greet():
                 async for message in self._ws:
                     await self._hear(message.type, message.data)
-        except (StorageFailed, OrchestratorStopped):
+        except (StorageAway, OrchestratorStopped):
             pass  # the worker keeps what is not acknowledged, and comes back
         except Exception:
             log.exception("a stream failed; the worker comes back", extra={"worker_id": self.worker_id})
@@ -214,23 +216,29 @@ class Channel:
         result: TaskResult = frame.result
         if result.worker_id != self.worker_id:  # nobody speaks for another
             result = replace(result, worker_id=self.worker_id)
+        self._report(result)
+
+    def _report(self, result: TaskResult) -> None:
         told = self._stage.workers.report(result)
         self._reports.add(told)
-        told.add_done_callback(partial(self._acknowledge, result.task_id))
+        told.add_done_callback(partial(self._acknowledge, result))
 
-    def _acknowledge(self, attempt_id: str, told: "asyncio.Future[Verdict]") -> None:
+    def _acknowledge(self, result: TaskResult, told: "asyncio.Future[Verdict]") -> None:
         """The commit is done. Acknowledgements of one turn share a frame."""
         self._reports.discard(told)
-        if told.cancelled() or told.exception() is not None:
+        error = None if told.cancelled() else told.exception()
+        if isinstance(error, StorageUnavailable) and not self._ws.closed:
+            asyncio.get_running_loop().call_later(_AGAIN_S, self._report, result)
+        if told.cancelled() or error is not None:
             return  # the worker keeps the result, and sends it again
         if self._acks_in is not self._pipe.batch:
             self._acks, self._acks_in = stream.Acks([], {}), self._pipe.batch
             self._pipe.put(self._acks)
         verdict = told.result()
         if verdict.accepted:
-            self._acks.accepted.append(attempt_id)
+            self._acks.accepted.append(result.task_id)
         else:
-            self._acks.refused[attempt_id] = str(verdict)
+            self._acks.refused[result.task_id] = str(verdict)
 
     def _holds(self, attempt_id: str) -> bool:
         seat = self._stage.dispatcher.find(self.worker_id)
@@ -250,7 +258,11 @@ class Channel:
             return  # an old word: it cannot know what the worker has got elsewhere since
         # While it has not read what we sent it cannot list it: such a beat renews the lease, and says nothing.
         running = None if self._pipe.is_blocked else frame.running
-        beat = await self._stage.workers.heartbeat(self.worker_id, self.session, running)
+        try:
+            beat = await self._stage.workers.heartbeat(self.worker_id, self.session, running)
+        except StorageUnavailable:
+            self._pipe.put(stream.Heard([]))  # nothing expires while the store is away, or soon after
+            return
         if not beat.known:
             await self.end(stream.Again(displaced=self._is_displaced()))
             return

@@ -20,7 +20,9 @@ _CLASSES: dict[str, type[RegistaError]] = {
         errors.NotQuarantined,
         errors.NotPlain,
         errors.OrchestratorStopped,
+        errors.StorageAway,
         errors.StorageFailed,
+        errors.StorageUnavailable,
     )
 }
 #: Member of the problem → attribute of the exception.

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from ..clock import Clock
-from ..errors import StorageFailed
+from ..errors import StorageAway
 from ..fleet.classes import WorkerClass
 from ..fleet.seats import Seat
 from ..model import Lane, Task
@@ -99,8 +99,8 @@ class Puller:
                 if self._look:
                     await self._look_at_all()
                 await self._fill()
-        except StorageFailed:
-            pass  # the store has told the orchestrator; nothing more can be offered
+        except StorageAway:
+            self._look = True  # the store says so itself; when it is back, the next wake finds what waits
         except Exception:
             self._look = True
             log.exception(

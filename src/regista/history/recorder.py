@@ -5,6 +5,7 @@ import logging
 from collections.abc import Sequence
 
 from ..clock import Clock, SystemClock
+from ..errors import StorageUnavailable
 from ..model import Event
 from ..storage.base import Outbox
 from .base import HistoryStorage
@@ -145,6 +146,10 @@ class HistoryRecorder:
                     return await self.drain()
                 await self._next_batches()
                 backoff_s = BACKOFF_S
+            except StorageUnavailable:
+                if stopping:
+                    return  # the store keeps the rest for whoever comes next
+                await _wait(self._stopping, MAX_BACKOFF_S)  # the store says itself that it is away
             except Exception:  # the loop's outermost turn: history never breaks a job
                 logger.exception(
                     "recording history failed; %s",

@@ -11,7 +11,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from ..clock import Clock
-from ..errors import StorageFailed
+from ..errors import StorageFailed, StorageUnavailable
 from ..storage.base import Leadership
 
 log = logging.getLogger("regista.upkeep")
@@ -123,6 +123,8 @@ class UpkeepLoop:
                 pause_s = pause_s if again_s is None else min(pause_s, again_s)
             except StorageFailed:
                 return  # final; the orchestrator has been told
+            except StorageUnavailable:
+                self._grace.restart()  # an outage like our own: whoever could not be heard is not gone
             except Exception:
                 log.exception("chore %s failed; it runs again", chore.name, extra={"action": chore.name})
             with contextlib.suppress(TimeoutError):

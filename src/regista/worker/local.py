@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from .. import model
 from ..clock import Clock
-from ..errors import StorageFailed
+from ..errors import StorageAway, StorageFailed, StorageUnavailable
 from ..model import Task, TaskResult
 from .performer import LAST_WORDS_S, Performance, Performer
 from .profile import record_of
@@ -82,7 +82,7 @@ class LocalWorker:
             await asyncio.wait(self._deliveries, timeout=LAST_WORDS_S)
         try:
             await self._stage.leave(self.id, self._session)
-        except StorageFailed:
+        except StorageAway:
             pass  # the store is gone; the lease will tell the next start
         self._performer.close()
 
@@ -106,6 +106,8 @@ class LocalWorker:
                     await self._register()
             except StorageFailed:
                 return
+            except StorageUnavailable:
+                pass  # nothing expires while the store is away, or soon after
             except Exception:
                 log.exception("a heartbeat failed; the next one tries again", extra={"worker_id": self.id})
 
@@ -122,10 +124,17 @@ class LocalWorker:
         assert performance.result is not None
         delivery = self._stage.report(performance.result)
         self._deliveries.add(delivery)
-        delivery.add_done_callback(functools.partial(self._acknowledged, performance.attempt_id))
+        delivery.add_done_callback(functools.partial(self._acknowledged, performance))
 
-    def _acknowledged(self, attempt_id: str, delivery: "asyncio.Future[Any]") -> None:
+    def _acknowledged(self, performance: Performance, delivery: "asyncio.Future[Any]") -> None:
         self._deliveries.discard(delivery)
-        # Not acknowledged, it stays ours: after a restart the attempt is lost and done again.
-        if not delivery.cancelled() and delivery.exception() is None:
-            self._performer.forget(attempt_id)
+        error = None if delivery.cancelled() else delivery.exception()
+        if isinstance(error, StorageUnavailable) and self._beat is not None:
+            asyncio.get_running_loop().call_later(AGAIN_S, self.finished, performance)
+        elif not delivery.cancelled() and error is None:
+            self._performer.forget(performance.attempt_id)
+        # Else it stays ours: after a restart the attempt is lost and done again.
+
+
+#: Pause before a result is told again that the store could not take.
+AGAIN_S = 0.5

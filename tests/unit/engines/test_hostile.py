@@ -61,7 +61,7 @@ def script(handler: Any, *, blocking: bool = False) -> StateMachineBlueprint:
         {"input": ["no dict"]},
         {"input": {"much": "x" * (MAX_BYTES + 1)}},
     ],
-    ids=str,
+    ids=lambda wish: next(iter(wish)),
 )
 def test_a_wish_that_no_store_could_keep_is_refused_and_hurts_nobody(wish: dict[str, Any]) -> None:
     with TestOrchestrator(one_task()) as kit:

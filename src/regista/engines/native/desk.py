@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from ...clock import Clock
 from ...dispatch.dispatcher import Dispatcher
-from ...errors import OrchestratorStopped, StorageFailed
+from ...errors import OrchestratorStopped, StorageAway
 from ...fleet.sessions import Line, Session, Sessions
 from ...model import Task, TaskResult, Worker
 from ...wire.dialects import Progress, Pulse, pulse_of, stranger, worker_of
@@ -322,7 +322,7 @@ class Desk:
     async def _quietly(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
-        except (StorageFailed, OrchestratorStopped):
+        except (StorageAway, OrchestratorStopped):
             pass  # stored: it goes on after the next start
         except Exception:
             log.exception("taking tasks back failed; the worker's lease will", extra={"action": "hand_back"})

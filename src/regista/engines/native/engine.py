@@ -22,8 +22,8 @@ from ...errors import (
     NotPlain,
     OrchestratorStopped,
     RegistaError,
+    StorageAway,
     StorageError,
-    StorageFailed,
 )
 from ...model import (
     HELD_STATES,
@@ -395,7 +395,7 @@ class NativeEngine:
         try:
             while await self.deliver_messages():
                 pass
-        except StorageFailed:
+        except StorageAway:
             pass
         except Exception:
             log.exception("delivering messages failed; the rescuer tries again", extra={"action": "messages"})

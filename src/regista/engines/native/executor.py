@@ -13,7 +13,7 @@ from ...blueprint.decisions import Decision, HandlerFailed
 from ...blueprint.step import Rules, Scene
 from ...clock import Clock, Ids
 from ...dispatch.dispatcher import Dispatcher
-from ...errors import NotPlain, OrchestratorStopped, StorageFailed
+from ...errors import NotPlain, OrchestratorStopped, StorageAway, StorageFailed, StorageUnavailable
 from ...model import (
     HELD_STATES,
     AwaitBranches,
@@ -43,6 +43,8 @@ _CLAIMED_ACTS = 32
 _TURN_MS = 10.0
 #: Turns that may wait for their flush at once: while one is on its way to the disk, the next decides.
 _TURNS = 4
+#: Pause between two turns while the store is away.
+_STORE_AWAY_S = 0.2
 #: Decisions that are folded into one write at most; a blueprint that never waits still commits.
 _FOLD = 64
 
@@ -169,6 +171,11 @@ class JobExecutor:
         error = turn.exception()
         if isinstance(error, StorageFailed):
             return  # final: another turn would only spin until somebody stops us
+        if isinstance(error, StorageUnavailable):
+            # It says so itself, once. What was claimed is claimed again when its lease is over.
+            self._ready = True
+            asyncio.get_running_loop().call_later(_STORE_AWAY_S, self._schedule)
+            return
         if error is not None:
             log.error("a turn failed", exc_info=error, extra={"action": "turn_failed"})
         if self._inbox or self._ready:
@@ -189,6 +196,7 @@ class JobExecutor:
         except BaseException as error:
             for act in acts:
                 act.fail(error)
+                self._take_back_offers(act)
             raise
 
     async def _claim(self, limit: int) -> list[Act]:
@@ -215,7 +223,7 @@ class JobExecutor:
             for act, job, task, result in zip(told, jobs, tasks, results, strict=True):
                 try:
                     await self._judge(act, job, task, result)
-                except StorageFailed:
+                except StorageAway:
                     raise
                 except Exception as error:  # one bad word must not cost the others of this turn
                     log.exception("a result could not be judged", extra={"action": "judge_failed"})
@@ -416,8 +424,7 @@ class JobExecutor:
             if change.job is not None:
                 act.welcome(change.job)
             return
-        for task in act.offers:
-            self._dispatcher.release(task.worker_id, task.attempt_id)
+        self._take_back_offers(act)
         if outcome.kind is OutcomeKind.UNSTORABLE:
             self._refuse(act, outcome.reason)
         elif act.result is not None and outcome.kind is not OutcomeKind.MISSING:
@@ -426,6 +433,11 @@ class JobExecutor:
             act.answer(Verdict.JOB_NOT_FOUND)
         else:
             act.welcome(None)  # it exists: the submitter compares what is there
+
+    def _take_back_offers(self, act: Act) -> None:
+        """The slots are free again. If the offers were stored after all, heartbeats will lack them (FENCES 10)."""
+        for task in act.offers:
+            self._dispatcher.release(task.worker_id, task.attempt_id)
 
     def _refuse(self, act: Act, reason: str) -> None:
         """Something slipped through a door that no store can keep: only its own act may suffer for it."""
@@ -461,7 +473,7 @@ class JobExecutor:
         self._slow.discard(task)
         self._idle.set()
         error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, StorageFailed):
+        if error is not None and not isinstance(error, StorageAway):
             log.error("a slow handler's turn failed", exc_info=error, extra={"action": "slow_turn_failed"})
         self._schedule()
 
@@ -480,7 +492,8 @@ class JobExecutor:
             if not act.settled:
                 await self._commit([act])
         except BaseException as error:
-            act.fail(error if isinstance(error, StorageFailed) else OrchestratorStopped())
+            act.fail(error if isinstance(error, StorageAway) else OrchestratorStopped())
+            self._take_back_offers(act)
             raise
         finally:
             if not running.done():

@@ -5,7 +5,7 @@ import logging
 from collections import OrderedDict, deque
 
 from ...clock import Clock
-from ...errors import StorageError
+from ...errors import StorageError, StorageUnavailable
 from ...history.base import HistoryStorage
 from ...model import Entry, Event, job_of, task_of
 from ...patience import wake, woken
@@ -218,6 +218,10 @@ class Feed:
                     await self._look_behind()
                 while await self._step():
                     pass
+            except StorageUnavailable:
+                await asyncio.sleep(
+                    RECHECK_S
+                )  # it says so itself; what is missed meanwhile leaves a gap, and is looked up
             except StorageError:
                 self.close()  # the store has told the orchestrator
                 break

@@ -1,0 +1,83 @@
+"""The store is away for a while: callers are told, nobody gives up, and everything goes on by itself."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from regista import JobStatus, MemoryStorage, OrchestratorEngine, Worker
+from regista.blueprint import ActionFactory, JobContext
+from regista.config import Config
+from regista.errors import StorageUnavailable
+from tests.support import script
+
+#: What a store answers with errors while nobody can reach it.
+_CALLS = (
+    "commit", "load", "get", "tasks_of", "claim_ready", "extend", "attend", "stranded", "claim_tasks", "lanes", "held_by",
+    "holders", "due", "next_due", "messages", "register", "heartbeat", "workers", "lapsed", "outbox", "prune", "tail", "lead",
+)  # fmt: skip
+
+
+class Remote(MemoryStorage):
+    """A store at the other end of a line that can be cut; `after` lets writes arrive and loses the answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.away = self.after = False
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name not in _CALLS:
+            return found
+
+        async def call(*arguments: Any, **options: Any) -> Any:
+            if self.away and not (self.after and name == "commit"):
+                raise StorageUnavailable("nobody answers")
+            answer = await found(*arguments, **options)
+            if self.away:
+                raise StorageUnavailable("the answer was lost")
+            return answer
+
+        return call
+
+
+def start(context: JobContext, actions: ActionFactory) -> None:
+    actions.dispatch_task("work", transitions={"success": "done"})
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["nothing arrives", "writes arrive"])
+def test_a_job_goes_on_when_the_store_is_back(after: bool, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        storage, gate = Remote(), asyncio.Event()
+        worker = Worker("w", concurrency=4)
+
+        @worker.task("work")
+        async def work(params: dict[str, Any]) -> dict[str, Any]:
+            await gate.wait()
+            return {"n": 1}
+
+        director = OrchestratorEngine(storage, Config(lease_s=0.9))
+        director.register_blueprint(script(start, "done"))
+        director.add_worker(worker)
+        await director.start()
+        job = await director.submit("script")
+        # when: the line is cut for longer than a lease, and the result comes meanwhile
+        storage.away, storage.after = True, after
+        gate.set()
+        with pytest.raises(StorageUnavailable):
+            await director.submit("script")
+        await asyncio.sleep(1.5)
+        storage.away = False
+        # then
+        ended = await director.wait(job.id, 8)
+        assert (ended.status, ended.data) == (JobStatus.FINISHED, {"n": 1})
+        events = [event.type for event in await director.events(job.id)]
+        assert "task_lost" not in events  # nothing expired: a full lease has not passed since
+        again = await director.wait((await director.submit("script")).id, 5)
+        assert again.status is JobStatus.FINISHED
+        await director.stop()
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(main())
+    assert caplog.records == []
