@@ -127,8 +127,10 @@ class UpkeepLoop:
                 self._grace.restart()  # an outage like our own: whoever could not be heard is not gone
             except Exception:
                 log.exception("chore %s failed; it runs again", chore.name, extra={"action": chore.name})
+            # Not `wait_for`: where a nudge and a cancel come together, Python 3.11's loses the cancel.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(nudged.wait(), pause_s)
+                async with asyncio.timeout(pause_s):
+                    await nudged.wait()
 
     async def turn(self, chore: Chore) -> float | None:
         """Run a chore once, if it is ours to run; returns how soon it wants to run again."""

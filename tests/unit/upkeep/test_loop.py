@@ -14,7 +14,7 @@ from regista import Event, Job, JobStatus, MemoryStorage, OrchestratorEngine, St
 from regista.blueprint import ActionFactory, JobContext
 from regista.clock import Ids
 from regista.config import Config
-from regista.errors import StorageFailed
+from regista.errors import StorageFailed, StorageUnavailable
 from regista.history.memory import MemoryHistory
 from regista.storage.base import StorageBackend
 from regista.testing.clock import LoopClock
@@ -141,6 +141,31 @@ def test_leadership_saves_work_and_passes_on_when_the_leader_is_gone(loop: Virtu
 
     loop.run_until_complete(main())
     assert len(second.runs) >= 2
+
+
+def test_a_stop_ends_a_chore_that_is_nudged_in_the_same_moment(loop: VirtualLoop) -> None:
+    chore = Counting()
+    keeper = upkeep(loop, chore)
+
+    async def main() -> None:
+        await keeper.start()
+        await asyncio.sleep(3)
+        keeper.nudge("counting")
+        await asyncio.sleep(0)  # the wait is over, and its owner has not heard of it
+        async with asyncio.timeout(5):
+            await keeper.stop()
+
+    loop.run_until_complete(main())
+    assert len(chore.runs) <= 2
+
+
+def test_a_store_that_is_away_restarts_the_grace_and_ends_no_chore(loop: VirtualLoop) -> None:
+    def fail(run: int) -> None:
+        raise StorageUnavailable("for now")
+
+    chore = Counting(fail)
+    run_for(loop, 50, upkeep(loop, chore))
+    assert len(chore.runs) >= 4
 
 
 def test_stop_twice_and_before_start_are_fine(loop: VirtualLoop) -> None:
