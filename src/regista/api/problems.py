@@ -20,8 +20,11 @@ STATUS_OF: dict[type[errors.RegistaError], int] = {
     errors.ApprovalConflict: 409,
     errors.NotQuarantined: 409,
     errors.GraphvizMissing: 501,
+    errors.HistoryDisabled: 501,
     errors.OrchestratorStopped: 503,
-    errors.StorageAway: 503,
+    errors.StorageFailed: 503,
+    errors.StorageUnavailable: 503,
+    errors.StorageUnavailable: 503,
 }
 #: Answers that are worth another try say when, in seconds.
 RETRY_AFTER = {503: "1", 429: "1"}

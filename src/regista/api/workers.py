@@ -69,7 +69,7 @@ async def get(request: web.Request) -> web.Response:
     body=Drain,
     body_required=False,
     answers={200: WorkerObject},
-    problems=_UNKNOWN | {403: "for operators only", 409: "it is not connected here"},
+    problems=_UNKNOWN | {403: "for operators only"},
 )
 async def drain(request: web.Request) -> web.Response:
     """Give a worker no new tasks.
@@ -80,11 +80,8 @@ async def drain(request: web.Request) -> web.Response:
     wish = await bodies.take_optional(request, Drain)
     if not request[CLIENT].operator:
         raise Problem(403, "operators_only", "only an operator may drain a worker")
-    worker = await _one(request)
-    if not stage.workers.drain(worker.id, wish.on):
-        raise Problem(
-            409, "worker_not_connected", f"worker {worker.id} is not connected to this orchestrator"
-        )
+    if not await stage.workers.ask_to_drain(request.match_info["worker_id"], wish.on):
+        raise _unknown(request)
     return view.json(await _one(request))
 
 
@@ -93,7 +90,13 @@ async def _one(request: web.Request) -> WorkerObject:
     for worker in await _all(request.config_dict[STAGE], request[CLIENT]):
         if worker.id == wanted:
             return worker
-    raise Problem(404, "worker_not_found", f"no worker named {wanted!r} is known here")
+    raise _unknown(request)
+
+
+def _unknown(request: web.Request) -> Problem:
+    return Problem(
+        404, "worker_not_found", f"no worker named {request.match_info['worker_id']!r} is known here"
+    )
 
 
 async def _all(stage: Stage, client: ClientConfig) -> list[WorkerObject]:

@@ -13,6 +13,7 @@ _CLASSES: dict[str, type[RegistaError]] = {
     for kind in (
         errors.BlueprintNotFound,
         errors.GraphvizMissing,
+        errors.HistoryDisabled,
         errors.JobNotFound,
         errors.JobAlreadyTerminal,
         errors.IdempotencyConflict,
@@ -20,8 +21,8 @@ _CLASSES: dict[str, type[RegistaError]] = {
         errors.NotQuarantined,
         errors.NotPlain,
         errors.OrchestratorStopped,
-        errors.StorageAway,
         errors.StorageFailed,
+        errors.StorageUnavailable,
         errors.StorageUnavailable,
     )
 }

@@ -27,10 +27,16 @@ class WorkerFacts(Struct, frozen=True, kw_only=True):
     last_seen: datetime | None = None
 
 
-def facts_of(worker: Worker, seat: Seat | None, silent: bool, last_seen: datetime | None) -> WorkerFacts:
-    """What there is to tell. `silent`: its lease is over; no seat: it is connected to another instance."""
-    if seat is None:
-        return WorkerFacts(worker=worker, state="silent" if silent else "ready", last_seen=last_seen)
+def facts_elsewhere(worker: Worker, silent: bool, holding: tuple[str, ...]) -> WorkerFacts:
+    """What the store tells of a worker that is connected to another instance, or to nobody."""
+    state = "busy" if len(holding) >= worker.capacity else "ready"
+    state = "silent" if silent else "draining" if worker.draining else state
+    free = max(0, worker.capacity - len(holding)) if state == "ready" else 0
+    return WorkerFacts(worker=worker, state=state, holding=holding, free=free, available=worker.skills)
+
+
+def facts_of(worker: Worker, seat: Seat, silent: bool, last_seen: datetime | None) -> WorkerFacts:
+    """What there is to tell of a worker that is connected here. `silent`: its lease is over."""
     return WorkerFacts(
         worker=replace(worker, transport=seat.worker.transport, lease_s=seat.worker.lease_s),
         state="silent" if silent else _state(seat),

@@ -65,6 +65,8 @@ class Worker(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     session: int = 0
     #: The instance that holds the connection.
     instance: str = ""
+    #: A person wants it to get no more tasks.
+    draining: bool = False
     registered_at: datetime | None = None
 
     def serves(self, queue: str, skill: str) -> bool:

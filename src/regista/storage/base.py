@@ -49,13 +49,15 @@ class HintKind(StrEnum):
     OUTBOX = "outbox"
     #: A deadline was set that comes before all others.
     DEADLINE = "deadline"
+    #: Somebody wrote the record of a worker again: it has another connection, or should be drained.
+    WORKER = "worker"
 
 
 class Hint(NamedTuple):
     """A nudge. It may be lost or doubled; whoever waits looks again every two seconds anyway."""
 
     kind: HintKind
-    #: A job id (CHANGED, MESSAGE), a worker id (CANCEL), a `lane_name` (TASK), else empty.
+    #: A job id (CHANGED, MESSAGE), a worker id (CANCEL, WORKER), a `lane_name` (TASK), else empty.
     id: str = ""
 
 
@@ -181,6 +183,17 @@ class WorkerStore(Protocol):
 
     async def heartbeat(self, worker_id: str, session: int, lease_s: float) -> bool:
         """Renew the lease. False when the session is not the worker's last one, or it is unknown."""
+        ...
+
+    async def note(self, worker: Worker) -> bool:
+        """Write the record again, under the session that it names, and hint at it (WORKER).
+
+        False, and nothing changes, when that is not the worker's last session.
+        """
+        ...
+
+    async def worker(self, worker_id: str) -> Worker | None:
+        """The record of one worker, lapsed or not."""
         ...
 
     async def workers(self) -> list[Worker]:

@@ -2,7 +2,7 @@
 
 import logging
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -100,9 +100,12 @@ class MemoryStorage:
         self._image.forget_ended(self._group.flushed)
         if batch.entries:
             batch.hints[Hint(HintKind.OUTBOX)] = None
+        self._tell(batch.hints)
+
+    def _tell(self, hints: Iterable[Hint]) -> None:
         for hear in list(self._listeners.values()):
             try:
-                for hint in batch.hints:
+                for hint in hints:
                     hear(hint)
             except Exception:  # a listener's error is no failed flush; hints may be lost anyway
                 log.exception("a listener failed", extra={"action": "storage_hint"})
@@ -253,6 +256,20 @@ class MemoryStorage:
             return False
         self._workers[worker_id] = (known[0], self._clock.elapsed() + lease_s)
         return True
+
+    async def note(self, worker: Worker) -> bool:
+        self._group.batch()
+        known = self._workers.get(worker.id)
+        if known is None or known[0].session != worker.session:
+            return False
+        self._workers[worker.id] = (worker, known[1])
+        self._tell([Hint(HintKind.WORKER, worker.id)])
+        return True
+
+    async def worker(self, worker_id: str) -> Worker | None:
+        self._group.batch()
+        known = self._workers.get(worker_id)
+        return None if known is None else known[0]
 
     async def workers(self) -> list[Worker]:
         self._group.batch()

@@ -15,8 +15,11 @@ RAISED: list[RegistaError] = [
     errors.ApprovalConflict("j1", "running", "does not wait"),
     errors.NotQuarantined("j1", "running"),
     errors.GraphvizMissing("svg"),
+    errors.HistoryDisabled(),
     errors.OrchestratorStopped(),
     errors.StorageFailed("disk full"),
+    errors.StorageUnavailable("no answer"),
+    errors.StorageUnavailable("nobody answers"),
 ]
 
 

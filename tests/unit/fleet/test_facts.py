@@ -2,7 +2,9 @@
 
 from datetime import UTC, datetime
 
-from regista.fleet.facts import facts_of
+from msgspec.structs import replace
+
+from regista.fleet.facts import facts_elsewhere, facts_of
 from regista.fleet.seats import Seat
 from regista.model import Worker
 
@@ -26,7 +28,15 @@ def test_the_state_says_whether_it_takes_tasks() -> None:
     assert facts_of(WORKER, seat("x", "y"), False, NOW).state == "busy"
     assert facts_of(WORKER, seat(draining=True), False, NOW).state == "draining"
     assert facts_of(WORKER, seat(), True, NOW).state == "silent"
-    assert facts_of(WORKER, None, False, None).state == "ready"
+
+
+def test_of_a_worker_at_another_instance_the_store_tells() -> None:
+    assert facts_elsewhere(WORKER, False, ("x",)).state == "ready"
+    assert facts_elsewhere(WORKER, False, ("x",)).free == 1
+    assert facts_elsewhere(WORKER, False, ("x", "y")).state == "busy"
+    assert facts_elsewhere(replace(WORKER, draining=True), False, ()).state == "draining"
+    assert facts_elsewhere(WORKER, True, ()).state == "silent"
+    assert facts_elsewhere(WORKER, True, ()).free == 0
 
 
 def test_a_worker_whose_stream_is_closed_is_disconnected_since_then() -> None:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...clock import Clock
 from ...dispatch.dispatcher import Dispatcher
@@ -109,6 +110,30 @@ class Desk:
         self._seating.grant(session)
         return Arrival(known, stop)
 
+    async def _session_of(self, worker_id: str, number: int | None) -> Session | None:
+        """The session of a worker, its lease renewed; None when neither we nor the store know it.
+
+        Behind a balancer every request may go to another of us: what the store knows is as good as what we
+        know. `number` is the session that the worker itself names, where it does.
+        """
+        session = self._sessions.known(worker_id)
+        ours = session is not None and number in (None, session.number)
+        if ours and session is not None and await self._service.touch(worker_id, session.number):
+            return session
+        worker = await self._service.recall(worker_id)
+        if worker is None or number not in (None, worker.session):
+            return None
+        known = await self._service.touch(worker_id, worker.session)
+        return await self._adopt(worker) if known else None
+
+    async def _adopt(self, worker: Worker) -> Session:
+        session = self._sessions.open(worker.id)
+        worker = replace(worker, transport="poll")
+        await self._service.adopt(worker, *self._seating.hands(session, worker.id))
+        session.arrived(worker, worker.skills, provisional=False)
+        self._seating.grant(session)
+        return session
+
     async def _take_in(self, session: Session, worker: Worker) -> None:
         """A worker that we know by its poll or its heartbeat only. What it holds, its heartbeats will say."""
         known, _ = await self._seat(session, worker, None)
@@ -160,16 +185,19 @@ class Desk:
         hot: tuple[str, ...] | None,
         number: int | None,
     ) -> Session:
-        session = self._sessions.known(worker_id)
-        if number is not None and (session is None or session.number != number):
-            raise UnknownWorker(worker_id)
         # A poll is a sign of life like any other.
-        if session is not None and await self._service.touch(worker_id, session.number):
+        session = await self._session_of(worker_id, number)
+        if session is not None:
             self._seating.take_over(session)
             if available is None and session.worker is not None and not session.worker.skills:
                 available = session.skills  # it was full when it last said; now it asks for something
             self._seating.refresh(session, available, hot)
+            if self._seating.is_full(session):
+                # Whoever asks for more has a free slot: another of us may have heard how things ended.
+                await self._service.recount(worker_id)
             return session
+        if number is not None:
+            raise UnknownWorker(worker_id)
         session = self._sessions.open(worker_id)
         if available:
             await self._take_in(session, stranger(worker_id, available, hot or (), self._poll_lease_s))
@@ -179,14 +207,13 @@ class Desk:
 
     async def refresh_lease(self, worker_id: str) -> bool:
         """A heartbeat that says nothing. False: we do not know the worker."""
-        session = self._sessions.known(worker_id)
-        return session is not None and await self._service.touch(worker_id, session.number)
+        return await self._session_of(worker_id, None) is not None
 
     async def beat(self, worker_id: str, said: Heartbeat, began: float, version: str | None = None) -> Answer:
         """A heartbeat that arrived at `began` (by `elapsed`), from an SDK of this protocol version."""
         pulse = pulse_of(said)
-        session = self._sessions.known(worker_id)
-        if pulse.session is not None and (session is None or pulse.session != session.number):
+        session = await self._session_of(worker_id, pulse.session)
+        if session is None and pulse.session is not None:
             raise UnknownWorker(worker_id)
         session = session or await self._take_in_by(pulse, worker_id)
         beat = await self._heard(session, worker_id, pulse, began)
@@ -269,7 +296,7 @@ class Desk:
         elif worker_id is None:
             self._sessions.nameless[line] = None
         else:
-            session = self._sessions.open(worker_id)
+            session = await self._session_of(worker_id, None) or self._sessions.open(worker_id)
             old, session.line = session.line, line
             if old is not None:
                 old.close(1008, "another connection of this worker took its place")

@@ -78,6 +78,8 @@ class Effects:
         self.on_cancel: Callable[[str], None] = _nothing
         self.on_entries: Callable[[], None] = _nothing
         self.on_deadline: Callable[[], None] = _nothing
+        #: Called with the id of a worker whose record was written again.
+        self.on_worker: Callable[[str], None] = _nothing
         #: Called with the id of every job that settled.
         self.on_settled: Callable[[str], None] = _nothing
 
@@ -99,6 +101,8 @@ class Effects:
                 self.on_entries()
             case HintKind.DEADLINE:
                 self.on_deadline()
+            case HintKind.WORKER:
+                self.on_worker(hint.id)
 
     def changed(self, job_id: str) -> "asyncio.Future[None]":
         """Done when the job has settled, or somebody thinks that all should look again."""

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from hashlib import sha256
 from math import isfinite
 from typing import Any
@@ -426,13 +426,25 @@ class NativeEngine:
         change = Change(job_id=job_id, token=self._ids.token(), consumes=message_id)
         await self._storage.commit([change], self._settings.instance)
 
-    # -- cancels ---------------------------------------------------------------------------------
+    # -- words for workers -----------------------------------------------------------------------
+
+    def later(self, work: Coroutine[Any, Any, None], action: str) -> None:
+        """Do this soon, in the background. Whatever is lost by a failure is said again by a heartbeat or a chore."""
+        task = asyncio.get_running_loop().create_task(self._quietly(work, action), name=action)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _quietly(self, work: Coroutine[Any, Any, None], action: str) -> None:
+        try:
+            await work
+        except StorageAway:
+            pass  # it says so itself
+        except Exception:
+            log.exception("%s failed", action, extra={"action": action})
 
     def _send_cancels(self, worker_id: str) -> None:
         if self.dispatcher.find(worker_id) is not None:
-            task = asyncio.get_running_loop().create_task(self._send_cancels_to(worker_id), name="cancels")
-            self._background.add(task)
-            task.add_done_callback(self._background.discard)
+            self.later(self._send_cancels_to(worker_id), "cancels")
 
     async def _send_cancels_to(self, worker_id: str) -> None:
         held = await self._storage.held_by(worker_id)

@@ -35,6 +35,11 @@ class Seating:
         seat = None if worker is None else self._dispatcher.find(worker.id)
         return seat if seat is not None and seat.worker.session == session.number else None
 
+    def is_full(self, session: Session) -> bool:
+        """As far as we know, all its slots are taken."""
+        seat = self.find(session)
+        return seat is not None and len(seat.holding) >= seat.worker.capacity
+
     def grant(self, session: Session) -> None:
         """As many offers as the open polls would take, less those that are on their way here."""
         seat = self.find(session)

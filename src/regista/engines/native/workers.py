@@ -16,7 +16,7 @@ from ...blueprint.step import Scene, Step
 from ...clock import Clock
 from ...dispatch.dispatcher import Dispatcher
 from ...errors import NotPlain
-from ...fleet.facts import WorkerFacts, facts_of
+from ...fleet.facts import WorkerFacts, facts_elsewhere, facts_of
 from ...fleet.seats import Cancel, Send
 from ...model import (
     HELD_STATES,
@@ -122,21 +122,75 @@ class WorkerService:
     ) -> tuple[str, ...] | None:
         """Seat a registered worker at another connection of its own, under the session that it has.
 
-        Returns the attempts that it should stop; None when that session is over: register again.
+        It may have registered with another instance. Returns the attempts that it should stop; None when
+        that session is over: register again.
         """
         async with self._arrival(worker_id):
+            worker = await self._of_session(worker_id, session, lease_s)
+            if worker is None:
+                return None
             seat = self._dispatcher.find(worker_id)
-            if seat is None or seat.worker.session != session:
-                return None
-            if not await self._storage.heartbeat(worker_id, session, lease_s):
-                return None
-            self._seen[worker_id] = self._clock.now()
-            worker = replace(seat.worker, transport=transport, lease_s=lease_s)
-            self._unseat(worker_id, session)
+            draining = worker.draining or (seat is not None and seat.draining)
+            self._unseat(worker_id, None)
+            worker = await self._move_here(replace(worker, transport=transport, lease_s=lease_s))
             stop = await self._sit(worker, running, send, cancel)
-            if seat.draining:
+            if draining:
                 self._dispatcher.drain(worker_id, True)
             return stop
+
+    async def adopt(self, worker: Worker, send: Send, cancel: Cancel) -> None:
+        """Seat a worker that polls, and has registered elsewhere, under the session that it has.
+
+        What it holds stays in its hands: its next polls may go to anybody.
+        """
+        async with self._arrival(worker.id):
+            self._unseat(worker.id, None)
+            worker = await self._move_here(worker)
+            held = await self._storage.held_by(worker.id)
+            self._dispatcher.seat(worker, send, cancel, {task.attempt_id: task.type for task in held})
+            self._seen[worker.id] = self._clock.now()
+            if worker.draining:
+                self._dispatcher.drain(worker.id, True)
+
+    async def recount(self, worker_id: str) -> None:
+        """Free the slots of attempts that are the worker's no more: they may have ended at another instance."""
+        held = {task.attempt_id for task in await self._storage.held_by(worker_id)}
+        self._forget_strays(worker_id, held, ())
+
+    async def recall(self, worker_id: str) -> Worker | None:
+        """What the store knows of a worker."""
+        return await self._storage.worker(worker_id)
+
+    async def _of_session(self, worker_id: str, session: int, lease_s: float) -> Worker | None:
+        """The worker with its lease renewed, if this session is its last one."""
+        seat = self._dispatcher.find(worker_id)
+        if not await self._storage.heartbeat(worker_id, session, lease_s):
+            return None
+        self._seen[worker_id] = self._clock.now()
+        if seat is not None and seat.worker.session == session:
+            return seat.worker
+        return await self._storage.worker(worker_id)
+
+    async def _move_here(self, worker: Worker) -> Worker:
+        """Say in the store where the connection is: whoever had the worker before lets go of it."""
+        if worker.instance != self._instance:
+            worker = replace(worker, instance=self._instance)
+            await self._storage.note(worker)
+        return worker
+
+    async def heard_of(self, worker_id: str) -> None:
+        """The record of a worker was written again: it went elsewhere, or somebody wants it drained."""
+        seat = self._dispatcher.find(worker_id)
+        if seat is None:
+            return
+        worker = await self._storage.worker(worker_id)
+        if worker is None or worker.session != seat.worker.session:
+            return
+        if seat.worker.transport != "poll" and worker.instance != self._instance:
+            self._dispatcher.unseat(worker_id, worker.session)  # it came back to another instance
+        elif worker.draining != seat.worker.draining:
+            seat.worker = replace(seat.worker, draining=worker.draining)
+            self._dispatcher.drain(worker_id, worker.draining)
 
     def _arrival(self, worker_id: str) -> asyncio.Lock:
         """One after the other: of two arrivals of one worker the newer session must be the last to sit."""
@@ -269,8 +323,16 @@ class WorkerService:
     # -- for people ------------------------------------------------------------------------------
 
     def drain(self, worker_id: str, on: bool = True) -> bool:
-        """No new tasks for this worker, until further notice. False when it is not connected here."""
+        """No new tasks for this worker, by its own word. False when it is not connected here."""
         return self._dispatcher.drain(worker_id, on)
+
+    async def ask_to_drain(self, worker_id: str, on: bool = True) -> bool:
+        """The same by a person's word, wherever it is connected. False when nobody knows it."""
+        worker = await self._storage.worker(worker_id)
+        if worker is None or not await self._storage.note(replace(worker, draining=on)):
+            return False
+        await self.heard_of(worker_id)  # the hint may come a moment later than the answer
+        return True
 
     async def held(self, worker_id: str) -> list[Task]:
         """The tasks in the worker's hands."""
@@ -279,10 +341,14 @@ class WorkerService:
     async def describe(self) -> list[WorkerFacts]:
         """Everybody who is known, in the order of their ids."""
         silent = {worker.id for worker in await self._storage.lapsed()}
-        return [
-            facts_of(worker, self._dispatcher.find(worker.id), worker.id in silent, self._seen.get(worker.id))
-            for worker in await self._storage.workers()
-        ]
+        return [await self._facts(worker, worker.id in silent) for worker in await self._storage.workers()]
+
+    async def _facts(self, worker: Worker, silent: bool) -> WorkerFacts:
+        seat = self._dispatcher.find(worker.id)
+        if seat is not None:
+            return facts_of(worker, seat, silent, self._seen.get(worker.id))
+        held = await self._storage.held_by(worker.id)
+        return facts_elsewhere(worker, silent, tuple(task.attempt_id for task in held))
 
     # -- going -----------------------------------------------------------------------------------
 

@@ -1,6 +1,8 @@
 """Promises about who is there."""
 
-from ....storage.base import StorageBackend
+from msgspec.structs import replace
+
+from ....storage.base import Hint, HintKind, StorageBackend
 from .kit import ManualClock, dispatch, make_task, make_worker, offers, on_a_clock
 
 
@@ -43,6 +45,27 @@ class WorkerPromises:
         assert await storage.heartbeat("w2", new.session, 300) is False
         clock.move(11)
         assert await storage.lapsed() == [new]
+
+    @on_a_clock
+    async def test_a_record_is_written_again_under_its_session_alone(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        assert await storage.worker("w1") is None
+        old = await storage.register(make_worker(), 30)
+        new = await storage.register(make_worker(), 30)
+        heard: list[Hint] = []
+        storage.listen(heard.append)
+        assert await storage.note(replace(old, draining=True)) is False
+        assert await storage.note(replace(new, id="w2")) is False
+        assert heard == []
+        moved = replace(new, instance="i2", draining=True)
+        assert await storage.note(moved) is True
+        assert heard == [Hint(HintKind.WORKER, "w1")]
+        assert await storage.worker("w1") == moved
+        assert await storage.workers() == [moved]
+        clock.move(31)  # the lease is as old as it was
+        assert await storage.lapsed() == [moved]
+        assert await storage.worker("w1") == moved
 
     @on_a_clock
     async def test_a_lapsed_worker_stays_lapsed_until_it_is_forgotten(

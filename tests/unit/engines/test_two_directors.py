@@ -1,0 +1,222 @@
+"""Two orchestrators on one store: a worker of the one does what the other has decided."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from regista import EventType, JobStatus, MemoryStorage, OrchestratorEngine
+from regista.config import Config
+from regista.engines.base import Verdict
+from regista.engines.native.desk import Desk, UnknownWorker
+from regista.history.memory import MemoryHistory
+from regista.model import Task, TaskResult
+from regista.model import Worker as WorkerRecord
+from regista.storage.base import StorageBackend
+from regista.wire.worker import Heartbeat, Registration
+from tests.support import one_task
+
+Test = Callable[["Pair"], Awaitable[None]]
+
+
+class Shared(MemoryStorage):
+    """A store that outlives whoever stops first."""
+
+    async def stop(self) -> None:
+        return None
+
+
+class Pair:
+    """Two directors, and a desk of each."""
+
+    def __init__(self, storages: list[StorageBackend]) -> None:
+        history = MemoryHistory()
+        self.directors = [
+            OrchestratorEngine(storage, Config(instance_id=f"i{n}", lease_s=3.0), history=history)
+            for n, storage in enumerate(storages)
+        ]
+        for director in self.directors:
+            director.register_blueprint(one_task())
+        self.desks = [Desk(one.workers, one.dispatcher, one.clock, 3.0, 3.0) for one in self.directors]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Pair"]:
+        for director in self.directors:
+            await director.start()
+        try:
+            yield self
+        finally:
+            for desk in self.desks:
+                await desk.close()
+            for director in self.directors:
+                await director.stop()
+
+    async def join(self, director: OrchestratorEngine, capacity: int = 4) -> "Hands":
+        """A worker that is connected to this director, and does nothing by itself."""
+        hands = Hands(director)
+        record = WorkerRecord(id="w", skills=("work",), capacity=capacity, transport="stream")
+        hands.record, _ = await director.workers.register(record, [], hands.take, hands.stop)
+        return hands
+
+
+class Hands:
+    """What a worker was handed, and what it was told to stop."""
+
+    def __init__(self, director: OrchestratorEngine) -> None:
+        self.director = director
+        self.record: WorkerRecord
+        self.tasks: asyncio.Queue[Task] = asyncio.Queue()
+        self.stopped: asyncio.Queue[str] = asyncio.Queue()
+
+    def take(self, tasks: Any) -> None:
+        for task in tasks:
+            self.tasks.put_nowait(task)
+
+    def stop(self, attempt_ids: Any) -> None:
+        for attempt_id in attempt_ids:
+            self.stopped.put_nowait(attempt_id)
+
+    async def next(self) -> Task:
+        async with asyncio.timeout(5):
+            return await self.tasks.get()
+
+
+def result_of(task: Task) -> TaskResult:
+    return TaskResult(task_id=task.attempt_id, job_id=task.job_id, worker_id="w", data={"n": 1})
+
+
+def play(test: Test) -> None:
+    """On one store in memory, which both share."""
+
+    async def main() -> None:
+        storage = Shared()
+        async with asyncio.timeout(9), Pair([storage, storage]).running() as pair:
+            await test(pair)
+
+    asyncio.run(main())
+
+
+async def until(what: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not what():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def a_worker_of_one_does_what_the_other_decided(pair: Pair) -> None:
+    here, there = pair.directors
+    hands = await pair.join(there)
+    job = await here.submit("script")
+    task = await hands.next()
+    assert await there.engine.deliver(result_of(task)) is Verdict.ACCEPTED
+    ended = await here.wait(job.id, 5)
+    assert (ended.status, ended.data) == (JobStatus.FINISHED, {"n": 1})
+
+
+async def a_cancel_at_one_reaches_the_worker_of_the_other(pair: Pair) -> None:
+    here, there = pair.directors
+    hands = await pair.join(there)
+    job = await here.submit("script")
+    task = await hands.next()
+    await here.cancel(job.id, "enough")
+    async with asyncio.timeout(5):
+        assert await hands.stopped.get() == task.attempt_id
+
+
+async def a_reader_at_one_sees_live_what_happens_at_the_other(pair: Pair) -> None:
+    here, there = pair.directors
+    hands = await pair.join(there)
+    job = await there.submit("script")
+    reader = await here.feed.join(job_id=job.id)
+    await there.engine.deliver(result_of(await hands.next()))
+    seen: list[EventType] = []
+    async with asyncio.timeout(5):
+        while EventType.JOB_FINISHED not in seen:
+            seen += [told.event.type for told in await reader.take(1.0) if hasattr(told, "event")]
+    here.feed.leave(reader)
+
+
+async def a_worker_registers_with_one_and_connects_to_the_other(pair: Pair) -> None:
+    here, there = pair.directors
+    hands = await pair.join(here)
+    task = await _busy(here, hands)
+    # when: its stream is opened at the other one, and it says what it still runs
+    elsewhere = Hands(there)
+    stop = await there.workers.attach(
+        "w", hands.record.session, [task.attempt_id], elsewhere.take, elsewhere.stop, "stream", 3.0
+    )
+    # then: it keeps its session and its task, and gets further ones there alone
+    assert stop == ()
+    await until(lambda: here.dispatcher.find("w") is None)
+    again = await here.submit("script")
+    assert (await elsewhere.next()).job_id == again.id
+    assert await there.engine.deliver(result_of(task)) is Verdict.ACCEPTED
+    (worker,) = await here.storage.workers()
+    assert (worker.session, worker.instance) == (hands.record.session, "i1")
+
+
+async def a_session_that_is_over_is_over_everywhere(pair: Pair) -> None:
+    here, there = pair.directors
+    old = await pair.join(here)
+    await pair.join(here)
+    assert await there.workers.attach("w", old.record.session, [], old.take, old.stop, "stream", 3.0) is None
+
+
+async def a_drain_asked_of_one_is_heeded_by_the_other(pair: Pair) -> None:
+    here, there = pair.directors
+    await pair.join(there)
+    assert await here.workers.ask_to_drain("w") is True
+    seat = there.dispatcher.find("w")
+    assert seat is not None
+    await until(lambda: seat.draining)
+    assert [facts.state for facts in await here.workers.describe()] == ["draining"]
+    await here.workers.ask_to_drain("w", on=False)
+    await until(lambda: not seat.draining)
+    assert await here.workers.ask_to_drain("nobody") is False
+
+
+async def a_worker_that_polls_may_ask_anybody(pair: Pair) -> None:
+    here, there = pair.desks
+    said = msgspec.convert(
+        {"worker_id": "w", "supported_skills": ["work"], "resources": {"max_concurrent_tasks": 1}},
+        Registration,
+    )
+    session = (await here.register(said)).worker.session
+    for turn in range(6):
+        desk, other = (here, there) if turn % 2 else (there, here)
+        job = await pair.directors[0].submit("script")
+        async with desk.poll("w", 5.0) as tasks:
+            (task,) = tasks
+        beat = msgspec.convert({"status": "busy", "current_tasks": [task.attempt_id]}, Heartbeat)
+        assert (await other.beat("w", beat, pair.directors[0].clock.elapsed())).stop == ()
+        verdict, _ = await other.result(result_of(task))
+        assert verdict is Verdict.ACCEPTED
+        assert (await pair.directors[1].wait(job.id, 5)).status is JobStatus.FINISHED
+    (worker,) = await pair.directors[0].storage.workers()
+    assert worker.session == session
+    with pytest.raises(UnknownWorker):
+        async with there.poll("w", 0.0, number=session + 1):
+            pass
+
+
+async def _busy(director: OrchestratorEngine, hands: Hands) -> Task:
+    await director.submit("script")
+    return await hands.next()
+
+
+TESTS = [
+    a_worker_of_one_does_what_the_other_decided,
+    a_cancel_at_one_reaches_the_worker_of_the_other,
+    a_reader_at_one_sees_live_what_happens_at_the_other,
+    a_worker_registers_with_one_and_connects_to_the_other,
+    a_session_that_is_over_is_over_everywhere,
+    a_drain_asked_of_one_is_heeded_by_the_other,
+    a_worker_that_polls_may_ask_anybody,
+]
+
+
+@pytest.mark.parametrize("test", TESTS, ids=lambda test: test.__name__)
+def test_in_memory(test: Test) -> None:
+    play(test)
