@@ -10,6 +10,7 @@ from ..fleet.seats import Cancel, Seat, Send
 from ..model import HELD_STATES, AttemptState, Job, Lane, Task, Worker
 from ..storage.base import StorageBackend
 from .board import Board
+from .elsewhere import Elsewhere
 from .explain import Explanation, Score, dry_run, explain, facts_of
 from .explain_job import Absence, alike, explain_job
 from .puller import Puller
@@ -33,6 +34,7 @@ class Dispatcher:
         self.board = Board()
         self._seats = self.board.seats
         self._puller = Puller(storage, clock, self.board, self.deliver)
+        self.elsewhere = Elsewhere()
 
     # -- workers ---------------------------------------------------------------------------------
 
@@ -114,6 +116,8 @@ class Dispatcher:
         seat = None
         if self._puller.informed and lane not in self.board.waiting:
             seat = self.board.choose(lane, fresh=True)
+            if self.elsewhere and self.elsewhere.better_than(seat, lane) is not None:
+                return None  # it is woken for it, and nothing has to wait behind it here
         if seat is None:
             self.board.waits(lane)  # from now on: the next one must not overtake it on its way to the store
             return None
@@ -123,6 +127,14 @@ class Dispatcher:
             return None
         self._seats.hold(seat, task.attempt_id, task.type)
         return offer(task, seat.worker, now)
+
+    def whom_to_wake(self, task: Task) -> str:
+        """The instance that has a slot for a task which found none here; empty when nobody is known to have one."""
+        lane = task.lane
+        if not self.elsewhere or lane in self.board.waiting:
+            return ""
+        rival = self.elsewhere.better_than(self.board.choose(lane, fresh=True), lane)
+        return "" if rival is None else rival.take()
 
     def deliver(self, tasks: Sequence[Task]) -> None:
         """Hand over what was offered. Only for tasks whose offer is flushed."""

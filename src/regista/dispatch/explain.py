@@ -76,7 +76,14 @@ class ClassFacts(Struct, frozen=True, kw_only=True):
 def facts_of(kinds: Iterable[WorkerClass], others: Iterable[Worker], skill: str) -> list[ClassFacts]:
     """Everybody: those who sit here, by class, and those who are connected elsewhere."""
     facts = [_facts(kind, skill) for kind in kinds]
-    return facts + [ClassFacts(worker=worker, elsewhere=True) for worker in others]
+    return facts + [_facts_elsewhere(worker) for worker in others]
+
+
+def _facts_elsewhere(worker: Worker) -> ClassFacts:
+    """Its slots are known there alone; that it was told to drain stands in its record."""
+    if worker.draining:
+        return ClassFacts(worker=worker, draining=1, drained=worker.id)
+    return ClassFacts(worker=worker, elsewhere=True)
 
 
 def _facts(kind: WorkerClass, skill: str) -> ClassFacts:

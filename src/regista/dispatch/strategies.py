@@ -25,6 +25,8 @@ class Strategy(NamedTuple):
     live: Callable[[Seat], int]
     #: In words, for `dry_run`.
     says: str
+    #: Between instances, the least busy worker wins among those of equal standing; else our own does.
+    spreads: bool = False
 
 
 def _warm_then_cheap(worker: Worker, lane: Lane) -> Standing:
@@ -57,8 +59,8 @@ def _fewest_held(seat: Seat) -> int:
 
 TABLE: dict[str, Strategy] = {
     "default": Strategy(_warm_then_cheap, _most_free, "warm first, then the cheapest, then the most free slots"),
-    "round_robin": Strategy(_all_equal, _longest_without, "whoever has waited longest for a task"),
-    "least_connections": Strategy(_all_equal, _fewest_held, "whoever holds the fewest tasks"),
+    "round_robin": Strategy(_all_equal, _longest_without, "whoever has waited longest for a task", spreads=True),
+    "least_connections": Strategy(_all_equal, _fewest_held, "whoever holds the fewest tasks", spreads=True),
     "cheapest": Strategy(_cost, _most_free, "the cheapest, then the most free slots"),
     "best_value": Strategy(_cost_by_reputation, _most_free, "the lowest price over reputation"),
 }  # fmt: skip

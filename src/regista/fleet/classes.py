@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..model import Lane, Worker
+from ..model import Lane, Slots, Worker
 
 if TYPE_CHECKING:
     from .seats import Seat
@@ -85,7 +85,7 @@ class Room:
 class WorkerClass:
     """All seats whose workers are alike. One verdict of the filters is good for all of them."""
 
-    __slots__ = ("_limited", "_room", "key", "number", "open", "owed", "seats", "worker")
+    __slots__ = ("_limited", "_room", "free", "key", "number", "open", "owed", "seats", "worker")
 
     def __init__(self, key: ClassKey, worker: Worker, number: int) -> None:
         self.key = key
@@ -96,15 +96,19 @@ class WorkerClass:
         self.seats: dict[Seat, None] = {}
         #: The lanes in which something waits that this class may do: its free slots belong to those.
         self.owed: dict[Lane, None] = {}
-        #: How many seats can take a task.
+        #: How many seats can take a task, and how many tasks they can take.
         self.open = 0
+        self.free = 0
         self._room = Room()
         #: A skill with a limit of its own → who has room for it.
         self._limited = {skill: Room() for skill in worker.limits}
 
     def place(self, seat: "Seat") -> None:
         """What the seat holds or may take has changed."""
-        if seat.free > 0:
+        free = seat.free
+        self.free += free - seat.counted
+        seat.counted = free
+        if free > 0:
             self._room.put(seat, len(seat.holding) + seat.claiming)
         else:
             self._room.take_out(seat)
@@ -125,6 +129,8 @@ class WorkerClass:
 
     def remove(self, seat: "Seat") -> None:
         del self.seats[seat]
+        self.free -= seat.counted
+        seat.counted = 0
         for room in (self._room, *self._limited.values()):
             room.take_out(seat)
         self.open = len(self._room)
@@ -132,6 +138,11 @@ class WorkerClass:
     def head(self, skill: str) -> "Seat | None":
         """The seat that a task of this skill would go to."""
         return self._limited.get(skill, self._room).head()
+
+    def slots(self) -> Slots:
+        """What there is to tell other instances."""
+        head = self._room.head()
+        return Slots(self.worker, self.open, self.free, len(head.holding) if head is not None else 0)
 
     def hungry(self) -> "Seat | None":
         """A seat that could take something of what waits for this class."""

@@ -20,8 +20,8 @@ class Seat:
     """
 
     __slots__ = (
-        "cancel", "claiming", "credit", "cut_at", "draining", "grant", "holding", "kind", "send", "turn",
-        "unsent", "worker",
+        "cancel", "claiming", "counted", "credit", "cut_at", "draining", "grant", "holding", "kind", "send",
+        "turn", "unsent", "worker",
     )  # fmt: skip
 
     def __init__(self, worker: Worker, send: Send, cancel: Cancel, holding: Iterable[str] = ()) -> None:
@@ -47,6 +47,8 @@ class Seat:
         self.turn = 0
         #: None once it is gone.
         self.kind: WorkerClass | None = None
+        #: Free slots, as its class has counted them.
+        self.counted = 0
 
     @property
     def free(self) -> int:
@@ -84,6 +86,8 @@ class Seats:
         self._kinds: dict[ClassKey, WorkerClass] = {}
         self._numbers = 0
         self._turns = 0
+        #: Called when there is more or less room than before; None while nobody wants to know.
+        self.changed: Callable[[], None] | None = None
         #: Classes with a free slot. Kept so that a full house of many classes is seen at a glance.
         self.open: dict[WorkerClass, None] = {}
 
@@ -221,6 +225,8 @@ class Seats:
             kind.place(seat)
             if not before or not kind.open:
                 self._note(kind)
+            if self.changed is not None:
+                self.changed()
 
     def _note(self, kind: WorkerClass) -> None:
         if kind.open:

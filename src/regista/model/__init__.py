@@ -28,7 +28,7 @@ from .lane import Lane, LaneStatus, Needs, lane_name, lane_of, needs_of, needs_t
 from .requirements import STRATEGIES, Requirements, check_requirements
 from .status import HELD_STATES, OPEN_STATES, AttemptState, FailureKind, JobStatus
 from .task import RetryPolicy, Task, TaskFailure, TaskResult, job_of, task_of
-from .worker import Gpu, Profile, Worker
+from .worker import Gpu, Profile, Slots, Worker
 
 __all__ = [
     "HELD_STATES",
@@ -66,6 +66,7 @@ __all__ = [
     "Profile",
     "Requirements",
     "RetryPolicy",
+    "Slots",
     "Summary",
     "Task",
     "TaskFailure",

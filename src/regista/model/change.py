@@ -21,6 +21,8 @@ class TaskWrite(Struct, frozen=True, gc=False):
     task: Task
     attempt: int = 0
     states: tuple[AttemptState, ...] = ()
+    #: The instance that shall take the task from its lane; empty: whoever can.
+    wakes: str = ""
 
 
 class MessageKind(StrEnum):

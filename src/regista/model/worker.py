@@ -72,3 +72,16 @@ class Worker(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     def serves(self, queue: str, skill: str) -> bool:
         """A task needs its queue and its skill."""
         return skill in self.skills and (self.queues is None or queue in self.queues)
+
+
+class Slots(Struct, frozen=True, omit_defaults=True, gc=False):
+    """The free slots of workers that are alike, at one instance."""
+
+    #: One of them; which one does not matter.
+    worker: Worker
+    #: Workers with a free slot.
+    seats: int
+    #: Free slots of all of them.
+    free: int
+    #: Attempts in the hands of the one that has the fewest.
+    held: int = 0

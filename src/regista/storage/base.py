@@ -15,7 +15,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from ..model import Change, Entry, Event, Job, Lane, LaneStatus, Message, Outcome, Task, Worker
+from ..model import Change, Entry, Event, Job, Lane, LaneStatus, Message, Outcome, Slots, Task, Worker
 
 #: (blueprint name, version hash)
 Version = tuple[str, str]
@@ -51,14 +51,18 @@ class HintKind(StrEnum):
     DEADLINE = "deadline"
     #: Somebody wrote the record of a worker again: it has another connection, or should be drained.
     WORKER = "worker"
+    #: An instance told of its free slots.
+    SLOTS = "slots"
 
 
 class Hint(NamedTuple):
     """A nudge. It may be lost or doubled; whoever waits looks again every two seconds anyway."""
 
     kind: HintKind
-    #: A job id (CHANGED, MESSAGE), a worker id (CANCEL, WORKER), a `lane_name` (TASK), else empty.
+    #: A job id (CHANGED, MESSAGE), a worker id (CANCEL, WORKER), a `lane_name` (TASK), an instance (SLOTS), else empty.
     id: str = ""
+    #: The only instance that need act on it; empty: everybody.
+    to: str = ""
 
 
 class JobStore(Protocol):
@@ -209,6 +213,18 @@ class WorkerStore(Protocol):
         ...
 
 
+class SlotBoard(Protocol):
+    """Who has room, by instance and class of workers. A hint in numbers: it may be some moments old."""
+
+    async def show_slots(self, instance: str, slots: Sequence[Slots], ttl_s: float) -> None:
+        """Say how many free slots this instance has; forgotten after `ttl_s` without another word. Hints (SLOTS)."""
+        ...
+
+    async def slots(self) -> dict[str, list[Slots]]:
+        """The newest word of every instance."""
+        ...
+
+
 class Outbox(Protocol):
     """Events on their way to history."""
 
@@ -242,9 +258,22 @@ class Secrets(Protocol):
 
 
 class StorageBackend(
-    JobStore, ReadyQueue, TaskQueue, Deadlines, Messages, WorkerStore, Outbox, Leadership, Secrets, Protocol
+    JobStore,
+    ReadyQueue,
+    TaskQueue,
+    Deadlines,
+    Messages,
+    WorkerStore,
+    SlotBoard,
+    Outbox,
+    Leadership,
+    Secrets,
+    Protocol,
 ):
     """All of it, with a life."""
+
+    #: Other processes may work on the same store.
+    shared: bool
 
     async def start(self) -> None:
         """Open, recover, and be ready. What was acknowledged before is there again."""

@@ -174,7 +174,7 @@ class Image:
         writes = change.tasks
         if change.drop_tasks:
             writes = tuple(write for write in writes if not write.attempt)
-        tasks = [(write.task, encode(write.task)) for write in writes] if writes else ()
+        tasks = [(write.task, encode(write.task), write.wakes) for write in writes] if writes else ()
         messages = [(message, encode(message)) for message in change.messages] if change.messages else ()
         births = self._encode_births(change) if change.children else ()
         body = b"" if job is None else encode(job)
@@ -185,8 +185,8 @@ class Image:
             cell = self._open_cell(job)
         if change.drop_tasks:
             self._drop_tasks(cell, batch)
-        for task, task_body in tasks:
-            self._put_task(cell, task, task_body, batch)
+        for task, task_body, wakes in tasks:
+            self._put_task(cell, task, task_body, batch, wakes)
         if change.opens_branches is not None:
             cell.open = change.opens_branches
         cell.open -= change.closes_branches
@@ -368,7 +368,7 @@ class Image:
 
     # -- tasks -----------------------------------------------------------------------------------
 
-    def _put_task(self, job: _JobCell, task: Task, body: bytes, batch: Batch) -> None:
+    def _put_task(self, job: _JobCell, task: Task, body: bytes, batch: Batch, wakes: str = "") -> None:
         old = self._tasks.get(task.id)
         if old is not None:
             self._unlink(task.id, old)
@@ -386,7 +386,7 @@ class Image:
             batch.hints[_DEADLINE] = None
         if task.waiting:
             cell.line, hint = self.lanes.add(task.lane, task)
-            batch.hints[hint] = None
+            batch.hints[Hint(hint.kind, hint.id, wakes) if wakes else hint] = None
         elif cell.worker_id is not None:
             self._held.setdefault(cell.worker_id, {})[task.id] = None
             if task.cancel_requested:

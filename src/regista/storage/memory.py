@@ -19,6 +19,7 @@ from ..model import (
     Message,
     Outcome,
     OutcomeKind,
+    Slots,
     Task,
     Worker,
 )
@@ -44,6 +45,8 @@ class MemoryStorage:
     says: after a restart everybody says hello again.
     """
 
+    shared = False
+
     def __init__(self, clock: Clock | None = None, journal: Journal | None = None) -> None:
         self._clock = clock or SystemClock()
         self._journal: Journal = journal or NoJournal()
@@ -59,6 +62,7 @@ class MemoryStorage:
         self._image = Image(ENDED_CACHED if self._journal.keeps_ended else ENDED_IN_MEMORY)
         self._group = GroupCommit(Batch, self._journal.write, self._flushed, self._failed)
         self._workers: dict[str, tuple[Worker, float]] = {}
+        self._slots: dict[str, tuple[list[Slots], float]] = {}
         self._leaders: dict[str, tuple[str, float]] = {}
         self._attending: dict[str, tuple[frozenset[Version], float]] = {}
         self._meta: dict[str, bytes] = {}
@@ -274,6 +278,16 @@ class MemoryStorage:
     async def workers(self) -> list[Worker]:
         self._group.batch()
         return [self._workers[worker_id][0] for worker_id in sorted(self._workers)]
+
+    async def show_slots(self, instance: str, slots: Sequence[Slots], ttl_s: float) -> None:
+        self._group.batch()
+        self._slots[instance] = (list(slots), self._clock.elapsed() + ttl_s)
+        self._tell([Hint(HintKind.SLOTS, instance)])
+
+    async def slots(self) -> dict[str, list[Slots]]:
+        self._group.batch()
+        elapsed = self._clock.elapsed()
+        return {instance: slots for instance, (slots, until) in self._slots.items() if until > elapsed}
 
     async def lapsed(self) -> list[Worker]:
         self._group.batch()

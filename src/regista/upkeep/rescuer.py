@@ -35,6 +35,7 @@ class Rescuer:
         await self._engine.attend()
         self._engine.executor.wake()
         self._engine.dispatcher.wake()
+        self._engine.exchange.repeat()
         self._engine.effects.wake_all()
         done = await self._engine.deliver_messages()
         for job in await self._ready.stranded(self._limit):

@@ -13,7 +13,7 @@ from regista.config import Config
 from regista.engines.base import Verdict
 from regista.engines.native.desk import Desk, UnknownWorker
 from regista.history.memory import MemoryHistory
-from regista.model import Task, TaskResult
+from regista.model import Profile, Task, TaskResult
 from regista.model import Worker as WorkerRecord
 from regista.storage.base import StorageBackend
 from regista.wire.worker import Heartbeat, Registration
@@ -24,6 +24,8 @@ Test = Callable[["Pair"], Awaitable[None]]
 
 class Shared(MemoryStorage):
     """A store that outlives whoever stops first."""
+
+    shared = True
 
     async def stop(self) -> None:
         return None
@@ -54,10 +56,15 @@ class Pair:
             for director in self.directors:
                 await director.stop()
 
-    async def join(self, director: OrchestratorEngine, capacity: int = 4) -> "Hands":
+    async def join(
+        self, director: OrchestratorEngine, capacity: int = 4, name: str = "w", cost: float = 1.0
+    ) -> "Hands":
         """A worker that is connected to this director, and does nothing by itself."""
         hands = Hands(director)
-        record = WorkerRecord(id="w", skills=("work",), capacity=capacity, transport="stream")
+        profile = Profile(cost_per_second=cost)
+        record = WorkerRecord(
+            id=name, skills=("work",), capacity=capacity, transport="stream", profile=profile
+        )
         hands.record, _ = await director.workers.register(record, [], hands.take, hands.stop)
         return hands
 
@@ -201,6 +208,19 @@ async def a_worker_that_polls_may_ask_anybody(pair: Pair) -> None:
             pass
 
 
+async def the_choice_of_a_strategy_is_global(pair: Pair) -> None:
+    here, there = pair.directors
+    dear = await pair.join(here, name="dear", cost=5.0)
+    cheap = await pair.join(there, capacity=2, name="cheap", cost=0.1)
+    await until(lambda: bool(here.dispatcher.elsewhere))
+    # when: whoever decides has a free worker itself, and the other one a cheaper one, with two slots
+    jobs = [await here.submit("script") for _ in range(3)]
+    # then
+    assert [(await cheap.next()).job_id for _ in range(2)] == [jobs[0].id, jobs[1].id]
+    assert (await dear.next()).job_id == jobs[2].id
+    assert cheap.tasks.empty()
+
+
 async def _busy(director: OrchestratorEngine, hands: Hands) -> Task:
     await director.submit("script")
     return await hands.next()
@@ -214,6 +234,7 @@ TESTS = [
     a_session_that_is_over_is_over_everywhere,
     a_drain_asked_of_one_is_heeded_by_the_other,
     a_worker_that_polls_may_ask_anybody,
+    the_choice_of_a_strategy_is_global,
 ]
 
 

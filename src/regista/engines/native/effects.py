@@ -68,8 +68,9 @@ class Watch:
 class Effects:
     """Hears what the store has flushed and nudges whoever is concerned. A nudge may be lost."""
 
-    def __init__(self, executor: JobExecutor, dispatcher: Dispatcher) -> None:
+    def __init__(self, executor: JobExecutor, dispatcher: Dispatcher, instance: str) -> None:
         self._executor = executor
+        self._instance = instance
         self._dispatcher = dispatcher
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
         self._watches: dict[str, list[Watch]] = {}
@@ -80,6 +81,8 @@ class Effects:
         self.on_deadline: Callable[[], None] = _nothing
         #: Called with the id of a worker whose record was written again.
         self.on_worker: Callable[[str], None] = _nothing
+        #: Called when another instance told of its free slots.
+        self.on_slots: Callable[[], None] = _nothing
         #: Called with the id of every job that settled.
         self.on_settled: Callable[[str], None] = _nothing
 
@@ -92,7 +95,8 @@ class Effects:
             case HintKind.READY:
                 self._executor.wake()
             case HintKind.TASK:
-                self._dispatcher.tasks_wait(lane_of(hint.id))
+                if hint.to in ("", self._instance):
+                    self._dispatcher.tasks_wait(lane_of(hint.id))
             case HintKind.MESSAGE:
                 self.on_message()
             case HintKind.CANCEL:
@@ -103,6 +107,9 @@ class Effects:
                 self.on_deadline()
             case HintKind.WORKER:
                 self.on_worker(hint.id)
+            case HintKind.SLOTS:
+                if hint.id != self._instance:
+                    self.on_slots()
 
     def changed(self, job_id: str) -> "asyncio.Future[None]":
         """Done when the job has settled, or somebody thinks that all should look again."""

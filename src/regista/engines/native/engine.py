@@ -14,6 +14,7 @@ from ...blueprint import machine, signals
 from ...blueprint.step import Scene, Step
 from ...clock import Clock, Ids, derived_id
 from ...dispatch.dispatcher import Dispatcher
+from ...dispatch.exchange import Exchange
 from ...errors import (
     ApprovalConflict,
     BlueprintNotFound,
@@ -78,8 +79,10 @@ class NativeEngine:
         self.library = library
         self.dispatcher = dispatcher
         self.executor = JobExecutor(storage, library, runner, dispatcher, clock, ids, settings)
-        self.effects = Effects(self.executor, dispatcher)
+        self.effects = Effects(self.executor, dispatcher, settings.instance)
         self.effects.on_message = self._post
+        self.exchange = Exchange(storage, dispatcher.board.seats, dispatcher.elsewhere, settings.instance)
+        self.effects.on_slots = self.exchange.hear
         self.effects.on_cancel = self._send_cancels
         self._waiting = Waiting(storage, self.effects, clock)
         self._storage = storage
@@ -100,6 +103,8 @@ class NativeEngine:
         self._runner.secret = self._runner.secret or await self._storage.secret("approval")
         self.executor.start()
         self.dispatcher.start()
+        if self._storage.shared:
+            self.exchange.start()
         self._deaf = self._storage.listen(self.effects.hear)
         await self.attend()
         self.executor.wake()
@@ -113,6 +118,7 @@ class NativeEngine:
         self._deaf = None
         self.effects.give_up(OrchestratorStopped())
         await self.executor.stop()
+        await self.exchange.stop()
         await self.dispatcher.stop()
         for task in (*self._background, *([self._posting] if self._posting else [])):
             task.cancel()

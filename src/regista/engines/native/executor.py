@@ -409,6 +409,9 @@ class JobExecutor:
                     writes[index] = replace(write, task=offered)
                     act.offers.append(offered)
                     changed = True
+                elif wakes := self._dispatcher.whom_to_wake(write.task):
+                    writes[index] = replace(write, wakes=wakes)
+                    changed = True
         if changed:
             act.step = replace(act.step, tasks=tuple(writes))
 

@@ -126,13 +126,13 @@ class WorkerService:
         that session is over: register again.
         """
         async with self._arrival(worker_id):
-            worker = await self._of_session(worker_id, session, lease_s)
-            if worker is None:
+            stored = await self._of_session(worker_id, session, lease_s)
+            if stored is None:
                 return None
             seat = self._dispatcher.find(worker_id)
-            draining = worker.draining or (seat is not None and seat.draining)
+            draining = stored.draining or (seat is not None and seat.draining)
             self._unseat(worker_id, None)
-            worker = await self._move_here(replace(worker, transport=transport, lease_s=lease_s))
+            worker = await self._move_here(replace(stored, transport=transport, lease_s=lease_s), stored)
             stop = await self._sit(worker, running, send, cancel)
             if draining:
                 self._dispatcher.drain(worker_id, True)
@@ -145,7 +145,7 @@ class WorkerService:
         """
         async with self._arrival(worker.id):
             self._unseat(worker.id, None)
-            worker = await self._move_here(worker)
+            worker = await self._move_here(worker, worker)
             held = await self._storage.held_by(worker.id)
             self._dispatcher.seat(worker, send, cancel, {task.attempt_id: task.type for task in held})
             self._seen[worker.id] = self._clock.now()
@@ -163,20 +163,18 @@ class WorkerService:
 
     async def _of_session(self, worker_id: str, session: int, lease_s: float) -> Worker | None:
         """The worker with its lease renewed, if this session is its last one."""
-        seat = self._dispatcher.find(worker_id)
         if not await self._storage.heartbeat(worker_id, session, lease_s):
             return None
         self._seen[worker_id] = self._clock.now()
-        if seat is not None and seat.worker.session == session:
-            return seat.worker
+        # Not from its seat here: it may have been elsewhere in between, and is seated there by the record.
         return await self._storage.worker(worker_id)
 
-    async def _move_here(self, worker: Worker) -> Worker:
-        """Say in the store where the connection is: whoever had the worker before lets go of it."""
-        if worker.instance != self._instance:
-            worker = replace(worker, instance=self._instance)
-            await self._storage.note(worker)
-        return worker
+    async def _move_here(self, worker: Worker, stored: Worker) -> Worker:
+        """Say in the store where and how it is connected: whoever had the worker before lets go of it."""
+        here = replace(worker, instance=self._instance)
+        if here != stored:
+            await self._storage.note(here)
+        return here
 
     async def heard_of(self, worker_id: str) -> None:
         """The record of a worker was written again: it went elsewhere, or somebody wants it drained."""

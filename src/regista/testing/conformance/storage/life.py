@@ -4,7 +4,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from ....model import Birth, Job, JobStatus, Lane, lane_name
+from ....model import Birth, Job, JobStatus, Lane, TaskWrite, lane_name
 from ....storage.base import Hint, HintKind, StorageBackend
 from .kit import (
     PARKED,
@@ -118,6 +118,20 @@ class LifePromises:
         await dispatch(storage, make_task("a"), make_task("a", 1, type="probe", queue="night"))
         lanes = [lane_name(Lane("encode", "encode")), lane_name(Lane("night", "probe"))]
         assert await hears(hints, *(Hint(HintKind.TASK, lane) for lane in lanes))
+
+    @on_a_clock
+    async def test_a_task_that_is_left_to_an_instance_is_hinted_at_to_that_one(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        hints: list[Hint] = []
+        storage.listen(hints.append)
+        await create(
+            storage,
+            make_job("a", **PARKED),
+            tasks=(TaskWrite(make_task("a"), wakes="i7"), TaskWrite(make_task("a", 1))),
+        )
+        lane = lane_name(Lane("encode", "encode"))
+        assert await hears(hints, Hint(HintKind.TASK, lane, "i7"), Hint(HintKind.TASK, lane))
 
     @on_a_clock
     async def test_a_settled_job_is_hinted_at(self, storage: StorageBackend, clock: ManualClock) -> None:

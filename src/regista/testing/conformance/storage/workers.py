@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from ....model import Slots
 from ....storage.base import Hint, HintKind, StorageBackend
 from .kit import ManualClock, dispatch, make_task, make_worker, offers, on_a_clock
 
@@ -66,6 +67,23 @@ class WorkerPromises:
         clock.move(31)  # the lease is as old as it was
         assert await storage.lapsed() == [moved]
         assert await storage.worker("w1") == moved
+
+    @on_a_clock
+    async def test_free_slots_are_known_by_instance_for_as_long_as_their_word_counts(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        heard: list[Hint] = []
+        storage.listen(heard.append)
+        assert await storage.slots() == {}
+        wide, narrow = Slots(make_worker(capacity=9), 2, 11, 3), Slots(make_worker(queues=("q",)), 1, 1)
+        await storage.show_slots("i1", [wide, narrow], 30)
+        await storage.show_slots("i2", [narrow], 10)
+        await storage.show_slots("i3", [], 30)
+        assert heard == [Hint(HintKind.SLOTS, name) for name in ("i1", "i2", "i3")]
+        assert await storage.slots() == {"i1": [wide, narrow], "i2": [narrow], "i3": []}
+        await storage.show_slots("i1", [narrow], 30)
+        clock.move(11)
+        assert await storage.slots() == {"i1": [narrow], "i3": []}
 
     @on_a_clock
     async def test_a_lapsed_worker_stays_lapsed_until_it_is_forgotten(

@@ -1,0 +1,80 @@
+"""Elsewhere: the free slots of the other instances. A strategy's choice is global, at the price of a local one.
+
+Every instance tells the store how many free slots it has, by class; the others know it a moment later. So whoever
+decides a task can see that another instance has a better worker for it, leaves the task in its lane, and wakes that
+instance alone. What is known may be some milliseconds old: a task that comes too late waits in its lane like any
+other, and whoever frees a slot takes it.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from ..fleet.seats import Seat
+from ..model import Lane, Slots
+from .matching import blocker
+from .strategies import Standing, Strategy, strategy_of
+
+
+class Rival:
+    """A class of workers at another instance, as far as we know."""
+
+    __slots__ = ("free", "given", "instance", "slots")
+
+    def __init__(self, instance: str, slots: Slots) -> None:
+        self.instance = instance
+        self.slots = slots
+        #: Counted down with every task that we leave to it.
+        self.free = slots.free
+        self.given = 0
+
+    @property
+    def load(self) -> float:
+        """Attempts in the hands of the least busy of them, with what we have sent there since."""
+        return self.slots.held + self.given / max(1, self.slots.seats)
+
+    def take(self) -> str:
+        """Leave a task to it; returns the instance to wake."""
+        self.free -= 1
+        self.given += 1
+        return self.instance
+
+
+class Elsewhere:
+    """What the other instances have free. One verdict per lane and class, until there is news."""
+
+    def __init__(self) -> None:
+        self._rivals: list[Rival] = []
+        self._by_lane: dict[Lane, list[tuple[Standing, Rival]]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._rivals)
+
+    def learn(self, slots: Mapping[str, Sequence[Slots]]) -> None:
+        """The newest word of every other instance."""
+        self._rivals = [Rival(name, one) for name in sorted(slots) for one in slots[name] if one.free > 0]
+        self._by_lane = {}
+
+    def better_than(self, seat: Seat | None, lane: Lane) -> Rival | None:
+        """Who should get a task of this lane instead of `seat`; None: nobody, or nobody else."""
+        best = self._best(lane)
+        if best is None or seat is None:
+            return None if best is None else best[1]
+        standing, rival = best
+        strategy = strategy_of(lane)
+        ours = strategy.standing(seat.worker, lane)
+        if standing != ours:
+            return rival if standing < ours else None
+        return rival if strategy.spreads and rival.load < len(seat.holding) else None
+
+    def _best(self, lane: Lane) -> tuple[Standing, Rival] | None:
+        if lane not in self._by_lane:
+            self._by_lane[lane] = self._judge(lane, strategy_of(lane))
+        free = [
+            (standing, rival.load, n)
+            for n, (standing, rival) in enumerate(self._by_lane[lane])
+            if rival.free > 0
+        ]
+        return self._by_lane[lane][min(free)[2]] if free else None
+
+    def _judge(self, lane: Lane, strategy: Strategy) -> list[tuple[Standing, Rival]]:
+        fit = [rival for rival in self._rivals if blocker(lane, rival.slots.worker) is None]
+        return [(strategy.standing(rival.slots.worker, lane), rival) for rival in fit]
