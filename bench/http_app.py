@@ -1,7 +1,8 @@
 """The app of the HTTP benches: the workloads of every peer, as blueprints, and a worker for them.
 
 W1 is one no-op task, W2 three one after the other, W3 a hundred at once and one aggregation; `chain` is forty
-tasks of ten milliseconds. Every answer is checked: W1 gives 1, W2 gives 3, W3 gives 100.
+tasks of ten milliseconds, and `parked` waits for a worker that never comes. Every answer is checked: W1 gives 1,
+W2 gives 3, W3 gives 100.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ w1 = StateMachineBlueprint("w1", api_endpoint="/jobs/bench_one", api_version="v1
 w2 = StateMachineBlueprint("w2")
 w3 = StateMachineBlueprint("w3")
 chain = StateMachineBlueprint("chain")
+parked = StateMachineBlueprint("parked")
 worker = Worker("bench", concurrency=200)
 
 
@@ -79,6 +81,16 @@ async def step(context: JobContext, actions: ActionFactory) -> None:
 @chain.handler_for("finished", is_end=True)
 async def chain_done(context: JobContext, actions: ActionFactory) -> None:
     actions.set_result(context.state_history["n"])
+
+
+@parked.handler_for("start", is_start=True)
+async def park(context: JobContext, actions: ActionFactory) -> None:
+    actions.dispatch_task("nobody", {"n": 1}, transitions={"success": "finished"})
+
+
+@parked.handler_for("finished", is_end=True)
+async def parked_done(context: JobContext, actions: ActionFactory) -> None:
+    pass
 
 
 @worker.task("noop")

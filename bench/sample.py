@@ -19,8 +19,9 @@ from . import raw
 from .benches import BENCHES, PARTS, Bench
 from .http_benches import HTTP_BENCHES
 from .measures import Sample
+from .redis_benches import REDIS_BENCHES
 
-_ALL = (*BENCHES, *PARTS, *HTTP_BENCHES)
+_ALL = (*BENCHES, *PARTS, *HTTP_BENCHES, *REDIS_BENCHES)
 
 
 def main() -> None:
