@@ -12,6 +12,7 @@ from aiohttp import web
 from .api.app import handler_args
 from .api.connection import Runner
 from .api.stage import STAGE
+from .loops import fastest
 
 if TYPE_CHECKING:
     from .orchestrator import OrchestratorEngine
@@ -63,17 +64,8 @@ def run(
     # Our records hold no circles, so the collector finds next to nothing; by default it looks every 700
     # objects, which is a tenth of the time of a busy orchestrator.
     gc.set_threshold(_COLLECT_EVERY)
-    with asyncio.Runner(loop_factory=fastest_loop()) as runner:
+    with asyncio.Runner(loop_factory=fastest()) as runner:
         runner.run(_run(director, host, port, greet))
-
-
-def fastest_loop() -> "type[asyncio.AbstractEventLoop] | None":
-    """uvloop's, where it is installed."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.Loop
 
 
 async def _run(

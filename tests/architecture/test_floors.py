@@ -14,11 +14,13 @@ FLOORS = {
     **dict.fromkeys(["orchestrator", "site", "cli", "__main__"], 5),
     **dict.fromkeys(["api", "rpc", "dashboard"], 4),
     **dict.fromkeys(["engines.native", "dispatch", "fleet", "logs", "upkeep", "history.recorder"], 3),
-    **dict.fromkeys(["storage", "history", "providers", "payloads", "engines.temporal", "observe"], 2),
+    **dict.fromkeys(
+        ["storage", "storage.redis", "history", "providers", "payloads", "engines.temporal", "observe"], 2
+    ),
     **dict.fromkeys(["storage.base", "history.base", "providers.base", "payloads.base", "engines.base"], 1),
     **dict.fromkeys(["storage.__init__", "history.__init__", "engines.__init__"], 1),
     **dict.fromkeys(["blueprint", "wire", "config", "tokens", "client"], 1),
-    **dict.fromkeys(["model", "errors", "clock", "onethread", "patience", "plain"], 0),
+    **dict.fromkeys(["model", "errors", "clock", "loops", "onethread", "patience", "plain"], 0),
 }
 #: Floor → the floors that it may import from. Floor 2 is missing: only the orchestrator names a backend.
 BELOW = {5: {4, 3, 1, 0}, 4: {3, 1, 0}, 3: {1, 0}, 2: {1, 0}, 1: {0}, 0: {0}}
@@ -28,20 +30,23 @@ CHAIN = ["upkeep", "engines.native", "dispatch", "fleet", "logs"]
 ALSO = {
     "orchestrator": {room for room, floor in FLOORS.items() if floor == 2} | {"worker", "site"},
     "site": {"orchestrator"},
+    "storage.redis": {"storage"},
     "__main__": {"cli"},
     "cli": {"orchestrator", "site", "observe", "worker", "__init__"},
     **{room: {"observe"} for room in ("api", "rpc", "dashboard")},
     "client": {"wire", "config", "tokens"},
-    "worker": {"wire", "tokens", "model", "errors", "clock", "plain", "config", "payloads.base"},
+    "worker": {"wire", "tokens", "model", "errors", "clock", "loops", "plain", "config", "payloads.base"},
 }
 #: Third-party packages, by room; msgspec is welcome everywhere.
 LIBRARIES = {
     "orchestrator": {"aiohttp"},
-    "site": {"aiohttp", "uvloop"},
+    "site": {"aiohttp"},
+    "loops": {"uvloop"},
     "api": {"aiohttp"},
     "client": {"aiohttp"},
-    "worker": {"aiohttp", "uvloop"},
+    "worker": {"aiohttp"},
     "cli": {"rich"},
+    "storage.redis": {"redis"},
     "testing": {"pytest", "hypothesis", "aiohttp"},
 }
 FREE = {"__init__", "testing"}  # the lazy door and the test kit import anything; nothing imports the kit

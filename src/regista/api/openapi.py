@@ -12,7 +12,7 @@ from ..config import Config
 from ..wire.jobs import Accepted
 from . import samples, view
 from .blueprints import endpoint_of
-from .endpoints import Order
+from .endpoints import Order, anything_else
 from .health import our_version
 from .operations import REFS, Media, Operation, Operations, Schema
 from .parameters import KEY, Parameter
@@ -181,15 +181,10 @@ def _problems(operation: Operation) -> dict[int, str]:
 
 def _endpoint(blueprint: str, schemas: dict[Any, Any], config: Config) -> dict[str, Any]:
     """The operation of a blueprint's own endpoint."""
-
-    async def create(request: web.Request) -> web.StreamResponse:
-        raise NotImplementedError
-
-    create.__doc__ = f"Start a job of the blueprint {blueprint}, as the documents ask for it."
     operation = Operation(
         method="POST",
         path="",
-        handler=create,
+        handler=anything_else,
         tag="jobs",
         parameters=[KEY],
         body=Order,
@@ -199,4 +194,5 @@ def _endpoint(blueprint: str, schemas: dict[Any, Any], config: Config) -> dict[s
     )
     told = _operation(operation, schemas, config)
     del told["responses"]["202"]["headers"]
-    return told | {"operationId": f"start_{blueprint}"}
+    summary = f"Start a job of the blueprint {blueprint}, as the documents ask for it."
+    return told | {"operationId": f"start_{blueprint}", "summary": summary, "description": summary}

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Sequence
 
 from ..config import WorkerConfig
+from ..loops import fastest
 from .profile import id_of
 from .remote import RemoteWorker
 from .tasks import Worker
@@ -23,7 +24,7 @@ def run(workers: Sequence[Worker], config: WorkerConfig | None = None) -> None:
         raise ValueError("expected at least one Worker to run, got none")
     config = config if config is not None else WorkerConfig.from_env()
     _warn_of_queues(workers, config)
-    with asyncio.Runner(loop_factory=_fastest_loop()) as runner:
+    with asyncio.Runner(loop_factory=fastest()) as runner:
         runner.run(_run(workers, config))
 
 
@@ -60,12 +61,3 @@ async def _hurry(signals: "asyncio.Queue[str]", remotes: Sequence[RemoteWorker])
     log.warning("%s again: stops now", await signals.get(), extra={"action": "stopping"})
     for remote in remotes:
         remote.hurry()
-
-
-def _fastest_loop() -> "type[asyncio.AbstractEventLoop] | None":
-    """uvloop's, where it is installed."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.Loop
