@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import signal
 from collections.abc import Callable, Generator
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -10,6 +12,10 @@ from hypothesis import settings
 # How long an example takes says nothing on a busy machine; each test has its own timeout already.
 settings.register_profile("regista", deadline=None, print_blob=True)
 settings.load_profile("regista")
+
+# A shell starts what runs in its background with ctrl-C ignored, and every child of ours would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 #: What `require` hands to a test: the name of a binary in, its path out.
 Require = Callable[[str], str]
@@ -32,6 +38,22 @@ def require_binary(name: str) -> str:
 def require() -> Require:
     """`require("dot")` in a test or a fixture that cannot do without that program."""
     return require_binary
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """Let a report travel from one process to another though a test has logged half a character."""
+    return _writable((yield))
+
+
+def _writable(said: Any) -> Any:
+    if isinstance(said, str):
+        return said.encode(errors="backslashreplace").decode()
+    if isinstance(said, dict):
+        return {name: _writable(each) for name, each in said.items()}
+    if isinstance(said, (list, tuple)):
+        return type(said)(_writable(each) for each in said)
+    return said
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # outermost, so that it comes after every other summary

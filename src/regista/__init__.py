@@ -57,6 +57,9 @@ _HOMES = {
 
 __all__ = ["__version__", *_HOMES]
 
+#: The same for names that need an extra. They are not in `__all__`: a star would ask for all of them.
+_HOMES |= {"RedisStorage": "regista.storage.redis.store"}
+
 # The same for type checkers, which do not run `__getattr__`. `X as X` is how they are told "exported".
 if TYPE_CHECKING:
     from .blueprint import ActionFactory as ActionFactory
@@ -92,6 +95,7 @@ if TYPE_CHECKING:
     from .orchestrator import OrchestratorEngine as OrchestratorEngine
     from .storage.base import StorageBackend as StorageBackend
     from .storage.memory import MemoryStorage as MemoryStorage
+    from .storage.redis.store import RedisStorage as RedisStorage
     from .storage.sqlite import SqliteStorage as SqliteStorage
     from .worker import TaskContext as TaskContext
     from .worker import Worker as Worker

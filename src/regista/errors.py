@@ -18,6 +18,7 @@ RegistaError
 ├── CallError                what a client met instead of an answer
 │   ├── ApiError             refused, for a reason that has no class of its own here
 │   └── Unreachable          no orchestrator answered in time
+├── HistoryDisabled          the question needs a history, and none is configured
 ├── NotPlain                 data that no store could keep
 ├── OrchestratorStopped      it stops, or has stopped; ask again later
 ├── StorageError
@@ -204,6 +205,15 @@ class Unreachable(CallError):
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(f"no orchestrator answers at {url}: {reason}")
         self.url = url
+
+
+class HistoryDisabled(RegistaError):
+    """Only a history can answer this, and this orchestrator has none."""
+
+    code = "history_disabled"
+
+    def __init__(self, message: str = "no history is configured; HISTORY_DATABASE_URI names one") -> None:
+        super().__init__(message)
 
 
 class NotPlain(RegistaError, ValueError):

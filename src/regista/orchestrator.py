@@ -16,11 +16,13 @@ from .engines.native.engine import NativeEngine
 from .engines.native.executor import Settings
 from .engines.native.feed import Feed
 from .engines.native.library import Library
+from .engines.native.relay import Relay
 from .engines.native.runner import Runner
 from .engines.native.workers import WorkerService
 from .errors import ConfigError, IdempotencyConflict, JobNotFound, StorageFailed
 from .history.base import HistoryStorage
 from .history.memory import MemoryHistory
+from .history.none import NoHistory
 from .history.recorder import HistoryRecorder, read_events
 from .model import ClientConfig, Event, Job, RetryPolicy, Summary
 from .storage.base import StorageBackend
@@ -94,7 +96,10 @@ class OrchestratorEngine:
         self.recorder = HistoryRecorder(self.storage, self.history, clock=clock)
         self.feed = Feed(self.storage, self.history, clock)
         self.engine.effects.on_entries = self._entries_flushed
-        self.workers.on_progress = self.feed.progress
+        self.engine.effects.on_worker = self._worker_noted
+        self.relay = Relay(self.storage, config.instance_id)
+        self.workers.on_progress = self._progressed
+        self.engine.effects.on_progress = self._progress_elsewhere
         self.grace = Grace(clock, config.lease_s)
         chores: list[Chore] = [
             Watcher(
@@ -119,6 +124,19 @@ class OrchestratorEngine:
         )
 
         self.engine.effects.on_deadline = lambda: self.upkeep.nudge("watcher")
+
+    def _progressed(self, attempt_id: str, value: float | None, message: str) -> None:
+        self.feed.progress(attempt_id, value, message)
+        self.relay.tell(attempt_id, value, message)
+
+    def _progress_elsewhere(self, text: str) -> None:
+        word = self.relay.heard(text)
+        if word is not None:
+            self.feed.progress(word.attempt_id, word.value, word.message)
+
+    def _worker_noted(self, worker_id: str) -> None:
+        if self.dispatcher.find(worker_id) is not None:
+            self.engine.later(self.workers.heard_of(worker_id), "worker-noted")
 
     def _entries_flushed(self) -> None:
         self.recorder.wake()
@@ -168,7 +186,8 @@ class OrchestratorEngine:
             self.storage.on_failure = self._storage_failed
         await self.storage.start()
         await self.history.start()
-        await self.recorder.start()
+        if not isinstance(self.history, NoHistory):
+            await self.recorder.start()
         self.grace.restart()
         await self.engine.start()
         self.feed.start()
@@ -192,6 +211,7 @@ class OrchestratorEngine:
         for worker in self._workers:
             await worker.stop(grace_s)
         await self.feed.stop()
+        self.relay.stop()
         await self.engine.stop()
         await self.recorder.stop()
         await self.history.stop()
@@ -430,7 +450,7 @@ def settings_of(config: Config) -> Settings:
 
 
 def build_storage(name: str, clock: Clock) -> StorageBackend:
-    """The store that a setting names: `memory`, or `sqlite:PATH`."""
+    """The store that a setting names: `memory`, `sqlite:PATH`, or the URL of a Redis."""
     kind, _, path = name.partition(":")
     if kind == "memory" and not path:
         return MemoryStorage(clock)
@@ -438,11 +458,22 @@ def build_storage(name: str, clock: Clock) -> StorageBackend:
         from .storage.sqlite import SqliteStorage
 
         return SqliteStorage(path, clock)
-    raise ConfigError("REGISTA_STORAGE", "memory or sqlite:PATH", name)
+    if kind in ("redis", "rediss", "unix") and path.startswith("//"):
+        return _redis_storage(name, clock)
+    raise ConfigError("REGISTA_STORAGE", "memory, sqlite:PATH or redis://HOST", name)
+
+
+def _redis_storage(url: str, clock: Clock) -> StorageBackend:
+    try:
+        from .storage.redis.store import RedisStorage
+    except ModuleNotFoundError as error:
+        got = f"no module named {error.name}"
+        raise ConfigError("REGISTA_STORAGE", "the redis extra (pip install 'regista[redis]')", got) from None
+    return RedisStorage(url, clock)
 
 
 def build_history(uri: str, storage: StorageBackend) -> HistoryStorage:
-    """The history that a setting names; unset, it lies beside the store."""
+    """The history that a setting names; unset, it lies beside the store. Beside a shared store there is none."""
     kind, _, path = uri.partition(":")
     if kind == "sqlite" and path:
         from .history.sqlite import SqliteHistory
@@ -450,6 +481,9 @@ def build_history(uri: str, storage: StorageBackend) -> HistoryStorage:
         return SqliteHistory(path)
     if uri:
         raise ConfigError("HISTORY_DATABASE_URI", "sqlite:PATH", uri)
+    newest = getattr(storage, "newest", None)
+    if newest is not None:  # others share it, so what lies beside it here would have holes
+        return NoHistory(newest)
     beside = getattr(storage, "path", None)
     if beside is not None:
         from .history.sqlite import SqliteHistory

@@ -87,7 +87,7 @@ class StorageMachine(RuleBasedStateMachine):
         self.pruned_entries = 0
         self.numbers = count(1)
 
-    def _open(self) -> tuple[StorageBackend, StorageBackend]:
+    def _open(self) -> tuple[StorageBackend, ...]:
         stores = (
             MemoryStorage(self.clock, self.disk),
             SqliteStorage(self.path, self.clock, owner_patience_s=0),
@@ -105,14 +105,14 @@ class StorageMachine(RuleBasedStateMachine):
     # How a rule plays
 
     def both(self, call: Callable[[StorageBackend], Awaitable[T]]) -> T:
-        """The one answer of both stores."""
+        """The one answer of all stores."""
 
         async def ask(store: StorageBackend) -> T:
             return await call(store)
 
-        memory, sqlite = (self.runner.run(ask(store)) for store in self.stores)
-        assert memory == sqlite
-        return memory
+        first, *others = [self.runner.run(ask(store)) for store in self.stores]
+        assert all(other == first for other in others)
+        return first
 
     def commit(self, *changes: Change, instance: str = "me") -> None:
         self.sent += changes
@@ -372,6 +372,10 @@ class StorageMachine(RuleBasedStateMachine):
 
     @rule(crash=some)
     def restart(self, crash: bool) -> None:
+        self.start_anew(crash)
+
+    def start_anew(self, crash: bool) -> None:
+        """Other stores on the same place; what is only kept in memory is gone."""
         self.clock.move(0.001)
         old = self.stores
         if crash:

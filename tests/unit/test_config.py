@@ -82,6 +82,27 @@ def test_defaults_take_the_place_of_the_fields_own_and_give_way_to_the_environme
     assert Config.from_env({}, defaults=kept, storage=None).storage == "sqlite:kept.db"
 
 
+def test_a_redis_host_is_the_storage_unless_another_is_named() -> None:
+    there = {"REDIS_HOST": "cache.local"}
+
+    assert Config.from_env(there).storage == "redis://cache.local:6379/0"
+    assert Config(redis_host="::1", redis_port=7000, redis_db=3).storage == "redis://[::1]:7000/3"
+    assert Config.from_env({**there, "REGISTA_STORAGE": "memory"}).storage == "memory"
+    assert Config.from_env(there, storage="sqlite:jobs.db").storage == "sqlite:jobs.db"
+    assert Config.from_env({}).storage == "memory"
+
+
+def test_the_credentials_of_redis_are_part_of_its_address_and_never_shown() -> None:
+    words = {"REDIS_HOST": "h", "REDIS_USER": "stage", "REDIS_PASSWORD": "p@ss/word", "REDIS_TLS": "true"}
+
+    config = Config.from_env(words)
+
+    assert config.storage == "rediss://stage:p%40ss%2Fword@h:6379/0"
+    assert Config(redis_host="h", redis_password="only").storage == "redis://:only@h:6379/0"
+    assert "p%40ss" not in repr(config)
+    assert "p@ss" not in repr(config)
+
+
 @pytest.mark.parametrize("kind", [Config, WorkerConfig, Connection], ids=lambda kind: kind.__name__)
 def test_every_field_of_every_kind_of_process_has_its_setting(kind: type[Settings]) -> None:
     assert [setting.field for setting in kind.TABLE] == list(kind.__struct_fields__)
@@ -101,8 +122,16 @@ def test_an_empty_variable_counts_as_unset() -> None:
         ("REGISTA_LEASE_SECONDS", "0", "REGISTA_LEASE_SECONDS: expected seconds, more than 0, got 0.0"),
         ("REGISTA_PATIENCE_SECONDS", "nan", "REGISTA_PATIENCE_SECONDS: expected seconds, 0 or more, got nan"),
         ("WORKER_TIMEOUT_SECONDS", "inf", "WORKER_TIMEOUT_SECONDS: expected seconds, more than 0, got inf"),
-        ("REGISTA_STORAGE", "mysql:x", "REGISTA_STORAGE: expected memory or sqlite:PATH, got 'mysql:x'"),
-        ("REGISTA_STORAGE", "sqlite:", "REGISTA_STORAGE: expected memory or sqlite:PATH, got 'sqlite:'"),
+        (
+            "REGISTA_STORAGE",
+            "mysql:x",
+            "REGISTA_STORAGE: expected memory, sqlite:PATH or redis://HOST, got 'mysql:x'",
+        ),
+        (
+            "REGISTA_STORAGE",
+            "sqlite:",
+            "REGISTA_STORAGE: expected memory, sqlite:PATH or redis://HOST, got 'sqlite:'",
+        ),
         ("INSTANCE_ID", "a b", "INSTANCE_ID: expected a name without blanks, got 'a b'"),
         (
             "TZ",

@@ -4,10 +4,13 @@ A follower joins the feed first and reads the store and history afterwards: what
 hears twice, and tells once.
 """
 
+import asyncio
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TypeVar
 
-from ..engines.native.feed import Feed, Told
+from ..engines.native.feed import Feed, Reader, Told
+from ..errors import StorageUnavailable
 from ..history.recorder import read_events
 from ..model import Entry, EventType, Job
 from ..wire.jobs import Progress
@@ -15,12 +18,16 @@ from .stage import Stage
 
 #: Seconds of silence after which a follower yields nothing, so that its connection shows a sign of life.
 QUIET_S = 15.0
+#: Seconds after which a store that was away is asked again.
+AWAY_S = 1.0
 #: Events, or entries, read at once.
 _PAGE = 500
 
 News = list[Told | Progress]
 #: An entry's number, and the place of an event in it.
 Place = tuple[float, float]
+
+T = TypeVar("T")
 
 
 class TooSlow(Exception):
@@ -32,7 +39,7 @@ async def follow_job(stage: Stage, feed: Feed, job: Job, after: int) -> AsyncIte
     reader = await feed.join(job_id=job.id)
     try:
         last = after
-        while page := await _events(stage, job.id, last):
+        while page := await _outlast(reader, lambda: _events(stage, job.id, last)):
             yield [*page]
             last = page[-1].event.seq
             if _is_end(page):
@@ -46,7 +53,7 @@ async def follow_job(stage: Stage, feed: Feed, job: Job, after: int) -> AsyncIte
             if not news or (told and told[0].event.seq > last + 1):
                 news = [
                     *(one for one in news if not isinstance(one, Told)),
-                    *await _events(stage, job.id, last),
+                    *await _outlast(reader, lambda: _events(stage, job.id, last)),
                 ]
             fresh = [one for one in news if isinstance(one, Progress) or one.event.seq > last]
             last = max((one.event.seq for one in fresh if isinstance(one, Told)), default=last)
@@ -81,7 +88,7 @@ async def follow_all(
         while not reader.over or reader.slow:
             if reader.missed:
                 reader.missed = False
-                async for page in _catch_up(stage, feed, client, place):
+                async for page in _catch_up(stage, feed, reader, place):
                     yield [*page]
                     place = (page[-1].number, page[-1].offset)
             news = await reader.take(QUIET_S)
@@ -97,22 +104,44 @@ async def follow_all(
         feed.leave(reader)
 
 
-async def _catch_up(stage: Stage, feed: Feed, client: str | None, place: Place) -> AsyncIterator[list[Told]]:
+async def _catch_up(stage: Stage, feed: Feed, reader: Reader, place: Place) -> AsyncIterator[list[Told]]:
     """Everything recorded after the place, then what is not recorded yet."""
     base = int(place[0]) - (0 if place[1] == math.inf else 1)  # the entry itself may have been cut short
-    while True:
-        # The outbox first: an entry leaves it only when it is recorded.
-        unrecorded = await stage.storage.outbox(base, _PAGE)
-        entries, upto = await stage.history.entries(base, _PAGE, client)
-        if upto == base:
-            entries = [one for one in unrecorded if client is None or await feed.owner(one) == client]
-            upto = unrecorded[-1].number if unrecorded else base
+    while found := await _outlast(reader, lambda: _entries(stage, feed, reader.client, base)):
+        entries, base = found
         page = [told for told in _told(entries) if (told.number, told.offset) > place]
         if page:
             yield page
-        if upto == base:
-            return
-        base = upto
+
+
+async def _entries(
+    stage: Stage, feed: Feed, client: str | None, base: int
+) -> tuple[Sequence[Entry], int] | None:
+    """The next entries after this number that concern the client, and how far they reach; None after the last."""
+    # The outbox first: an entry leaves it only when it is recorded.
+    unrecorded = await stage.storage.outbox(base, _PAGE)
+    entries, upto = await stage.history.entries(base, _PAGE, client)
+    if upto != base:
+        return entries, upto
+    if not unrecorded:
+        return None
+    return [one for one in unrecorded if client is None or await feed.owner(one) == client], unrecorded[
+        -1
+    ].number
+
+
+async def _outlast(reader: Reader, ask: Callable[[], Awaitable[T]]) -> T | None:
+    """What the store says, however long it is away; None when the reader is over before that.
+
+    The stream stays open meanwhile: to a browser a refusal at its return would be final.
+    """
+    while True:
+        try:
+            return await ask()
+        except StorageUnavailable:
+            if reader.over:
+                return None
+        await asyncio.sleep(AWAY_S)
 
 
 def _told(entries: Sequence[Entry]) -> list[Told]:

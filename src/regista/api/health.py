@@ -40,10 +40,18 @@ async def live(request: web.Request) -> web.Response:
 
 
 @routes.get(
-    "/_public/ready", access="public", answers={200: Health}, problems={503: "not started yet, or stopping"}
+    "/_public/ready",
+    access="public",
+    answers={200: Health},
+    problems={503: "not started yet, stopping, or without its store"},
 )
 async def ready(request: web.Request) -> web.Response:
-    """Say whether it takes work: for readiness probes."""
-    if not request.config_dict[STAGE].is_ready():
+    """Say whether it takes work: for readiness probes.
+
+    Asks the store, so that the answer holds now: `storage_unavailable` while nobody can reach it.
+    """
+    stage = request.config_dict[STAGE]
+    if not stage.is_ready():
         raise Problem(503, "not_ready", "the orchestrator has not started yet, or stops")
+    await stage.storage.next_due()  # any cheap question does: what counts is that there is an answer
     return view.json(Health("ready", our_version()))

@@ -24,7 +24,6 @@ STATUS_OF: dict[type[errors.RegistaError], int] = {
     errors.OrchestratorStopped: 503,
     errors.StorageFailed: 503,
     errors.StorageUnavailable: 503,
-    errors.StorageUnavailable: 503,
 }
 #: Answers that are worth another try say when, in seconds.
 RETRY_AFTER = {503: "1", 429: "1"}

@@ -8,6 +8,7 @@ import msgspec
 from aiohttp import web
 
 from ..engines.native.feed import Told
+from ..errors import StorageAway
 from ..history.recorder import read_events
 from ..wire.jobs import Progress
 from ..wire.story import Show
@@ -95,9 +96,10 @@ async def _stream(request: web.Request, news: AsyncIterator[News], *, wide: bool
         await response.write_eof()
     except TooSlow:
         await _write(response, b'event: closed\ndata: {"reason":"too_slow"}\n\n')
-    except TimeoutError:
+    except (TimeoutError, StorageAway):
+        # It reads nothing at all, or there is nothing to read from; it may come back with its last id.
         if request.transport is not None:
-            request.transport.abort()  # it reads nothing at all; it may come back with its last id
+            request.transport.abort()
     except ConnectionError:
         pass  # it went away
     finally:

@@ -47,9 +47,10 @@ async def _beyond(asked: argparse.Namespace) -> list[Finding]:
     """What needs settings that can be read."""
     try:
         connection = Connection.from_env(url=asked.url, state_dir=asked.dir, timeout_s=_PATIENCE_S)
-        config = Config.from_env(
-            defaults={"storage": f"sqlite:{Path(connection.state_dir, 'jobs.db')}"}, state_dir=asked.dir
-        )
+        config = Config.from_env(state_dir=asked.dir)
+        if not config.redis_host:
+            file = f"sqlite:{Path(connection.state_dir, 'jobs.db')}"
+            config = Config.from_env(defaults={"storage": file}, state_dir=asked.dir)
     except ConfigError:
         return []  # said already
     return [
@@ -125,6 +126,8 @@ def address(config: Config) -> Finding:
 def storage_file(config: Config) -> Finding:
     """The file of jobs can be written, or can be made."""
     kind, _, name = config.storage.partition(":")
+    if kind in ("redis", "rediss", "unix"):
+        return Finding("storage", True, f"{kind}: the start checks the server")
     if kind != "sqlite":
         return Finding("storage", True, f"{kind}: jobs are gone when the process ends")
     path = Path(name)

@@ -79,7 +79,7 @@ def _app(parser: argparse.ArgumentParser, *, needed: bool = True, more: str = ""
 def _listening(parser: argparse.ArgumentParser) -> None:
     _flag(parser, "--host", "API_HOST", "the address to listen on")
     _flag(parser, "--port", "API_PORT", "the port to listen on; 0 is any free one", type=int)
-    _flag(parser, "--storage", "REGISTA_STORAGE", "memory or sqlite:PATH; else a file in --dir")
+    _flag(parser, "--storage", "REGISTA_STORAGE", "memory, sqlite:PATH or redis://HOST; else a file in --dir")
     _flag(parser, "--dir", "REGISTA_DIR", "where tokens and the file of jobs are kept")
     _flag(parser, "--log-level", "LOG_LEVEL", "the least important level that is logged", metavar="LEVEL")
 

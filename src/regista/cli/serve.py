@@ -32,16 +32,12 @@ def serve(asked: argparse.Namespace) -> int:
 def config_for(asked: argparse.Namespace) -> Config:
     """The settings of this process: flags, then the environment, then the command line's own defaults."""
     storage = asked.storage
-    if storage is not None and storage.startswith(("redis://", "rediss://")):
-        raise UsageError(
-            f"--storage {storage}: Redis comes with the redis extra, which this version does not have yet; "
-            "use memory or sqlite:PATH"
-        )
     flags = {"api_host": "host", "api_port": "port", "storage": "storage", "state_dir": "dir"}
     with by_flag(asked, **flags, log_level="log_level"):
-        state_dir = Config.from_env(state_dir=asked.dir).state_dir
+        named = Config.from_env(state_dir=asked.dir)
+        file = f"sqlite:{Path(named.state_dir, 'jobs.db')}"
         config = Config.from_env(
-            defaults={"storage": f"sqlite:{Path(state_dir, 'jobs.db')}"},
+            defaults={} if named.redis_host else {"storage": file},
             storage=storage,
             state_dir=asked.dir,
             api_host=asked.host,

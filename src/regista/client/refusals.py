@@ -23,7 +23,6 @@ _CLASSES: dict[str, type[RegistaError]] = {
         errors.OrchestratorStopped,
         errors.StorageFailed,
         errors.StorageUnavailable,
-        errors.StorageUnavailable,
     )
 }
 #: Member of the problem → attribute of the exception.

@@ -2,6 +2,7 @@
 
 import socket
 from typing import ClassVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -10,7 +11,17 @@ from .settings import LEVEL, SECRET, SWITCH, TOKEN, ZONE, Setting, Settings, cou
 #: In the order of the fields below, and of docs/reference/settings.md.
 SETTINGS = table(
     Setting("INSTANCE_ID", "instance_id", text("a name without blanks", r"\S+")),
-    Setting("REGISTA_STORAGE", "storage", text("memory or sqlite:PATH", r"memory|sqlite:.+")),
+    Setting(
+        "REGISTA_STORAGE",
+        "storage",
+        text("memory, sqlite:PATH or redis://HOST", r"memory|sqlite:.+|rediss?://.+|unix://.+"),
+    ),
+    Setting("REDIS_HOST", "redis_host", text("a host name or address, or empty", r"\S*")),
+    Setting("REDIS_PORT", "redis_port", count(1, 65535)),
+    Setting("REDIS_DB", "redis_db", count(0)),
+    Setting("REDIS_USER", "redis_user", text("a name without blanks, or empty", r"\S*")),
+    Setting("REDIS_PASSWORD", "redis_password", TOKEN),
+    Setting("REDIS_TLS", "redis_tls", SWITCH),
     Setting("HISTORY_DATABASE_URI", "history_database_uri", text("empty or sqlite:PATH", r"(sqlite:.+)?")),
     Setting("BLUEPRINTS_DIR", "blueprints_dir", text("a directory, or empty", r".*")),
     Setting("TZ", "tz", ZONE),
@@ -56,7 +67,14 @@ class Config(Settings, frozen=True, kw_only=True):
 
     # Who and where
     instance_id: str = msgspec.field(default_factory=socket.gethostname)
-    storage: str = "memory"
+    #: Unset: Redis where `redis_host` names one, else memory.
+    storage: str = ""
+    redis_host: str = ""
+    redis_port: int = 6379
+    redis_db: int = 0
+    redis_user: str = ""
+    redis_password: str = ""
+    redis_tls: bool = False
     history_database_uri: str = ""
     blueprints_dir: str = ""
     tz: str = "UTC"
@@ -96,3 +114,17 @@ class Config(Settings, frozen=True, kw_only=True):
     poll_timeout_s: float = 30.0
     watcher_interval_s: float = 20.0
     watcher_limit: int = 500
+
+    def __post_init__(self) -> None:
+        if self.storage == "":
+            storage = self.redis_url if self.redis_host else "memory"
+            msgspec.structs.force_setattr(self, "storage", storage)
+        super().__post_init__()
+
+    @property
+    def redis_url(self) -> str:
+        """The server that the REDIS_ settings name, in one line."""
+        scheme = "rediss" if self.redis_tls else "redis"
+        who = f"{quote(self.redis_user, safe='')}:{quote(self.redis_password, safe='')}@"
+        host = f"[{self.redis_host}]" if ":" in self.redis_host else self.redis_host
+        return f"{scheme}://{who if len(who) > 2 else ''}{host}:{self.redis_port}/{self.redis_db}"

@@ -49,10 +49,12 @@ class HintKind(StrEnum):
     OUTBOX = "outbox"
     #: A deadline was set that comes before all others.
     DEADLINE = "deadline"
-    #: Somebody wrote the record of a worker again: it has another connection, or should be drained.
+    #: Somebody wrote the record of a worker: it has another session or connection, or should be drained.
     WORKER = "worker"
     #: An instance told of its free slots.
     SLOTS = "slots"
+    #: How far an attempt is. The id is the word itself, since no store keeps it.
+    PROGRESS = "progress"
 
 
 class Hint(NamedTuple):
@@ -182,7 +184,7 @@ class WorkerStore(Protocol):
     """Who is there. A lease of three beats says so; a closed socket says nothing."""
 
     async def register(self, worker: Worker, lease_s: float) -> Worker:
-        """Note the worker under a new session, which the returned record carries."""
+        """Note the worker under a new session, which the returned record carries, and hint at it (WORKER)."""
         ...
 
     async def heartbeat(self, worker_id: str, session: int, lease_s: float) -> bool:
@@ -281,6 +283,10 @@ class StorageBackend(
 
     async def stop(self) -> None:
         """Flush and close. Twice is fine, and so is before `start`."""
+        ...
+
+    async def nudge(self, hints: Sequence[Hint]) -> None:
+        """Tell all who listen, here and in other processes, and keep nothing."""
         ...
 
     def listen(self, hear: Callable[[Hint], None]) -> Callable[[], None]:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from ..errors import StorageFailed
+from ..errors import StorageFailed, StorageUnavailable
 
 BatchT = TypeVar("BatchT")
 
@@ -18,7 +18,8 @@ class GroupCommit(Generic[BatchT]):
     the groups.
 
     A failed flush is final. Nobody knows how much of it reached the disk, so retrying could tell a
-    lie twice: all waiters, and everybody who comes later, get `StorageFailed`.
+    lie twice: all waiters, and everybody who comes later, get `StorageFailed`. Only `StorageUnavailable`
+    concerns nobody but those who wait for that very batch: the store is elsewhere, and comes back.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class GroupCommit(Generic[BatchT]):
         self._number = 1
         self._waiters: dict[int, list[asyncio.Future[None]]] = {}
         self._worker: asyncio.Task[None] | None = None
-        #: The number of the last batch that is durable.
+        #: The number of the last batch that is durable, or was given up.
         self.flushed = 0
         self.failure: StorageFailed | None = None
 
@@ -74,7 +75,11 @@ class GroupCommit(Generic[BatchT]):
             while self._touched:
                 number, batch = self._number, self._open
                 self._open, self._number, self._touched = self._new_batch(), number + 1, False
-                await self._flush(batch)
+                try:
+                    await self._flush(batch)
+                except StorageUnavailable as error:
+                    self._give_up(number, error)
+                    continue
                 self.flushed = number
                 self._answer(number)
                 if self._on_flushed is not None:
@@ -90,6 +95,12 @@ class GroupCommit(Generic[BatchT]):
         for waiter in self._waiters.pop(number, ()):
             if not waiter.done():
                 waiter.set_result(None)
+
+    def _give_up(self, number: int, error: StorageUnavailable) -> None:
+        self.flushed = number
+        for waiter in self._waiters.pop(number, ()):
+            if not waiter.done():
+                waiter.set_exception(error)
 
     def _fail(self, error: BaseException) -> None:
         self.failure = StorageFailed(f"a flush failed, so the store stopped: {error!r}")

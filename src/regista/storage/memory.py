@@ -100,6 +100,10 @@ class MemoryStorage:
         self._listeners[key] = hear
         return lambda: self._listeners.pop(key, None) and None
 
+    async def nudge(self, hints: Sequence[Hint]) -> None:
+        self._group.batch()
+        self._tell(hints)
+
     def _flushed(self, batch: Batch) -> None:
         self._image.forget_ended(self._group.flushed)
         if batch.entries:
@@ -251,6 +255,7 @@ class MemoryStorage:
         self._sessions += 1
         known = replace(worker, session=self._sessions, registered_at=self._clock.now())
         self._workers[worker.id] = (known, self._clock.elapsed() + lease_s)
+        self._tell([Hint(HintKind.WORKER, worker.id)])
         return known
 
     async def heartbeat(self, worker_id: str, session: int, lease_s: float) -> bool:

@@ -22,6 +22,8 @@ log = logging.getLogger("regista.worker")
 
 #: How often unused credit is moved, and the choice of an orchestrator is thought over.
 _TICK_S = 1.0
+#: How long the last words of TLS may take. The library does not wait for them, and a loop that ends first cuts them off.
+_TLS_GOODBYE_S = 0.25
 #: Results that no orchestrator came back for are kept so long.
 _KEEP_S = 3600.0
 
@@ -109,6 +111,8 @@ class RemoteWorker:
         self._tasks, self._ticking = {}, None
         http, self._http = self._http, None
         await http.close()
+        if any(target.url.startswith("https:") for target in self._targets):
+            await asyncio.sleep(_TLS_GOODBYE_S)
         self._performer.close()
         self._stopped.set()
 

@@ -18,7 +18,6 @@ RAISED: list[RegistaError] = [
     errors.HistoryDisabled(),
     errors.OrchestratorStopped(),
     errors.StorageFailed("disk full"),
-    errors.StorageUnavailable("no answer"),
     errors.StorageUnavailable("nobody answers"),
 ]
 

@@ -16,6 +16,7 @@ from regista.history.memory import MemoryHistory
 from regista.model import Profile, Task, TaskResult
 from regista.model import Worker as WorkerRecord
 from regista.storage.base import StorageBackend
+from regista.wire.jobs import Progress
 from regista.wire.worker import Heartbeat, Registration
 from tests.support import one_task
 
@@ -171,6 +172,17 @@ async def a_session_that_is_over_is_over_everywhere(pair: Pair) -> None:
     assert await there.workers.attach("w", old.record.session, [], old.take, old.stop, "stream", 3.0) is None
 
 
+async def a_worker_that_registers_with_one_has_no_seat_left_at_the_other(pair: Pair) -> None:
+    here, there = pair.directors
+    await pair.join(here)
+    here.workers.drain("w")  # as a worker does that goes elsewhere
+    new = await pair.join(there)
+    await until(lambda: here.dispatcher.find("w") is None)
+    for director in pair.directors:
+        (facts,) = await director.workers.describe()
+        assert (facts.worker.session, facts.state) == (new.record.session, "ready")
+
+
 async def a_drain_asked_of_one_is_heeded_by_the_other(pair: Pair) -> None:
     here, there = pair.directors
     await pair.join(there)
@@ -221,6 +233,23 @@ async def the_choice_of_a_strategy_is_global(pair: Pair) -> None:
     assert cheap.tasks.empty()
 
 
+async def progress_at_one_is_seen_live_at_the_other(pair: Pair) -> None:
+    here, there = pair.directors
+    hands = await pair.join(there)
+    job = await here.submit("script")
+    task = await hands.next()
+    readers = [await director.feed.join(job_id=job.id) for director in pair.directors]
+    for value in (0.1, 0.2, 0.7):
+        there.workers.progress(task.attempt_id, value, "on it", worker_id="w")
+    for reader, director in zip(readers, pair.directors, strict=True):
+        seen: list[float | None] = []
+        async with asyncio.timeout(5):
+            while 0.7 not in seen:
+                seen += [told.progress for told in await reader.take(1.0) if isinstance(told, Progress)]
+        assert len(seen) == (3 if director is there else 1)  # there every word, here the newest
+        director.feed.leave(reader)
+
+
 async def _busy(director: OrchestratorEngine, hands: Hands) -> Task:
     await director.submit("script")
     return await hands.next()
@@ -232,9 +261,11 @@ TESTS = [
     a_reader_at_one_sees_live_what_happens_at_the_other,
     a_worker_registers_with_one_and_connects_to_the_other,
     a_session_that_is_over_is_over_everywhere,
+    a_worker_that_registers_with_one_has_no_seat_left_at_the_other,
     a_drain_asked_of_one_is_heeded_by_the_other,
     a_worker_that_polls_may_ask_anybody,
     the_choice_of_a_strategy_is_global,
+    progress_at_one_is_seen_live_at_the_other,
 ]
 
 

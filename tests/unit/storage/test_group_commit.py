@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from regista.errors import StorageFailed
+from regista.errors import StorageFailed, StorageUnavailable
 from regista.storage.group_commit import GroupCommit
 
 
@@ -258,5 +258,36 @@ def test_a_group_at_rest_leaves_no_task_and_no_waiter() -> None:
         await turns()
         assert asyncio.all_tasks() == {asyncio.current_task()}
         assert disk.group._waiters == {}
+
+    play(body())
+
+
+def test_a_store_that_is_away_fails_those_who_wait_and_nobody_else() -> None:
+    async def body() -> None:
+        disk = Disk(gated=True)
+        first = asyncio.create_task(disk.write("a"))
+        await turns()
+        second = asyncio.create_task(disk.write("b"))
+        await turns()
+        disk.error = StorageUnavailable("away")
+        disk.gates[0].set()
+        with pytest.raises(StorageUnavailable, match="away"):
+            await first
+        disk.error = None
+        await turns()
+        disk.gates[1].set()
+        await second
+        assert (disk.flushed, disk.failures) == ([["b"]], [])
+
+    play(body())
+
+
+def test_what_was_given_up_holds_up_no_drain() -> None:
+    async def body() -> None:
+        disk = Disk()
+        disk.error = StorageUnavailable("away")
+        with pytest.raises(StorageUnavailable):
+            await disk.write("a")
+        await disk.group.drain()
 
     play(body())

@@ -81,6 +81,8 @@ class Effects:
         self.on_deadline: Callable[[], None] = _nothing
         #: Called with the id of a worker whose record was written again.
         self.on_worker: Callable[[str], None] = _nothing
+        #: Called with what somebody, maybe we, told of an attempt's progress.
+        self.on_progress: Callable[[str], None] = _nothing
         #: Called when another instance told of its free slots.
         self.on_slots: Callable[[], None] = _nothing
         #: Called with the id of every job that settled.
@@ -107,6 +109,8 @@ class Effects:
                 self.on_deadline()
             case HintKind.WORKER:
                 self.on_worker(hint.id)
+            case HintKind.PROGRESS:
+                self.on_progress(hint.id)
             case HintKind.SLOTS:
                 if hint.id != self._instance:
                     self.on_slots()

@@ -177,14 +177,14 @@ class WorkerService:
         return here
 
     async def heard_of(self, worker_id: str) -> None:
-        """The record of a worker was written again: it went elsewhere, or somebody wants it drained."""
-        seat = self._dispatcher.find(worker_id)
-        if seat is None:
-            return
+        """The record of a worker was written: it went elsewhere, or somebody wants it drained."""
         worker = await self._storage.worker(worker_id)
-        if worker is None or worker.session != seat.worker.session:
+        seat = self._dispatcher.find(worker_id)
+        if seat is None or worker is None or worker.session < seat.worker.session:
             return
-        if seat.worker.transport != "poll" and worker.instance != self._instance:
+        if worker.session > seat.worker.session:
+            self._dispatcher.unseat(worker_id, seat.worker.session)  # it has registered with another instance
+        elif seat.worker.transport != "poll" and worker.instance != self._instance:
             self._dispatcher.unseat(worker_id, worker.session)  # it came back to another instance
         elif worker.draining != seat.worker.draining:
             seat.worker = replace(seat.worker, draining=worker.draining)
@@ -343,7 +343,7 @@ class WorkerService:
 
     async def _facts(self, worker: Worker, silent: bool) -> WorkerFacts:
         seat = self._dispatcher.find(worker.id)
-        if seat is not None:
+        if seat is not None and seat.worker.session == worker.session:
             return facts_of(worker, seat, silent, self._seen.get(worker.id))
         held = await self._storage.held_by(worker.id)
         return facts_elsewhere(worker, silent, tuple(task.attempt_id for task in held))

@@ -276,7 +276,9 @@ class HistoryConformance:
     @on_a_loop
     async def test_stories_of_many_jobs_come_together(self, history_factory: HistoryFactory) -> None:
         async with running(history_factory()) as history:
-            await history.record([make_entry(1, "a", 1, 2), make_entry(2, "b", 1, 3), make_entry(3, "a", 3, 9)])
+            await history.record(
+                [make_entry(1, "a", 1, 2), make_entry(2, "b", 1, 3), make_entry(3, "a", 3, 9)]
+            )
             stories = await history.stories(["b", "nobody", "a"], 4)
             assert {job_id: named(events) for job_id, events in stories.items()} == {
                 "a": [("a", 1), ("a", 2), ("a", 3), ("a", 4)],

@@ -169,6 +169,14 @@ class LifePromises:
         assert await hears(hints, Hint(HintKind.DEADLINE))
 
     @on_a_clock
+    async def test_a_nudge_reaches_whoever_listens(self, storage: StorageBackend, clock: ManualClock) -> None:
+        hints: list[Hint] = []
+        storage.listen(hints.append)
+        words = [Hint(HintKind.PROGRESS, '["i", "a", 0.5, "half ✓"]'), Hint(HintKind.READY, "", "i7")]
+        await storage.nudge(words)
+        assert hints == words
+
+    @on_a_clock
     async def test_a_listener_that_fails_harms_nobody(
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:

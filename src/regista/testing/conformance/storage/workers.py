@@ -26,6 +26,13 @@ class WorkerPromises:
         assert await storage.workers() == [other, second]
 
     @on_a_clock
+    async def test_a_registration_is_hinted_at(self, storage: StorageBackend, clock: ManualClock) -> None:
+        heard: list[Hint] = []
+        storage.listen(heard.append)
+        await storage.register(make_worker(), 30)
+        assert heard == [Hint(HintKind.WORKER, "w1")]
+
+    @on_a_clock
     async def test_a_heartbeat_renews_the_lease(self, storage: StorageBackend, clock: ManualClock) -> None:
         worker = await storage.register(make_worker(), 30)
         for _ in range(3):

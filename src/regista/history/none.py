@@ -1,0 +1,58 @@
+"""NoHistory: for a store that several orchestrators share and that has no history beside it."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from ..errors import HistoryDisabled
+from ..model import Entry, Event, Summary
+from .base import Place, Stretch
+
+
+class NoHistory:
+    """Keeps nothing, and never says that anything is safe: so the outbox is not pruned, and stays readable.
+
+    The store bounds its outbox by itself. Until then the events of a job are found there; lists and searches,
+    which need a history, are refused with `HistoryDisabled`. `newest` is the number of the store's last entry.
+    """
+
+    def __init__(self, newest: Callable[[], Awaitable[int]]) -> None:
+        self._newest = newest
+
+    async def start(self) -> None:
+        """Nothing to open."""
+
+    async def stop(self) -> None:
+        """Nothing to close."""
+
+    async def cursor(self) -> int:
+        """The last entry that there is: nothing waits to be recorded."""
+        return await self._newest()
+
+    async def record(self, entries: Sequence[Entry]) -> None:
+        """They stay where they are."""
+
+    async def sync(self) -> int:
+        """Nothing is safe here."""
+        return 0
+
+    async def events(self, job_id: str, after_seq: int = 0, limit: int = 1000) -> list[Event]:
+        return []
+
+    async def stories(self, job_ids: Sequence[str], limit: int = 1000) -> dict[str, list[Event]]:
+        return {}
+
+    async def entries(self, after: int, limit: int = 1000, client: str | None = None) -> Stretch:
+        return Stretch([], after)
+
+    async def summary(self, job_id: str) -> Summary | None:
+        raise HistoryDisabled
+
+    async def summaries(
+        self,
+        *,
+        client: str | None = None,
+        blueprint: str | None = None,
+        status: str | None = None,
+        before: Place | None = None,
+        limit: int = 100,
+    ) -> list[Summary]:
+        raise HistoryDisabled

@@ -1,0 +1,1 @@
+"""Storage on a server that several orchestrators share. `RedisStorage` is in `store`."""

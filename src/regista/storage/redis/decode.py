@@ -1,0 +1,123 @@
+"""From what the server answers back to records."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from ...model import Entry, Event, LaneStatus, Outcome, OutcomeKind, Slots, Task, Worker, job_of, lane_of
+from ..base import Due, DueKind, Hint, HintKind
+from ..codec import decode_task
+from .encode import STATES, Told, moment_of
+
+log = logging.getLogger("regista.storage")
+
+T = TypeVar("T")
+
+#: The answers of commit.lua.
+OUTCOMES = {
+    ord("a"): Outcome(OutcomeKind.APPLIED),
+    ord("w"): Outcome(OutcomeKind.APPLIED, ready=True),
+    ord("r"): Outcome(OutcomeKind.REPEATED),
+    ord("s"): Outcome(OutcomeKind.STALE),
+    ord("m"): Outcome(OutcomeKind.MISSING),
+    ord("e"): Outcome(OutcomeKind.EXISTS),
+}
+
+# The head of a cell, by place, as prelude.lua names them.
+_STATE, _WORKER, _PLACE, _SESSION, _PRICE, _OFFERED = 1, 2, 9, 11, 12, 13
+
+_KINDS = {kind.value: kind for kind in HintKind}
+_decode_told = msgspec.msgpack.Decoder(Told).decode
+_decode_worker = msgspec.msgpack.Decoder(Worker).decode
+_decode_slots = msgspec.msgpack.Decoder(list[Slots]).decode
+_decode_head = msgspec.msgpack.Decoder(list[Any]).decode
+_decode_words = msgspec.msgpack.Decoder(list[str]).decode
+
+
+def readable(decode: Callable[[Any], T], found: Iterable[Any]) -> list[T]:
+    """What can be read. The rest is named in the log and left alone: one spoiled record must not stop all others."""
+    records = []
+    for each in found:
+        try:
+            records.append(decode(each))
+        except (msgspec.MsgspecError, TypeError) as error:  # of another version, or gone
+            log.error("a record cannot be read and is left alone: %s", error, extra={"action": "unreadable"})
+    return records
+
+
+def hints_of(packed: bytes) -> list[Hint]:
+    """Kind, id and addressee in turn, as the scripts pack them."""
+    return hints_from(_decode_words(packed)) if packed != b"\x80" else []  # Lua's empty table is a map
+
+
+def hints_from(words: Sequence[str]) -> list[Hint]:
+    """The hints that such words mean. A newer instance may hint at what is unknown here."""
+    told = zip(words[::3], words[1::3], words[2::3], strict=True)
+    return [Hint(_KINDS[kind], id, to) for kind, id, to in told if kind in _KINDS]
+
+
+def task_of(cell: bytes) -> Task:
+    """The task as it was written, with what an offer has changed since."""
+    return placed_task(cell)[1]
+
+
+def placed_task(cell: bytes) -> tuple[int, Task]:
+    """The same, and its place among the tasks of its job."""
+    end = 4 + int.from_bytes(cell[:4], "big")
+    head, task = _decode_head(cell[4:end]), decode_task(cell[end:])
+    if not head[_OFFERED]:
+        return head[_PLACE], task
+    offered_at = moment_of(head[_OFFERED])
+    task = replace(
+        task,
+        state=STATES[head[_STATE]],
+        worker_id=head[_WORKER],
+        session=head[_SESSION],
+        price=head[_PRICE],
+        offered_at=offered_at,
+        seen_at=offered_at,
+    )
+    return head[_PLACE], task
+
+
+def worker_of(row: Sequence[bytes]) -> Worker:
+    """The worker under the session that the store gave it."""
+    body, session = row
+    return replace(_decode_worker(body), session=int(session))
+
+
+def slots_of(found: Sequence[bytes]) -> dict[str, list[Slots]]:
+    """Instance and body in turn."""
+    return {found[n].decode(): _decode_slots(found[n + 1]) for n in range(0, len(found), 2)}
+
+
+def entry_of(row: tuple[bytes, Sequence[bytes]]) -> Entry:
+    """An entry of the outbox, under the numbers that the store gave it."""
+    number, (_, job_id, _, first_seq, _, body) = row
+    told = _decode_told(body)
+    return Entry(int(number.partition(b"-")[0]), job_id.decode(), int(first_seq), told.events, told.summary)
+
+
+def events_of(job_id: str, row: Sequence[bytes]) -> list[Event]:
+    """The events of one entry, numbered."""
+    first_seq, body = row
+    return Entry(0, job_id, int(first_seq), _decode_told(body).events).numbered()
+
+
+def due_of(member: bytes, score: bytes) -> Due:
+    """A deadline."""
+    id, at = member[1:].decode(), moment_of(float(score))
+    if member[:1] == b"J":
+        return Due(at, DueKind.JOB, id, id)
+    return Due(at, DueKind.TASK, id, job_of(id))
+
+
+def lane_status_of(row: Sequence[Any]) -> LaneStatus:
+    """The line of one client."""
+    lane, client, waiting, oldest = row
+    since = datetime.fromtimestamp(float(oldest), UTC)
+    return LaneStatus(lane_of(lane.decode()), client.decode(), waiting, since)

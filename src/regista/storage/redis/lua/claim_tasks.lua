@@ -1,0 +1,101 @@
+-- claim_tasks: offers the best tasks that wait in these lanes to a worker; answers their cells.
+-- ARGV: origin, worker, session, the caller's now, limit, lanes and what the worker asks for each (packed in turn).
+-- Clients take turns. Next is the one whose line in any of these lanes was served longest ago, with the best of
+-- its tasks; then all its lines here count as served. Nothing is asked twice, so many tasks cost little more than one.
+local worker, session, offered_at, limit = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local asked = unpacked(ARGV[6])
+
+-- Whose turn it is in a lane.
+local function look(lane)
+  local first = call('ZRANGE', lane.key, 0, 0, 'WITHSCORES')
+  lane.client, lane.turn = first[1], tonumber(first[2])
+end
+
+-- The best task of a client in a lane, or false.
+local function best_of(lane, client)
+  if lane.best[client] == nil then
+    local first = call('ZRANGE', P .. 'line:' .. line_of(lane.name, client), 0, 0, 'WITHSCORES')
+    lane.best[client] = first[1] and { first[1], tonumber(first[2]) } or false
+  end
+  return lane.best[client]
+end
+
+local function is_better(one, other)
+  return not other or one[2] < other[2] or (one[2] == other[2] and one[1] < other[1])
+end
+
+local function offer(lane, task)
+  local id = string.match(task, '^(.*)_[^_]*_[^_]*$')
+  local key, field = P .. 'job:' .. id, sub(task, #id + 1)
+  local head, body = split(call('HGET', key, field))
+  leave_line(head, task)
+  head[STATE], head[WORKER], head[SESSION], head[PRICE], head[OFFERED] = 'o', worker, session, lane.price, offered_at
+  local due = head[RESULT_BY]
+  if head[TIMEOUT] >= 0 and (due == 0 or offered_at + head[TIMEOUT] < due) then
+    due = offered_at + head[TIMEOUT]
+  end
+  if due > 0 then
+    set_due('T' .. task, due)
+  elseif head[TASK_DUE] then
+    call('ZREM', P .. 'due', 'T' .. task)
+  end
+  head[TASK_DUE] = due > 0
+  hold(worker, task)
+  local cell = join(head, body)
+  call('HSET', key, field, cell)
+  return cell
+end
+
+local lanes = {}
+for number = 1, #asked, 2 do
+  local lane = { name = asked[number], price = asked[number + 1], key = P .. 'lane:' .. asked[number], best = {} }
+  look(lane)
+  lanes[#lanes + 1] = lane.client and lane or nil
+end
+
+local function next_client()
+  local first
+  for _, lane in ipairs(lanes) do
+    if lane.client and (not first or lane.turn < first.turn) then
+      first = lane
+    end
+  end
+  return first and first.client
+end
+
+-- The lanes in which the client waits, and the one with its best task.
+local function lines_of(client)
+  local theirs, from = {}, nil
+  for _, lane in ipairs(lanes) do
+    local best = best_of(lane, client)
+    if best then
+      theirs[#theirs + 1] = lane
+      if not from or is_better(best, from.best[client]) then
+        from = lane
+      end
+    end
+  end
+  return theirs, from
+end
+
+local cells = {}
+while #cells < limit do
+  local client = next_client()
+  if not client then
+    break
+  end
+  local theirs, from = lines_of(client)
+  local turn = count('turns')
+  for _, lane in ipairs(theirs) do
+    call('ZADD', lane.key, turn, client)
+  end
+  local best = from.best[client]
+  from.best[client] = nil
+  cells[#cells + 1] = offer(from, sub(best[1], 17))
+  for _, lane in ipairs(theirs) do
+    look(lane)
+  end
+end
+keep_counters()
+publish(ARGV[1])
+return { pack(hints), cells }

@@ -1,0 +1,13 @@
+-- register: notes a worker under a new session, and answers that.
+-- ARGV: run, origin, worker, body, length of the lease.
+local at = now()
+meet(ARGV[1], at)
+local session = count('sessions')
+keep_counters()
+call('HSET', P .. 'workers', ARGV[3], ARGV[4])
+call('HSET', P .. 'sessions', ARGV[3], digits(session))
+call('ZADD', P .. 'beats', at + ARGV[5], ARGV[3])
+note_lease(tonumber(ARGV[5]))
+hint('worker', ARGV[3])
+publish(ARGV[2])
+return session

@@ -1,0 +1,96 @@
+"""Scripts: the Lua files beside this one, called by name. Each is one round trip."""
+
+from collections.abc import Sequence
+from functools import cache
+from hashlib import sha1
+from importlib.resources import files
+from typing import Any
+
+from ...errors import StorageError
+from .link import Command, Link, Refused, Reply
+
+#: Every intention that needs a script.
+NAMES = (
+    "attend",
+    "claim_ready",
+    "claim_tasks",
+    "commit",
+    "extend",
+    "forget",
+    "heartbeat",
+    "held_by",
+    "lanes",
+    "lapsed",
+    "lead",
+    "messages",
+    "note",
+    "place",
+    "prune",
+    "register",
+    "show_slots",
+    "slots",
+    "stranded",
+    "tail",
+    "worker",
+    "workers",
+)
+#: Those that are told the server's process first, since what they do depends on what it has gone through.
+MEETING = frozenset({"claim_ready", "commit", "lapsed", "register", "stranded"})
+
+
+@cache
+def source_of(name: str) -> str:
+    """The text of a Lua file."""
+    return (files(__package__) / "lua" / f"{name}.lua").read_text()
+
+
+class Scripts:
+    """Calls scripts by their hash, and loads them again when the server has forgotten them.
+
+    `now` is the Lua text of the store's clock; tests hand in one that they move by hand.
+    """
+
+    def __init__(self, link: Link, prefix: str, now: str | None = None) -> None:
+        self._link = link
+        self._prefix = prefix
+        before = (now or source_of("now")) + source_of("prelude")
+        self._texts = {name: before + source_of(name) for name in NAMES}
+        self._hashes = {name: sha1(text.encode()).hexdigest() for name, text in self._texts.items()}
+        #: How often a script was called: what a job costs the server.
+        self.calls = 0
+
+    async def load(self) -> None:
+        """Hand all of them to the server."""
+        try:
+            await self._link.ask(*(("SCRIPT", "LOAD", text) for text in self._texts.values()))
+        except Refused as refused:
+            raise StorageError(f"the store does not take our scripts: {refused}") from None
+
+    async def call(self, name: str, *arguments: Any) -> Reply:
+        """The answer of one script."""
+        return (await self.call_many(name, [arguments]))[0]
+
+    async def call_many(self, name: str, calls: Sequence[tuple[Any, ...]]) -> list[Reply]:
+        """The answers of several calls of one script, sent together and carried out in order."""
+        return await self._send(name, [self._command(name, arguments) for arguments in calls])
+
+    def _command(self, name: str, arguments: tuple[Any, ...]) -> Command:
+        words = ("EVALSHA", self._hashes[name], 1, self._prefix)
+        if name in MEETING:
+            # Named when it is sent, and not before: after an outage another process may be the one that answers.
+            return lambda run: (*words, run, *arguments)
+        return (*words, *arguments)
+
+    async def _send(self, name: str, commands: Sequence[Command]) -> list[Reply]:
+        self.calls += len(commands)
+        try:
+            return await self._link.ask(*commands)
+        except Refused as refused:
+            if not str(refused).startswith("NoScriptError"):
+                raise StorageError(f"the store refused {name!r}: {refused}") from None
+        # Restarted, or flushed by somebody. What went through before that is safe to send again.
+        await self.load()
+        try:
+            return await self._link.ask(*commands)
+        except Refused as refused:
+            raise StorageError(f"the store refused {name!r}: {refused}") from None

@@ -1,0 +1,45 @@
+import asyncio
+
+import pytest
+
+from regista.errors import HistoryDisabled
+from regista.history.none import NoHistory
+from regista.history.recorder import HistoryRecorder, read_events
+from regista.storage.memory import MemoryStorage
+from regista.testing.conformance.storage.kit import ALL, create, event, make_job, running
+
+
+def test_nothing_is_recorded_and_nothing_is_pruned() -> None:
+    async def play() -> None:
+        async with running(MemoryStorage()) as storage:
+            await create(storage, make_job(), events=(event("kept"),))
+            entries = await storage.outbox(0, ALL)
+
+            async def newest() -> int:
+                return entries[-1].number
+
+            history = NoHistory(newest)
+            assert await history.cursor() == entries[-1].number
+            await HistoryRecorder(storage, history).drain()
+            assert await storage.outbox(0, ALL) == entries
+            told = await read_events(storage, history, "job-1")
+            assert [event.message for event in told] == ["kept"]
+
+    asyncio.run(play())
+
+
+def test_what_needs_a_history_is_refused() -> None:
+    async def newest() -> int:
+        return 0
+
+    async def play() -> None:
+        history = NoHistory(newest)
+        await history.start()
+        for question in (history.summaries(), history.summary("job-1")):
+            with pytest.raises(HistoryDisabled, match="HISTORY_DATABASE_URI names one"):
+                await question
+        assert await history.stories(["job-1"]) == {}
+        assert await history.entries(7) == ([], 7)
+        await history.stop()
+
+    asyncio.run(play())

@@ -1,0 +1,111 @@
+import asyncio
+import logging
+
+import pytest
+
+from regista.model import Birth
+from regista.storage.base import Hint, HintKind
+from regista.storage.redis.crier import LOOK_AGAIN
+from regista.testing.conformance.storage.kit import (
+    FINISHED,
+    PARKED,
+    commit,
+    create,
+    dispatch,
+    event,
+    hears,
+    make_job,
+    make_task,
+    make_worker,
+    message,
+    next_of,
+    running,
+    write,
+)
+from tests.proxy import Proxy
+from tests.redis_server import RedisServer
+
+from .conftest import Open
+
+
+def test_a_hint_of_one_instance_reaches_the_other(open_store: Open) -> None:
+    async def play() -> None:
+        async with running(open_store()) as here, running(open_store()) as there:
+            heard: list[Hint] = []
+            there.listen(heard.append)
+            job = make_job()
+            await create(here, job, events=(event(),), messages=(message("m", "job-7"),))
+            await dispatch(here, make_task("job-2"))
+            await commit(here, write(next_of(job, **FINISHED)))
+            kinds = (HintKind.READY, HintKind.OUTBOX)
+            assert await hears(heard, *map(Hint, kinds), Hint(HintKind.MESSAGE, "job-7"))
+            assert await hears(heard, Hint(HintKind.TASK, '["encode","encode",""]'))
+            assert await hears(heard, Hint(HintKind.CHANGED, "job-1"))
+
+    asyncio.run(play())
+
+
+def test_the_record_of_a_worker_is_hinted_at_everywhere(open_store: Open) -> None:
+    async def play() -> None:
+        async with running(open_store()) as here, running(open_store()) as there:
+            heard: list[Hint] = []
+            there.listen(heard.append)
+            assert await here.note(await there.register(make_worker(), 30))
+            assert await hears(heard, Hint(HintKind.WORKER, "w1"))
+
+    asyncio.run(play())
+
+
+def test_ones_own_hints_are_heard_once(open_store: Open) -> None:
+    async def play() -> None:
+        async with running(open_store()) as here, running(open_store()) as there:
+            mine: list[Hint] = []
+            yours: list[Hint] = []
+            here.listen(mine.append)
+            there.listen(yours.append)
+            await create(here, make_job(**PARKED), children=(Birth(make_job("child"), ()),))
+            assert await hears(yours, Hint(HintKind.READY))
+            await asyncio.sleep(0.05)
+            assert mine == [Hint(HintKind.READY)]
+
+    asyncio.run(play())
+
+
+def test_who_was_cut_off_hears_that_anything_may_be_new(
+    open_store: Open, server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play() -> None:
+        async with (
+            Proxy(server.port) as network,
+            running(open_store()) as there,
+            running(open_store(f"redis://127.0.0.1:{network.port}/0")) as here,
+        ):
+            heard: list[Hint] = []
+            here.listen(heard.append)
+            network.close_the_line()
+            await create(there, make_job())
+            await asyncio.sleep(0.1)
+            assert heard == []
+            network.open_the_line()
+            assert await hears(heard, *LOOK_AGAIN)
+            heard.clear()
+            await create(there, make_job("job-2"))
+            assert await hears(heard, Hint(HintKind.READY))
+
+    with caplog.at_level(logging.WARNING, "regista.storage"):
+        asyncio.run(play())
+    assert "hints from other instances stopped" in caplog.text
+
+
+def test_words_that_nobody_understands_are_passed_over(
+    open_store: Open, server: RedisServer, namespace: str
+) -> None:
+    async def play() -> None:
+        async with running(open_store()) as here, running(open_store()) as there:
+            heard: list[Hint] = []
+            there.listen(heard.append)
+            server.ask("PUBLISH", f"regista:{{{namespace}}}:hints", "nonsense")
+            await create(here, make_job())
+            assert await hears(heard, Hint(HintKind.READY))
+
+    asyncio.run(play())

@@ -1,0 +1,157 @@
+import asyncio
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from regista.errors import StorageError, StorageUnavailable
+from regista.storage.redis.link import Link, Refused
+from tests.conftest import Require
+from tests.ports import free_port
+from tests.proxy import Proxy
+from tests.redis_server import RedisServer
+
+
+@asynccontextmanager
+async def linked(url: str, patience_s: float = 2.0) -> AsyncIterator[Link]:
+    link = Link(url, "test", patience_s)
+    await link.open()
+    try:
+        yield link
+    finally:
+        await link.close()
+
+
+def test_many_callers_share_one_connection_and_get_their_own_answers(server: RedisServer) -> None:
+    async def play() -> None:
+        async with linked(server.url) as link:
+            answers = await asyncio.gather(*(link.ask(("ECHO", f"n{n}"), ("ECHO", n)) for n in range(500)))
+            assert answers == [[b"n%d" % n, b"%d" % n] for n in range(500)]
+            (clients,) = await link.ask(("CLIENT", "LIST"))
+            assert clients.count(b"name=test ") == 1
+
+    asyncio.run(play())
+
+
+def test_one_refused_command_spoils_no_other_answer(server: RedisServer) -> None:
+    async def play() -> None:
+        async with linked(server.url) as link:
+            good, bad, last = await asyncio.gather(
+                link.ask(("ECHO", "a")),
+                link.ask(("NONSENSE",)),
+                link.ask(("ECHO", "b")),
+                return_exceptions=True,
+            )
+            assert (good, last) == ([b"a"], [b"b"])
+            assert isinstance(bad, Refused)
+
+    asyncio.run(play())
+
+
+def test_who_gave_up_waiting_costs_nobody_an_answer(server: RedisServer) -> None:
+    async def play() -> None:
+        async with linked(server.url) as link:
+            first = asyncio.ensure_future(link.ask(("ECHO", "first")))
+            second = asyncio.ensure_future(link.ask(("ECHO", "second")))
+            await asyncio.sleep(0)
+            first.cancel()
+            assert await second == [b"second"]
+            assert await link.ask(("ECHO", "third")) == [b"third"]
+
+    asyncio.run(play())
+
+
+def test_a_cut_connection_is_made_anew_within_the_same_call(server: RedisServer) -> None:
+    async def play() -> None:
+        async with Proxy(server.port) as network, linked(f"redis://127.0.0.1:{network.port}") as link:
+            for n in range(5):
+                network.cut()
+                assert await link.ask(("ECHO", n)) == [b"%d" % n]
+
+    asyncio.run(play())
+
+
+def test_a_server_that_is_silent_is_unavailable_and_later_it_is_back(mortal: RedisServer) -> None:
+    async def play() -> None:
+        async with linked(mortal.url, patience_s=0.3) as link:
+            mortal.kill(signal.SIGSTOP)
+            answers = await asyncio.gather(*(link.ask(("ECHO", n)) for n in range(3)), return_exceptions=True)
+            assert [type(answer) for answer in answers] == [StorageUnavailable] * 3
+            mortal.kill(signal.SIGCONT)
+            assert await link.ask(("ECHO", "back")) == [b"back"]
+
+    asyncio.run(play())
+
+
+def test_a_server_that_is_gone_is_unavailable_and_later_it_is_back(mortal: RedisServer) -> None:
+    async def play() -> None:
+        async with linked(mortal.url, patience_s=0.3) as link:
+            mortal.kill()
+            for _ in range(2):
+                with pytest.raises(StorageUnavailable):
+                    await link.ask(("PING",))
+            mortal.start()
+            assert await link.ask(("PING",)) == [b"PONG"]
+
+    asyncio.run(play())
+
+
+def test_a_short_outage_is_waited_for(mortal: RedisServer) -> None:
+    async def play() -> None:
+        async with linked(mortal.url, patience_s=5) as link:
+            mortal.kill()
+            asking = asyncio.ensure_future(link.ask(("PING",)))
+            await asyncio.sleep(0.2)
+            await asyncio.to_thread(mortal.start)
+            assert await asking == [b"PONG"]
+
+    asyncio.run(play())
+
+
+def test_a_command_is_told_which_process_of_the_server_it_goes_to(mortal: RedisServer) -> None:
+    async def play() -> None:
+        async with linked(mortal.url, patience_s=5) as link:
+            ((first,), (again,)) = [await link.ask(lambda run: ("ECHO", run)) for _ in range(2)]
+            mortal.kill()
+            await asyncio.to_thread(mortal.start)
+            (second,) = await link.ask(lambda run: ("ECHO", run))
+            assert len(first) == 40
+            assert first == again != second
+
+    asyncio.run(play())
+
+
+def test_closing_twice_is_fine_and_a_closed_link_says_so(server: RedisServer) -> None:
+    async def play() -> None:
+        async with linked(server.url) as link:
+            await link.close()
+            await link.close()
+            with pytest.raises(StorageUnavailable, match="closed"):
+                await link.ask(("PING",))
+            await link.open()
+            assert await link.ask(("PING",)) == [b"PONG"]
+
+    asyncio.run(play())
+
+
+def test_tls_is_asked_for_by_the_url(require: Require, tmp_path: Path) -> None:
+    key, cert, port = tmp_path / "key.pem", tmp_path / "cert.pem", free_port()
+    request = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)]
+    subprocess.run([require("openssl"), *request, *names], check=True, capture_output=True)
+    files = ["--tls-cert-file", str(cert), "--tls-key-file", str(key), "--tls-ca-cert-file", str(cert)]
+    options = ["--tls-port", str(port), *files, "--tls-auth-clients", "no"]
+    with RedisServer(require("redis-server"), *options) as server:
+        asyncio.run(_open(f"rediss://127.0.0.1:{port}?ssl_ca_certs={cert}"))
+        # A certificate that nobody vouches for, and a port that speaks no TLS.
+        for url in (f"rediss://127.0.0.1:{port}", f"rediss://127.0.0.1:{server.port}"):
+            with pytest.raises(StorageError, match="cannot be reached"):
+                asyncio.run(_open(url))
+
+
+async def _open(url: str) -> None:
+    async with linked(url, patience_s=1.0):
+        pass

@@ -1,0 +1,53 @@
+import asyncio
+import re
+from importlib.resources import files
+
+import pytest
+
+from regista.errors import StorageError
+from regista.storage.redis.scripts import NAMES, source_of
+from regista.testing.conformance.storage.kit import APPLIED, claim, commit, make_job, running, write
+from tests.redis_server import RedisServer
+
+from .conftest import Open
+
+FILES = sorted(file.name.removesuffix(".lua") for file in (files("regista.storage.redis") / "lua").iterdir())
+
+
+def test_every_lua_file_is_a_script_or_stands_in_front_of_one() -> None:
+    assert sorted([*NAMES, "now", "prelude"]) == FILES
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_lua_file_opens_with_its_name_and_a_sentence(name: str) -> None:
+    assert re.match(rf"-- {name}: \S.{{20,}}\n", source_of(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_script_reads_the_clock_of_the_tests(name: str) -> None:
+    assert "'clock'" not in source_of(name) + source_of("prelude") + source_of("now")
+
+
+def test_a_server_that_has_forgotten_the_scripts_gets_them_again(
+    open_store: Open, server: RedisServer
+) -> None:
+    async def play() -> None:
+        async with running(open_store()) as store:
+            assert await commit(store, write(make_job("a"))) == [APPLIED]
+            server.ask("SCRIPT", "FLUSH")
+            changes = [write(make_job(f"b{n:03}")) for n in range(200)]
+            assert await commit(store, *changes) == [APPLIED] * 200
+            server.ask("SCRIPT", "FLUSH")
+            assert len(await claim(store)) == 201
+
+    asyncio.run(play())
+
+
+def test_a_script_that_fails_says_which_one_it_was(open_store: Open, server: RedisServer) -> None:
+    async def play() -> None:
+        async with running(open_store()) as store:
+            await store._ask(("SET", f"{store._prefix}beats", "not a sorted set"))
+            with pytest.raises(StorageError, match=r"refused 'lapsed'.*WRONGTYPE"):
+                await store.lapsed()
+
+    asyncio.run(play())
