@@ -177,7 +177,8 @@ class NativeEngine:
         wished = [jobs[index] for index in fresh]
         if len(wished) <= _STICKY_BATCH:
             # The first handlers run in the same write: one commit less for each.
-            born = await asyncio.gather(*[self.executor.submit(job) for job in wished])
+            futures = [self.executor.submit(job) for job in wished]
+            born = await asyncio.gather(*futures) if len(futures) > 1 else [await one for one in futures]
         else:
             born = await self._store(wished)
         for index, job in zip(fresh, born, strict=True):
