@@ -253,6 +253,48 @@ async def idle_crowd(folder: Path, quick: bool) -> Sample:
     return Sample({"idle_worker_kib": memory, "idle_crowd_cpu": share}, {"workers": count})
 
 
+async def beside_a_crowd(client: Client, crowd: int, jobs: int) -> dict[str, float]:
+    """Submit and W1 rates with so many queued jobs that nobody may do, over those of an empty store."""
+    await collect(client, await submit_batches(client, "w1", jobs))
+    empty = await _w1_rate(client, jobs), await _submit_rate(client, jobs)
+    await submit_batches(client, "parked", crowd, 1000)
+    await _all_wait(client, crowd + jobs)
+    full = await _w1_rate(client, jobs), await _submit_rate(client, jobs)
+    return {"w1": full[0] / empty[0], "submit": full[1] / empty[1], "empty_w1": empty[0], "full_w1": full[0]}
+
+
+async def _all_wait(client: Client, jobs: int) -> None:
+    """Until all of the crowd stand in their lane, and history has caught up: before that they are not idle."""
+    async with asyncio.timeout(900):
+        while sum(queue["waiting"] for queue in await client.queues()) < jobs:
+            await asyncio.sleep(0.5)
+    await asyncio.sleep(3)
+
+
+async def _w1_rate(client: Client, jobs: int) -> float:
+    began = time.perf_counter()
+    await collect(client, await submit_batches(client, "w1", jobs))
+    return jobs / (time.perf_counter() - began)
+
+
+async def _submit_rate(client: Client, jobs: int) -> float:
+    began = time.perf_counter()
+    await submit_batches(client, "parked", jobs)
+    return jobs / (time.perf_counter() - began)
+
+
+async def queued(folder: Path, quick: bool) -> Sample:
+    """A million queued jobs: what they cost in memory, and what the others feel of them."""
+    crowd, jobs = (20_000, 1000) if quick else (1_000_000, 5000)
+    async with house(folder) as (running, client):
+        before = running.rss_mib("orchestrator")
+        found = await beside_a_crowd(client, crowd, jobs)
+        size = (running.rss_mib("orchestrator") - before) * 2**20 / crowd
+    notes: dict[str, float | str] = {"jobs": crowd, "rss_bytes_a_job": size}
+    notes |= {name: found[name] for name in ("empty_w1", "full_w1")}
+    return Sample({"queued_w1": found["w1"], "queued_submit": found["submit"]}, notes)
+
+
 def _rate(name: str, must: float | None, beside: Beside = Beside.NOTHING) -> Measure:
     return Measure(name, "jobs/s", Better.HIGHER, must, beside)
 
@@ -276,6 +318,14 @@ HTTP_BENCHES = (
     Bench("submit_rate", submit_rate, (_rate("submit_singles", 3000), _rate("submit_batches", 20_000))),
     Bench("stock_50", stock_50, (_rate("stock_50", 1200),)),
     Bench("idle_crowd", idle_crowd, (_low("idle_worker_kib", "KiB", 28), _low("idle_crowd_cpu", "%", 10))),
+    Bench(
+        "queued",
+        queued,
+        (
+            Measure("queued_w1", "×", Better.HIGHER, 0.8),
+            Measure("queued_submit", "×", Better.HIGHER, 0.8),
+        ),
+    ),
     Bench(
         "idle",
         idle,

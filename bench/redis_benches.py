@@ -12,7 +12,7 @@ from typing import Any
 from regista.client import Client
 
 from .benches import Bench
-from .http_benches import checked, closed_loop, collect, p99, submit_batches
+from .http_benches import beside_a_crowd, checked, closed_loop, collect, p99, submit_batches
 from .http_stage import House
 from .measures import Better, Measure, Sample
 
@@ -122,30 +122,14 @@ async def queued(folder: Path, quick: bool) -> Sample:
     if shutil.which("redis-server") is None:
         return Sample({}, missing=MISSING)
     crowd, jobs = (20_000, 1000) if quick else (1_000_000, 5000)
-    async with cluster(folder, workers=1) as (running, clients):
-        client = clients[0]
-        await burst(clients, "w1", jobs)
-        empty = await burst(clients, "w1", jobs)
-        empty_submit = await _submitted(client, jobs)
+    async with cluster(folder) as (running, clients):
         before = info(running)["used_memory"]
-        await submit_batches(client, "parked", crowd, 1000)
+        found = await beside_a_crowd(clients[0], crowd, jobs)
         size = (info(running)["used_memory"] - before) / crowd
-        full_submit = await _submitted(client, jobs)
-        full = await burst(clients, "w1", jobs)
     return Sample(
-        {
-            "redis_bytes_a_job": size,
-            "redis_full_w1": full / empty,
-            "redis_full_submit": full_submit / empty_submit,
-        },
-        {"jobs": crowd, "empty_jobs_s": empty, "full_jobs_s": full},
+        {"redis_bytes_a_job": size, "redis_full_w1": found["w1"], "redis_full_submit": found["submit"]},
+        {"jobs": crowd, "empty_w1": found["empty_w1"], "full_w1": found["full_w1"]},
     )
-
-
-async def _submitted(client: Client, jobs: int) -> float:
-    began = time.perf_counter()
-    await submit_batches(client, "parked", jobs, 100)
-    return jobs / (time.perf_counter() - began)
 
 
 def _at_least(name: str, unit: str, must: float | None) -> Measure:
