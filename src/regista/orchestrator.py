@@ -2,9 +2,13 @@
 
 import asyncio
 import logging
+import os
+import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from .blueprint import StateMachineBlueprint, load_blueprints
 from .blueprint.step import Rules
@@ -72,6 +76,7 @@ class OrchestratorEngine:
         self.storage = (
             build_storage(name, self.clock) if storage is None or isinstance(storage, str) else storage
         )
+        self.config = _told_apart(self.config, self.storage)
         self.history = history or build_history(self.config.history_database_uri, self.storage)
         self.library = Library()
         self._workers: list[LocalWorker] = []
@@ -447,6 +452,14 @@ def settings_of(config: Config) -> Settings:
             cancel_grace_s=config.cancel_grace_s,
         ),
     )
+
+
+def _told_apart(config: Config, storage: StorageBackend) -> Config:
+    """On a shared store two of us on one machine must not have one name: leases would be anybody's."""
+    host = socket.gethostname()
+    if not storage.shared or config.instance_id != host:
+        return config
+    return msgspec.structs.replace(config, instance_id=f"{host}-{os.getpid()}")
 
 
 def build_storage(name: str, clock: Clock) -> StorageBackend:

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import os
+import socket
 from pathlib import Path
 from typing import Any, cast
 
@@ -444,3 +446,15 @@ def test_the_store_and_the_history_follow_their_settings(tmp_path: Path) -> None
             build_storage(wrong, clock)
     with pytest.raises(ConfigError):
         build_history("postgres:x", sqlite)
+
+
+def test_on_a_shared_store_two_of_one_machine_have_different_names() -> None:
+    class Shared(MemoryStorage):
+        shared = True
+
+    alone = OrchestratorEngine(MemoryStorage(), Config())
+    shares = OrchestratorEngine(Shared(), Config())
+    named = OrchestratorEngine(Shared(), Config(instance_id="a"))
+    assert alone.config.instance_id == socket.gethostname()
+    assert shares.config.instance_id == f"{socket.gethostname()}-{os.getpid()}"
+    assert named.config.instance_id == "a"
