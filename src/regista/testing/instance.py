@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 class Line:
     """An instance's connection to the store. When the instance dies, nothing goes through any more."""
 
+    #: One store for all instances of a world.
+    shared = True
+
     def __init__(self, world: "World") -> None:
         self._world = world
         self.dead = False

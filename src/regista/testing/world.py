@@ -47,12 +47,6 @@ class Faults(Struct, frozen=True, kw_only=True):
     cancel: float = 0.1
 
 
-class SharedStorage(MemoryStorage):
-    """One store for all instances of a world."""
-
-    shared = True
-
-
 class World:
     """One run: everything hangs on one seed. Same seed, same trace, to the byte."""
 
@@ -82,7 +76,7 @@ class World:
         self.horizon_s = horizon_s
         self.history = MemoryHistory()
         self.disk = SimulatedDisk(lambda: self.chance.uniform(0.0002, 0.004))
-        self.store = SharedStorage(self.clock, self.disk)
+        self.store = MemoryStorage(self.clock, self.disk)
         self.trace: list[str] = []
         self.fired: Counter[str] = Counter()
         self.ends: Counter[str] = Counter()
@@ -313,7 +307,7 @@ class World:
         self.disk.pull_the_plug()
         for instance in self.instances.values():
             instance.line.cut()
-        self.store = SharedStorage(self.clock, self.disk)
+        self.store = MemoryStorage(self.clock, self.disk)
         await self.store.start()
         dark_s = self.chance.uniform(0.5, 6.0)
         self._outage_until = self.loop.time() + dark_s + self.lease_s
