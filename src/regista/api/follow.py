@@ -7,7 +7,7 @@ hears twice, and tells once.
 import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from ..engines.native.feed import Feed, Reader, Told
 from ..errors import StorageUnavailable
@@ -28,6 +28,7 @@ News = list[Told | Progress]
 Place = tuple[float, float]
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class TooSlow(Exception):
@@ -39,7 +40,7 @@ async def follow_job(stage: Stage, feed: Feed, job: Job, after: int) -> AsyncIte
     reader = await feed.join(job_id=job.id)
     try:
         last = after
-        while page := await _outlast(reader, lambda: _events(stage, job.id, last)):
+        while page := await _outlast(reader, _events, stage, job.id, last):
             yield [*page]
             last = page[-1].event.seq
             if _is_end(page):
@@ -53,7 +54,7 @@ async def follow_job(stage: Stage, feed: Feed, job: Job, after: int) -> AsyncIte
             if not news or (told and told[0].event.seq > last + 1):
                 news = [
                     *(one for one in news if not isinstance(one, Told)),
-                    *await _outlast(reader, lambda: _events(stage, job.id, last)),
+                    *(await _outlast(reader, _events, stage, job.id, last) or ()),
                 ]
             fresh = [one for one in news if isinstance(one, Progress) or one.event.seq > last]
             last = max((one.event.seq for one in fresh if isinstance(one, Told)), default=last)
@@ -107,7 +108,7 @@ async def follow_all(
 async def _catch_up(stage: Stage, feed: Feed, reader: Reader, place: Place) -> AsyncIterator[list[Told]]:
     """Everything recorded after the place, then what is not recorded yet."""
     base = int(place[0]) - (0 if place[1] == math.inf else 1)  # the entry itself may have been cut short
-    while found := await _outlast(reader, lambda: _entries(stage, feed, reader.client, base)):
+    while found := await _outlast(reader, _entries, stage, feed, reader.client, base):
         entries, base = found
         page = [told for told in _told(entries) if (told.number, told.offset) > place]
         if page:
@@ -125,19 +126,20 @@ async def _entries(
         return entries, upto
     if not unrecorded:
         return None
-    return [one for one in unrecorded if client is None or await feed.owner(one) == client], unrecorded[
-        -1
-    ].number
+    mine = [one for one in unrecorded if client is None or await feed.owner(one) == client]
+    return mine, unrecorded[-1].number
 
 
-async def _outlast(reader: Reader, ask: Callable[[], Awaitable[T]]) -> T | None:
+async def _outlast(
+    reader: Reader, ask: Callable[P, Awaitable[T]], *asked: P.args, **more: P.kwargs
+) -> T | None:
     """What the store says, however long it is away; None when the reader is over before that.
 
     The stream stays open meanwhile: to a browser a refusal at its return would be final.
     """
     while True:
         try:
-            return await ask()
+            return await ask(*asked, **more)
         except StorageUnavailable:
             if reader.over:
                 return None

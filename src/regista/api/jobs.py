@@ -33,7 +33,8 @@ async def create(request: web.Request) -> web.Response:
     """Start a job.
 
     It is durable when this is answered: 202, or 200 when it was waited for and has settled. The same
-    idempotency key and body return the same job.
+    idempotency key and body return the same job. Without `wait` the answer is the job as it was written, and
+    tells of no attempts.
     """
     stage = request.config_dict[STAGE]
     wait_s = parameters.seconds(request, "wait", stage.config.max_wait_s)
@@ -42,8 +43,10 @@ async def create(request: web.Request) -> web.Response:
     job = await stage.engine.submit(submission_of(wish, request[CLIENT], key))
     if wait_s:
         job = await patient(stage, job, wait_s)
-    status = 200 if wait_s is not None and job.status.settled else 202
-    return await view.answer(stage, job, status, {"Location": f"{request.path}/{job.id}"})
+    location = {"Location": f"{request.path}/{job.id}"}
+    if wait_s is None:
+        return view.json(view.fresh(stage, job), 202, location)
+    return await view.answer(stage, job, 200 if job.status.settled else 202, location)
 
 
 def submission_of(wish: Wish, client: ClientConfig, key: str | None) -> Submission:

@@ -76,6 +76,12 @@ async def current(stage: Stage, job_id: str) -> JobObject:
     return job_object(job, await story(stage, job_id), tasks, token, clock_of(stage.config))
 
 
+def fresh(stage: Stage, job: Job) -> JobObject:
+    """A job that was just taken on, as it was written: nobody has to look at its tasks or its events for that."""
+    token = stage.engine.approval_token(job) if job.status is JobStatus.WAITING_FOR_HUMAN else None
+    return job_object(job, token=token, show=clock_of(stage.config))
+
+
 async def ended(stage: Stage, job: Job) -> JobObject:
     """A job that has settled, or one that was just changed and needs no second look."""
     (shown,) = await all_ended(stage, [job])
