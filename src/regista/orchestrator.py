@@ -5,6 +5,7 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
+from hashlib import sha256
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from .blueprint import StateMachineBlueprint, load_blueprints
 from .blueprint.step import Rules
 from .clock import Clock, Ids, SystemClock
 from .config import Config
+from .config.people import WorkerTokens, read_clients, read_workers
 from .dispatch.dispatcher import Dispatcher
 from .engines.base import Submission
 from .engines.native.engine import NativeEngine
@@ -42,6 +44,7 @@ from .worker.tasks import Worker
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from .api.doors import Doors, Guests
     from .site import Site
 
 log = logging.getLogger("regista")
@@ -82,6 +85,7 @@ class OrchestratorEngine:
         self._workers: list[LocalWorker] = []
         self._clients = dict(clients or {})
         self._client_tokens = dict(client_tokens or {})
+        self._doors: list[Doors] = []
         self._app: web.Application | None = None
         self._site: Site | None = None
         self._started = False
@@ -284,22 +288,47 @@ class OrchestratorEngine:
                 storage=self.storage,
                 history=self.history,
                 feed=self.feed,
-                clients=self._who_may_ask(host),
-                worker_token=self._token("WORKER_TOKEN", self.config.worker_token, host, WORKER_FILE),
+                doors=self._open_doors(host),
                 is_ready=lambda: self._started and self._failure is None,
             )
         )
 
-    def _who_may_ask(self, host: str) -> dict[str, ClientConfig]:
-        """Hash of a token → client. With none named there is one, and it is everybody's operator."""
-        tokens = {
+    def reload(self) -> bool:
+        """Read `clients.toml` and `workers.toml` again. False, and nothing changes, when there is a mistake in them."""
+        done = [doors.reload() for doors in self._doors]
+        return all(done)
+
+    def _open_doors(self, host: str) -> "Doors":
+        from .api.doors import Doors
+
+        doors = Doors(lambda: self._guests(host))
+        self._doors.append(doors)
+        return doors
+
+    def _guests(self, host: str) -> "Guests":
+        """Who may come in: whom the program names, whom the files name, and whom the settings name."""
+        from .api.doors import Guests
+
+        config = self.config
+        clients = {
             digest(token): self._clients.get(name) or ClientConfig(name=name)
             for token, name in self._client_tokens.items()
         }
-        if not tokens or self.config.client_token:
-            token = self._token("CLIENT_TOKEN", self.config.client_token, host, CLIENT_FILE)
-            tokens[digest(token)] = ClientConfig(name="default", operator=True)
-        return tokens
+        if config.clients_config_path:
+            clients |= read_clients(config.clients_config_path)
+        workers = WorkerTokens({})
+        if config.workers_config_path:
+            workers = read_workers(config.workers_config_path)
+        if not clients or config.client_token:
+            # With none named there is one, and it is everybody's operator.
+            token = self._token("CLIENT_TOKEN", config.client_token, host, CLIENT_FILE)
+            clients[digest(token)] = ClientConfig(name="default", operator=True)
+        worker_token = config.worker_token
+        if not worker_token and not config.workers_config_path:
+            worker_token = self._token("WORKER_TOKEN", "", host, WORKER_FILE)
+        # Handlers see who asked by the same records; the runner holds this very dictionary.
+        self._clients.update({client.name: client for client in clients.values()})
+        return Guests(clients, worker_token, workers)
 
     def _token(self, setting: str, given: str, host: str, name: str) -> str:
         return token_for(setting, given, host, self.config.state_dir, name)
@@ -492,8 +521,10 @@ def build_history(uri: str, storage: StorageBackend) -> HistoryStorage:
         from .history.sqlite import SqliteHistory
 
         return SqliteHistory(path)
+    if kind in ("postgres", "postgresql") and path.startswith("//"):
+        return _postgres_history(uri, storage)
     if uri:
-        raise ConfigError("HISTORY_DATABASE_URI", "sqlite:PATH", uri)
+        raise ConfigError("HISTORY_DATABASE_URI", "sqlite:PATH or postgresql://HOST/DATABASE", uri)
     newest = getattr(storage, "newest", None)
     if newest is not None:  # others share it, so what lies beside it here would have holes
         return NoHistory(newest)
@@ -503,3 +534,18 @@ def build_history(uri: str, storage: StorageBackend) -> HistoryStorage:
 
         return SqliteHistory(beside.with_name(beside.stem + ".history" + beside.suffix))
     return MemoryHistory()
+
+
+def _postgres_history(uri: str, storage: StorageBackend) -> HistoryStorage:
+    try:
+        from .history.postgres import PostgresHistory
+    except ModuleNotFoundError as error:
+        got = f"no module named {error.name}"
+        expected = "the postgres extra (pip install 'regista[postgres]')"
+        raise ConfigError("HISTORY_DATABASE_URI", expected, got) from None
+    return PostgresHistory(uri, lambda: _cluster_of(storage))
+
+
+async def _cluster_of(storage: StorageBackend) -> str:
+    """Names the store, as `WorkerService.cluster_id` does."""
+    return sha256(await storage.secret("cluster")).hexdigest()[:16]

@@ -75,6 +75,7 @@ async def _run(
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
+    loop.add_signal_handler(signal.SIGHUP, director.reload)
     site = await director.serve(host, port)
     if greet is not None:
         greet(site)

@@ -15,7 +15,7 @@ FLOORS = {
     **dict.fromkeys(["api", "rpc", "dashboard"], 4),
     **dict.fromkeys(["engines.native", "dispatch", "fleet", "logs", "upkeep", "history.recorder"], 3),
     **dict.fromkeys(
-        ["storage", "storage.redis", "history", "providers", "payloads", "engines.temporal", "observe"], 2
+        ["storage", "storage.redis", "history", "history.postgres", "providers", "payloads", "engines.temporal", "observe"], 2
     ),
     **dict.fromkeys(["storage.base", "history.base", "providers.base", "payloads.base", "engines.base"], 1),
     **dict.fromkeys(["storage.__init__", "history.__init__", "engines.__init__"], 1),
@@ -31,10 +31,12 @@ ALSO = {
     "orchestrator": {room for room, floor in FLOORS.items() if floor == 2} | {"worker", "site"},
     "site": {"orchestrator"},
     "storage.redis": {"storage"},
+    "history.postgres": {"history"},
     "__main__": {"cli"},
     "cli": {"orchestrator", "site", "observe", "worker", "__init__"},
     **{room: {"observe"} for room in ("api", "rpc", "dashboard")},
     "client": {"wire", "config", "tokens"},
+    "config": {"tokens"},
     "worker": {"wire", "tokens", "model", "errors", "clock", "loops", "plain", "config", "payloads.base"},
 }
 #: Third-party packages, by room; msgspec is welcome everywhere.
@@ -46,7 +48,8 @@ LIBRARIES = {
     "client": {"aiohttp"},
     "worker": {"aiohttp"},
     "cli": {"rich"},
-    "storage.redis": {"redis"},
+    "storage.redis": {"redis", "hiredis"},
+    "history.postgres": {"asyncpg"},
     "testing": {"pytest", "hypothesis", "aiohttp"},
 }
 FREE = {"__init__", "testing"}  # the lazy door and the test kit import anything; nothing imports the kit

@@ -1,7 +1,7 @@
 """What the handlers need, handed over in one piece, and the typed keys under which an app keeps it."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -17,6 +17,7 @@ from ..history.base import HistoryStorage
 from ..model import ClientConfig
 from ..storage.base import StorageBackend
 from ..wire.jobs import JobObject
+from .doors import Doors
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,7 @@ class Stage:
     storage: StorageBackend
     history: HistoryStorage
     feed: Feed
-    #: SHA-256 of a client's token → the client.
-    clients: Mapping[str, ClientConfig]
-    #: The token that every worker may use.
-    worker_token: str
+    doors: Doors
     #: Started, and neither stopping nor failed.
     is_ready: Callable[[], bool]
     #: Ended jobs that were lately shown: they never change, and their story may be a read of history.

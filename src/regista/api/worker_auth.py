@@ -1,7 +1,5 @@
 """Who may speak as a worker: the token, and that every place which names the worker names the same one."""
 
-import hmac
-
 import msgspec
 from aiohttp import web
 
@@ -29,16 +27,15 @@ def admit(request: web.Request, worker_id: str | None) -> None:
         raise Problem(
             401, "token_missing", f"expected a worker token in {TOKEN_HEADER}, got none", headers=_CHALLENGE
         )
-    right = request.config_dict[STAGE].worker_token
-    # How long the comparison takes says nothing about the right one.
-    if not hmac.compare_digest(token.encode("utf-8", "surrogateescape"), right.encode()):
-        raise Problem(401, "token_unknown", "this worker token is not known here", headers=_CHALLENGE)
     if worker_id is not None:
         check_worker(request, worker_id)
+    elif not request.config_dict[STAGE].doors.knows(token):
+        # Who it is stands in the body; `check_worker` comes once that is read.
+        raise _unknown_token()
 
 
 def check_worker(request: web.Request, worker_id: str) -> None:
-    """The id is one, and nobody speaks for another."""
+    """The id is one, the token is this worker's, and nobody speaks for another."""
     try:
         check_identifier("worker id", worker_id)
     except BadMessage as error:
@@ -46,6 +43,12 @@ def check_worker(request: web.Request, worker_id: str) -> None:
     hint = request.headers.get(ID_HEADER)
     if hint and hint != worker_id:
         raise Problem(403, "worker_mismatch", f"{ID_HEADER} names {hint!r}, the request {worker_id!r}")
+    if not request.config_dict[STAGE].doors.is_of(_token_of(request), worker_id):
+        raise _unknown_token()
+
+
+def _unknown_token() -> Problem:
+    return Problem(401, "token_unknown", "this worker token is not known here", headers=_CHALLENGE)
 
 
 def check_signature(
@@ -64,7 +67,7 @@ def check_signature(
     leave_out = ("bubbling_chain",) if event else ()
     members = msgspec.json.decode(body)
     try:
-        right = is_signed(members, security.signature, stage.worker_token, leave_out)
+        right = is_signed(members, security.signature, stage.doors.token_of(worker_id), leave_out)
     except BadMessage as error:
         raise Problem(400, "bad_message", str(error)) from error
     if not right:

@@ -108,9 +108,13 @@ class Reloader:
         """Until Ctrl-C or SIGTERM, or until no change of a file could help."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
+        files = [Path(self._asked.app).resolve()]
         while not self._told:
-            child, files = self._start()
-            changed = self._watch(child, stamps(files))
+            # Looked at before the child reads them: what changes while it starts is a change, too.
+            before = stamps(files)
+            child, reported = self._start()
+            files = reported or files  # a child that dies early reports nothing
+            changed = self._watch(child, {**stamps(files), **before})
             self._end(child)
             if child.returncode == _NO_CHANGE_HELPS:
                 return exits.FAILED
@@ -132,8 +136,6 @@ class Reloader:
 
     def _watch(self, child: "subprocess.Popen[bytes]", before: Stamps) -> set[Path]:
         """Wait until a file has changed; empty when we were told to stop."""
-        if not before:
-            before = stamps([Path(self._asked.app).resolve()])
         mourned = False
         while not self._told:
             time.sleep(_LOOK_S)

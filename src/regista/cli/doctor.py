@@ -15,6 +15,7 @@ from pathlib import Path
 from .. import __version__
 from ..client import Client
 from ..config import Config, Connection, WorkerConfig
+from ..config.people import missing_tokens
 from ..errors import ApiError, ConfigError, RegistaError
 from ..tokens import CLIENT_FILE, WORKER_FILE, is_loopback
 from . import exits
@@ -108,11 +109,7 @@ def token_file(state_dir: str, name: str, setting: str, given: bool) -> Finding:
 
 def address(config: Config) -> Finding:
     """Beyond loopback, credentials must be configured."""
-    missing = [
-        name
-        for name, given in (("CLIENT_TOKEN", config.client_token), ("WORKER_TOKEN", config.worker_token))
-        if not given
-    ]
+    missing = missing_tokens(config)
     if is_loopback(config.api_host) or not missing:
         return Finding("address", True, f"{config.api_host}:{config.api_port}")
     return Finding(

@@ -157,6 +157,17 @@ def _others(commands: _Commands) -> None:
     )
     doctor.set_defaults(run="doctor.examine")
     _command(commands, "version", "version.show", "say the version")
+    _tokens(commands)
+
+
+def _tokens(commands: _Commands) -> None:
+    tokens = commands.add_parser("tokens", help="make tokens for clients.toml and workers.toml")
+    verbs = tokens.add_subparsers(metavar="VERB", required=True, title="verbs")
+    new = _command(verbs, "new", "tokens.new", "make a token, and the lines that let its owner in")
+    whose = new.add_mutually_exclusive_group(required=True)
+    whose.add_argument("--client", metavar="NAME", help="for a client: a table of clients.toml")
+    whose.add_argument("--worker", metavar="ID", help="for a worker: a table of workers.toml")
+    new.add_argument("--operator", action="store_true", help="a client that sees and moves everybody's jobs")
 
 
 # -- what commands share ---------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from .. import site
 from ..config import Config, leave_url, remove_url
+from ..config.people import missing_tokens
 from ..errors import ConfigError
 from ..orchestrator import OrchestratorEngine
 from ..tokens import CLIENT_FILE, WORKER_FILE, is_loopback
@@ -66,12 +67,12 @@ def _store_of(config: Config) -> Path | None:
 
 def _refuse_missing_tokens(config: Config) -> None:
     """Both are named at once: who lacks one mostly lacks the other."""
-    needed = {"CLIENT_TOKEN": config.client_token, "WORKER_TOKEN": config.worker_token}
-    missing = [name for name, given in needed.items() if not given]
+    missing = missing_tokens(config)
     if missing and not is_loopback(config.api_host):
         raise UsageError(
             f"{' and '.join(missing)}: expected a token, since {config.api_host} can be reached from elsewhere; "
-            f"set {'both' if len(missing) > 1 else 'it'}, or listen on 127.0.0.1"
+            f"set {'both' if len(missing) > 1 else 'it'}, name a file of tokens (CLIENTS_CONFIG_PATH, "
+            "WORKERS_CONFIG_PATH), or listen on 127.0.0.1"
         )
 
 
@@ -128,10 +129,11 @@ def greet(screen: Screen, config: Config, url: str) -> None:
 
 def tokens_of(config: Config) -> str:
     """Where the tokens of client and worker are to be found."""
-    named = {CLIENT_FILE: config.client_token, WORKER_FILE: config.worker_token}
-    kept = [name for name, given in named.items() if not given]
+    files = {"CLIENT_TOKEN": CLIENT_FILE, "WORKER_TOKEN": WORKER_FILE}
+    kept = [files[name] for name in missing_tokens(config)]
     if not kept:
-        return "CLIENT_TOKEN and WORKER_TOKEN"
-    if len(kept) == len(named):
+        paths = [path for path in (config.clients_config_path, config.workers_config_path) if path]
+        return " and ".join(paths) if paths else "CLIENT_TOKEN and WORKER_TOKEN"
+    if len(kept) == len(files):
         return f"in {config.state_dir}/"
     return f"{Path(config.state_dir, kept[0])} and the environment"

@@ -22,7 +22,11 @@ SETTINGS = table(
     Setting("REDIS_USER", "redis_user", text("a name without blanks, or empty", r"\S*")),
     Setting("REDIS_PASSWORD", "redis_password", TOKEN),
     Setting("REDIS_TLS", "redis_tls", SWITCH),
-    Setting("HISTORY_DATABASE_URI", "history_database_uri", text("empty or sqlite:PATH", r"(sqlite:.+)?")),
+    Setting(
+        "HISTORY_DATABASE_URI",
+        "history_database_uri",
+        text("empty, sqlite:PATH or postgresql://HOST/DATABASE", r"(sqlite:.+|postgres(ql)?://.+)?"),
+    ),
     Setting("BLUEPRINTS_DIR", "blueprints_dir", text("a directory, or empty", r".*")),
     Setting("TZ", "tz", ZONE),
     Setting("LOG_LEVEL", "log_level", LEVEL),
@@ -31,6 +35,8 @@ SETTINGS = table(
     Setting("REGISTA_DIR", "state_dir", text("a directory", r".+")),
     Setting("CLIENT_TOKEN", "client_token", TOKEN),
     Setting("WORKER_TOKEN", "worker_token", TOKEN, also=("GLOBAL_WORKER_TOKEN",)),
+    Setting("CLIENTS_CONFIG_PATH", "clients_config_path", text("a file, or empty", r".*")),
+    Setting("WORKERS_CONFIG_PATH", "workers_config_path", text("a file, or empty", r".*")),
     Setting("REGISTA_APPROVAL_SECRET", "approval_secret", SECRET),
     Setting("ORCHESTRATOR_SECRET_KEY", "orchestrator_secret_key", TOKEN),
     Setting("WORKER_REQUIRE_SIGNATURES", "worker_require_signatures", SWITCH),
@@ -86,6 +92,9 @@ class Config(Settings, frozen=True, kw_only=True):
     # Secrets
     client_token: str = ""
     worker_token: str = ""
+    #: clients.toml and workers.toml: who else may come in (config/people.py).
+    clients_config_path: str = ""
+    workers_config_path: str = ""
     approval_secret: str = ""
     orchestrator_secret_key: str = ""
     worker_require_signatures: bool = False

@@ -19,7 +19,7 @@ LIMIT_S = 0.25
 OF_ONE_CALL = {
     *("--help", "--version", "--input", "--wait", "--key", "--priority", "--timeout", "--status"),
     *("--blueprint", "--limit", "--reason", "--decision", "--comment", "--data", "--format", "--output"),
-    *("--app", "--offline", "--no-reload", "--report-files", "--worker"),
+    *("--app", "--offline", "--no-reload", "--report-files", "--worker", "--client", "--operator"),
 }
 
 

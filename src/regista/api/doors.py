@@ -1,0 +1,68 @@
+"""Doors: whom the API lets in, and as whom. Read anew on SIGHUP; a file with a mistake changes nothing then."""
+
+import hmac
+import logging
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from ..config.people import WorkerTokens
+from ..errors import ConfigError
+from ..model import ClientConfig
+from ..tokens import digest
+
+log = logging.getLogger("regista.doors")
+
+
+class Guests(Struct, frozen=True):
+    """Everybody who may come in."""
+
+    #: SHA-256 of a client's token → the client.
+    clients: Mapping[str, ClientConfig]
+    #: The token that every worker may use that has none of its own; empty: there is none.
+    worker_token: str
+    workers: WorkerTokens = WorkerTokens({})
+
+
+class Doors:
+    """Knows tokens. Client tokens only as hashes; worker tokens as they are, since they key signatures."""
+
+    def __init__(self, read: Callable[[], Guests]) -> None:
+        self._read = read
+        self._guests = read()
+
+    def reload(self) -> bool:
+        """Read the files again. False, and all stays as it was, when there is a mistake in them."""
+        try:
+            self._guests = self._read()
+        except ConfigError as error:
+            log.error("who may come in stays as it was: %s", error, extra={"action": "doors_reload"})
+            return False
+        log.info("read anew who may come in", extra={"action": "doors_reload"})
+        return True
+
+    def client(self, token: str) -> ClientConfig | None:
+        """The client that this token is of."""
+        # A dictionary of hashes: how long a look-up takes says nothing about the token.
+        return self._guests.clients.get(digest(token))
+
+    def token_of(self, worker_id: str) -> str:
+        """What this worker must bring: its own token, if it has one, and then no other; else everybody's."""
+        own = self._guests.workers.of(worker_id)
+        return self._guests.worker_token if own is None else own
+
+    def knows(self, token: str) -> bool:
+        """Some worker has this token."""
+        workers = self._guests.workers
+        every = [self._guests.worker_token, *workers.by_id.values(), *(one for _, one in workers.by_pattern)]
+        same = [_same(token, one) for one in every]  # all of them: the time it takes says nothing
+        return any(same)
+
+    def is_of(self, token: str, worker_id: str) -> bool:
+        """The worker may come in with this token. Another one of its own, or everybody's, does not help it."""
+        return _same(token, self.token_of(worker_id))
+
+
+def _same(token: str, right: str) -> bool:
+    """How long the comparison takes says nothing about the right one. No token is nobody's."""
+    return bool(right) and hmac.compare_digest(token.encode("utf-8", "surrogateescape"), right.encode())

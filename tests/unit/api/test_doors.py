@@ -1,0 +1,65 @@
+"""Whom the doors know."""
+
+import logging
+
+import pytest
+
+from regista.api.doors import Doors, Guests
+from regista.config.people import WorkerTokens
+from regista.errors import ConfigError
+from regista.model import ClientConfig
+from regista.tokens import digest
+
+ADA = ClientConfig(name="ada")
+
+
+def doors(**guests: object) -> Doors:
+    every = {"clients": {digest("t-ada"): ADA}, "worker_token": "all"} | guests
+    return Doors(lambda: Guests(**every))  # type: ignore[arg-type]
+
+
+def test_a_client_is_known_by_its_token_alone() -> None:
+    known = doors()
+    assert known.client("t-ada") == ADA
+    for stranger in ("", "ada", digest("t-ada"), "t-ada ", "t-ad\udcff"):
+        assert known.client(stranger) is None
+
+
+def test_a_worker_with_a_token_of_its_own_comes_in_with_no_other() -> None:
+    known = doors(workers=WorkerTokens({"w": "own"}, (("edge-*", "edge"),)))
+    assert known.is_of("own", "w")
+    assert not known.is_of("all", "w")
+    assert known.is_of("edge", "edge-1")
+    assert not known.is_of("own", "edge-1")
+    assert known.is_of("all", "anybody")
+    assert not known.is_of("own", "anybody")
+    assert [known.knows(token) for token in ("own", "edge", "all", "none", "")] == [True] * 3 + [False] * 2
+
+
+def test_without_a_token_for_all_only_those_with_one_of_their_own_come_in() -> None:
+    known = doors(worker_token="", workers=WorkerTokens({"w": "own"}))
+    assert known.is_of("own", "w")
+    assert not known.is_of("", "anybody")
+    assert not known.knows("")
+
+
+def test_a_mistake_in_a_file_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    answers: list[Guests | ConfigError] = [
+        Guests({}, "old"),
+        ConfigError("clients.toml, line 3", "a token", "nothing"),
+        Guests({}, "new"),
+    ]
+
+    def read() -> Guests:
+        answer = answers.pop(0)
+        if isinstance(answer, ConfigError):
+            raise answer
+        return answer
+
+    known = Doors(read)
+    with caplog.at_level(logging.ERROR):
+        assert known.reload() is False
+    assert "clients.toml, line 3: expected a token" in caplog.text
+    assert known.is_of("old", "w")
+    assert known.reload() is True
+    assert known.is_of("new", "w")
