@@ -58,7 +58,10 @@ _HOMES = {
 __all__ = ["__version__", *_HOMES]
 
 #: The same for names that need an extra. They are not in `__all__`: a star would ask for all of them.
-_HOMES |= {"RedisStorage": "regista.storage.redis.store"}
+_HOMES |= {
+    "RedisStorage": "regista.storage.redis.store",
+    "PostgresHistory": "regista.history.postgres",
+}
 
 # The same for type checkers, which do not run `__getattr__`. `X as X` is how they are told "exported".
 if TYPE_CHECKING:
@@ -84,6 +87,7 @@ if TYPE_CHECKING:
     from .errors import TransientError as TransientError
     from .errors import Unreachable as Unreachable
     from .history.base import HistoryStorage as HistoryStorage
+    from .history.postgres import PostgresHistory as PostgresHistory
     from .model import ClientConfig as ClientConfig
     from .model import Event as Event
     from .model import EventType as EventType

@@ -25,6 +25,7 @@ RegistaError
 │   ├── StorageAway          no answer; the outcome of what was asked is unknown
 │   │   ├── StorageFailed       a flush failed, and that is final
 │   │   └── StorageUnavailable  the store is away for now
+│   │       └── HistoryUnavailable  the history is; jobs go on
 │   ├── StorageOwned         another process owns the file
 │   └── SchemaError          the file was written by another version
 └── TaskError                raised by a worker's function; a failure is data
@@ -259,6 +260,12 @@ class StorageUnavailable(StorageAway):
     """The store is away, or too slow, for now. Whether the write arrived is unknown; ask again, with the same key."""
 
     code = "storage_unavailable"
+
+
+class HistoryUnavailable(StorageUnavailable):
+    """The history is away, or too slow, for now. Jobs go on without it, and what happens is recorded later."""
+
+    code = "history_unavailable"
 
 
 class StorageOwned(StorageError):

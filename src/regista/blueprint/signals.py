@@ -226,6 +226,7 @@ def migrate(job: Job, newest: Graph | None, scene: Scene) -> Step | None:
         needed.add(job.wait.aggregator)
     if newest is not None and newest.version != job.version and needed <= newest.states.keys():
         wait = None if isinstance(job.wait, AwaitVersion) else job.wait
+        wait = replace(wait, missing="") if isinstance(wait, AwaitBranches) else wait
         moved = Event(
             type=EventType.JOB_MIGRATED,
             at=scene.now,
@@ -234,7 +235,18 @@ def migrate(job: Job, newest: Graph | None, scene: Scene) -> Step | None:
         )
         migrated = replace(job, version=newest.version, wait=wait, updated_at=scene.now)
         return Step(job=migrated, events=(moved,))
-    if job.wait is not None or job.status.settled:
-        return None  # already named, or it waits for its aggregator and keeps that wait
-    named = replace(job, wait=AwaitVersion(job.version), waiting_since=scene.now, updated_at=scene.now)
-    return Step(job=named)
+    named = _naming(job)
+    if named is None:
+        return None
+    return Step(job=replace(job, wait=named, waiting_since=scene.now, updated_at=scene.now))
+
+
+def _naming(job: Job) -> AwaitVersion | AwaitBranches | None:
+    """The wait that says which version is missing; None where it is said already, or does not matter any more."""
+    match job.wait:
+        case None if not job.status.settled:
+            return AwaitVersion(job.version)
+        case AwaitBranches(missing="") as wait if job.status is JobStatus.WAITING_FOR_PARALLEL:
+            return replace(wait, missing=job.version)  # it is still the aggregator that runs next
+        case _:
+            return None

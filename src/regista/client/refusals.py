@@ -14,6 +14,7 @@ _CLASSES: dict[str, type[RegistaError]] = {
         errors.BlueprintNotFound,
         errors.GraphvizMissing,
         errors.HistoryDisabled,
+        errors.HistoryUnavailable,
         errors.JobNotFound,
         errors.JobAlreadyTerminal,
         errors.IdempotencyConflict,

@@ -91,6 +91,9 @@ def _told(job: Job, tasks: Sequence[Task], absent: Mapping[str, Absence]) -> tup
     match job.wait:
         case AwaitTask(task_id=task_id):
             return f"Job {job.id} waits for task {task_id}.", _held(tasks, absent)
+        case AwaitBranches(missing=version) if version:
+            words, reason = _waits(job.id, AwaitVersion(version))
+            return f"Job {job.id} {words}.", [reason]
         case AwaitBranches() as wait:
             left = _open(tasks)
             text = f"Job {job.id} waits for {len(left)} of {wait.total} branches before {wait.aggregator!r}."

@@ -28,6 +28,8 @@ class AwaitBranches(Struct, frozen=True, tag="branches", omit_defaults=True, gc=
 
     aggregator: str
     total: int
+    #: All are over, and nobody has this version of the blueprint, nor a newer one with that aggregator.
+    missing: str = ""
 
 
 class AwaitHuman(Struct, frozen=True, tag="human", omit_defaults=True, gc=False):

@@ -183,6 +183,8 @@ def _detail(job: Job, tasks: Sequence[Task], token: str | None, show: Show) -> t
             found = next((task for task in tasks if task.id == task_id), None)
             more = {} if found is None else {"type": found.type, "queue": found.queue or found.type}
             return "worker", {"task_id": task_id if found is None else found.attempt_id, **more}
+        case AwaitBranches(missing=version) if version:
+            return "version", {"version": version, "reason": AwaitVersion(version).reason}
         case AwaitBranches(aggregator, total):
             left = sum(task.state is not AttemptState.CLOSED for task in tasks)
             return "parallel", {"aggregator": aggregator, "total": total, "open": left if tasks else total}

@@ -56,6 +56,7 @@ class Link:
         crew: Crew,
         describe: Callable[[str], model.Worker],
         on_change: Callable[[], None],
+        covers: Callable[["Link"], bool] = lambda link: False,
     ) -> None:
         self.target = target
         self.worker_id = worker_id
@@ -69,6 +70,8 @@ class Link:
         self._crew = crew
         self._describe = describe
         self._on_change = on_change
+        #: Whether another link brings what this one owes.
+        self._covers = covers
         self._tries = 0
         self._told = ""
         self._short_streams = 0
@@ -86,8 +89,9 @@ class Link:
 
     @property
     def owes(self) -> bool:
-        """It has something in its hands that this orchestrator gave."""
-        return self.session is not None and bool(self._crew.held(self.session.home))
+        """It has something in its hands that this orchestrator gave, and that no other link brings back."""
+        held = self.session is not None and bool(self._crew.held(self.session.home))
+        return held and not self._covers(self)
 
     @property
     def transport(self) -> str:

@@ -88,7 +88,17 @@ class RemoteWorker:
             self._crew,
             self._record,
             self._on_change,
+            self._covers,
         )
+
+    def _covers(self, link: Link) -> bool:
+        """Another orchestrator of the same store is our choice: there we have the one session that we can have.
+
+        Two links with one id and one store would take it from each other again and again.
+        """
+        home = None if link.session is None else link.session.home
+        others = (other for other in self._links if other is not link and other.wanted and not other.failed)
+        return any(other.session is not None and other.session.home == home for other in others)
 
     def _record(self, worker_id: str) -> model.Worker:
         return record_of(self._worker, worker_id, self.config)

@@ -23,6 +23,7 @@ from regista.blueprint.graph import StateInfo
 from regista.errors import ApprovalConflict, JobAlreadyTerminal, NotQuarantined
 from regista.model import (
     AttemptState,
+    AwaitBranches,
     AwaitVersion,
     EventType,
     Fault,
@@ -263,10 +264,20 @@ def test_a_job_whose_state_nobody_knows_waits_with_a_named_reason_and_says_so_on
 
 def test_a_fan_out_needs_its_aggregator_in_the_new_version() -> None:
     walker = after(FanOut((BRANCH,), "join"))
+    fits = signals.migrate(walker.job, newer("s0", "join"), walker.scene())
+    assert fits is not None
+    assert (fits.job.version, fits.job.wait) == ("w", walker.job.wait)
+
+
+def test_a_fan_out_whose_aggregator_nobody_knows_says_so_once_and_still_waits_for_it() -> None:
+    walker = after(FanOut((BRANCH,), "join"))
+    waited_for = walker.job.wait
+    walker.take(signals.migrate(walker.job, newer("s0", "a"), walker.scene()))
+    assert walker.job.wait == AwaitBranches("join", 1, missing="v")
     assert signals.migrate(walker.job, newer("s0", "a"), walker.scene()) is None
-    step = signals.migrate(walker.job, newer("s0", "join"), walker.scene())
-    assert step is not None
-    assert (step.job.version, step.job.wait) == ("w", walker.job.wait)
+    fits = signals.migrate(walker.job, newer("s0", "join"), walker.scene())
+    assert fits is not None
+    assert (fits.job.version, fits.job.wait) == ("w", waited_for)
 
 
 # -- terminal ------------------------------------------------------------------------------------------

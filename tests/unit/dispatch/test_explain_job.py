@@ -63,9 +63,11 @@ def test_a_handler_that_failed_is_paused() -> None:
 
 
 def test_a_version_that_nobody_has_is_named() -> None:
-    found, codes = told(status=JobStatus.RUNNING, wait=AwaitVersion("v9"))
-    assert codes == ["blueprint_version_missing"]
-    assert "v9" in found.summary
+    fan_out = AwaitBranches("join", 2, missing="v9")
+    for status, wait in ((JobStatus.RUNNING, AwaitVersion("v9")), (JobStatus.WAITING_FOR_PARALLEL, fan_out)):
+        found, codes = told(status=status, wait=wait)
+        assert codes == ["blueprint_version_missing"]
+        assert "v9" in found.summary
 
 
 def test_a_fan_out_says_how_many_branches_are_open_and_which_block() -> None:

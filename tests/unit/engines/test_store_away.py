@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from regista import JobStatus, MemoryStorage, OrchestratorEngine, Worker
+from regista import Job, JobStatus, MemoryStorage, OrchestratorEngine, Submission, Worker
 from regista.blueprint import ActionFactory, JobContext
 from regista.config import Config
 from regista.errors import StorageUnavailable
@@ -25,10 +25,12 @@ class Remote(MemoryStorage):
     def __init__(self) -> None:
         super().__init__()
         self.away = self.after = False
+        #: What cannot be reached.
+        self.calls = set(_CALLS)
 
     def __getattribute__(self, name: str) -> Any:
         found = super().__getattribute__(name)
-        if name not in _CALLS:
+        if name not in _CALLS or name not in self.calls:
             return found
 
         async def call(*arguments: Any, **options: Any) -> Any:
@@ -81,3 +83,29 @@ def test_a_job_goes_on_when_the_store_is_back(after: bool, caplog: pytest.LogCap
     with caplog.at_level(logging.ERROR):
         asyncio.run(main())
     assert caplog.records == []
+
+
+def test_a_job_that_was_claimed_when_the_store_went_away_does_not_wait_for_its_lease() -> None:
+    async def main() -> None:
+        storage = Remote()
+
+        def end(context: JobContext, actions: ActionFactory) -> None:
+            actions.transition_to("done")
+
+        director = OrchestratorEngine(storage, Config(lease_s=60.0))
+        director.register_blueprint(script(end, "done"))
+        await director.start()
+        # given: jobs in the ready queue, which can be claimed, but nothing can be written
+        storage.calls = {"commit"}
+        jobs = await director.submit_many([Submission(blueprint="script") for _ in range(200)])
+        storage.away = True
+        await asyncio.sleep(0.5)
+        # when
+        storage.away = False
+        # then
+        async with asyncio.timeout(5):
+            ended = [await director.wait(job.id) for job in jobs if isinstance(job, Job)]
+        assert {job.status for job in ended} == {JobStatus.FINISHED}
+        await director.stop()
+
+    asyncio.run(main())

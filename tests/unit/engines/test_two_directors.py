@@ -1,14 +1,15 @@
 """Two orchestrators on one store: a worker of the one does what the other has decided."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from itertools import count
 from typing import Any
 
 import msgspec
 import pytest
 
-from regista import EventType, JobStatus, MemoryStorage, OrchestratorEngine
+from regista import EventType, JobStatus, MemoryStorage, OrchestratorEngine, RedisStorage
 from regista.config import Config
 from regista.engines.base import Verdict
 from regista.engines.native.desk import Desk, UnknownWorker
@@ -18,6 +19,8 @@ from regista.model import Worker as WorkerRecord
 from regista.storage.base import StorageBackend
 from regista.wire.jobs import Progress
 from regista.wire.worker import Heartbeat, Registration
+from tests.conftest import Require
+from tests.redis_server import RedisServer
 from tests.support import one_task
 
 Test = Callable[["Pair"], Awaitable[None]]
@@ -96,12 +99,11 @@ def result_of(task: Task) -> TaskResult:
     return TaskResult(task_id=task.attempt_id, job_id=task.job_id, worker_id="w", data={"n": 1})
 
 
-def play(test: Test) -> None:
-    """On one store in memory, which both share."""
+def play(test: Test, *storages: StorageBackend) -> None:
+    """On one store, which both share."""
 
     async def main() -> None:
-        storage = Shared()
-        async with asyncio.timeout(9), Pair([storage, storage]).running() as pair:
+        async with asyncio.timeout(9), Pair(list(storages)).running() as pair:
             await test(pair)
 
     asyncio.run(main())
@@ -183,6 +185,20 @@ async def a_worker_that_registers_with_one_has_no_seat_left_at_the_other(pair: P
         assert (facts.worker.session, facts.state) == (new.record.session, "ready")
 
 
+async def a_goodbye_of_an_old_session_takes_nothing_from_the_new_one(pair: Pair) -> None:
+    here, there = pair.directors
+    old = await pair.join(here)
+    task = await _busy(here, old)
+    # given: it has registered with the other one, and brought along what it runs
+    record = WorkerRecord(id="w", skills=("work",), capacity=4, transport="stream")
+    await there.workers.register(record, [task.attempt_id], old.take, old.stop)
+    # when: its last word to the first one arrives
+    await here.workers.leave("w", old.record.session)
+    # then: it still has its task
+    assert [held.attempt_id for held in await there.workers.held("w")] == [task.attempt_id]
+    assert await there.engine.deliver(result_of(task)) is Verdict.ACCEPTED
+
+
 async def a_drain_asked_of_one_is_heeded_by_the_other(pair: Pair) -> None:
     here, there = pair.directors
     await pair.join(there)
@@ -250,6 +266,44 @@ async def progress_at_one_is_seen_live_at_the_other(pair: Pair) -> None:
         director.feed.leave(reader)
 
 
+async def a_list_of_workers_tells_the_same_at_both(pair: Pair) -> None:
+    here, there = pair.directors
+    hands = await pair.join(here)
+    task = await _busy(here, hands)
+    # when: it opens its stream here, goes over to the other one, and comes back, each time with another lease
+    for lease_s, director in ((4.0, here), (5.0, there), (6.0, here)):
+        elsewhere = Hands(director)
+        asked = ("w", hands.record.session, [task.attempt_id], elsewhere.take, elsewhere.stop)
+        assert await director.workers.attach(*asked, "stream", lease_s) == ()
+        # then
+        await until(lambda: sum(one.dispatcher.find("w") is not None for one in pair.directors) == 1)
+        told = [(await one.workers.describe())[0] for one in pair.directors]
+        assert [facts.worker for facts in told] == [told[0].worker] * 2
+        assert {(facts.state, facts.holding, facts.free) for facts in told} == {
+            ("ready", (task.attempt_id,), 3)
+        }
+        assert (told[0].worker.instance, told[0].worker.lease_s) == (director.config.instance_id, lease_s)
+
+
+async def two_leaders_at_once_do_no_harm(pair: Pair) -> None:
+    here, there = pair.directors
+    hands = await pair.join(here)
+    task = await _busy(here, hands)
+    await pair.desks[0].close()
+    # when: the worker is gone, and both believe that the chores are theirs
+    for _ in range(3):
+        await asyncio.gather(*(one.workers.bury("w", hands.record.session) for one in pair.directors))
+    heirs = await pair.join(there)
+    again = await heirs.next()
+    # then: its attempt was lost once, and is tried once more
+    assert (again.id, again.attempt) == (task.id, task.attempt + 1)
+    await there.engine.deliver(result_of(again))
+    await here.wait(task.job_id, 5)
+    told = [event.type for event in await here.events(task.job_id)]
+    assert (told.count(EventType.TASK_LOST), told.count(EventType.JOB_FINISHED)) == (1, 1)
+    assert heirs.tasks.empty()
+
+
 async def _busy(director: OrchestratorEngine, hands: Hands) -> Task:
     await director.submit("script")
     return await hands.next()
@@ -262,13 +316,30 @@ TESTS = [
     a_worker_registers_with_one_and_connects_to_the_other,
     a_session_that_is_over_is_over_everywhere,
     a_worker_that_registers_with_one_has_no_seat_left_at_the_other,
+    a_goodbye_of_an_old_session_takes_nothing_from_the_new_one,
     a_drain_asked_of_one_is_heeded_by_the_other,
     a_worker_that_polls_may_ask_anybody,
     the_choice_of_a_strategy_is_global,
     progress_at_one_is_seen_live_at_the_other,
+    a_list_of_workers_tells_the_same_at_both,
+    two_leaders_at_once_do_no_harm,
 ]
+_names = map("pair-{}".format, count(1))
 
 
 @pytest.mark.parametrize("test", TESTS, ids=lambda test: test.__name__)
 def test_in_memory(test: Test) -> None:
-    play(test)
+    storage = Shared()
+    play(test, storage, storage)
+
+
+@pytest.fixture(scope="module")
+def server(require: Require) -> Iterator[RedisServer]:
+    with RedisServer(require("redis-server")) as server:
+        yield server
+
+
+@pytest.mark.parametrize("test", TESTS, ids=lambda test: test.__name__)
+def test_on_redis(test: Test, server: RedisServer) -> None:
+    namespace = next(_names)
+    play(test, *(RedisStorage(server.url, namespace=namespace) for _ in range(2)))

@@ -128,6 +128,11 @@ def test_the_progress_of_a_fan_out_is_the_mean_of_its_branches() -> None:
         (AwaitTask("job_1_9"), "worker", {"task_id": "job_1_9"}),
         (AwaitBranches("join", 4), "parallel", {"aggregator": "join", "total": 4, "open": 1}),
         (
+            AwaitBranches("join", 4, missing="v9"),
+            "version",
+            {"version": "v9", "reason": "blueprint_version_missing"},
+        ),
+        (
             AwaitHuman("sure?", {"yes": "a", "no": "b"}),
             "human",
             {"message": "sure?", "decisions": ["no", "yes"], "integration": None, "token": "secret"},

@@ -172,7 +172,7 @@ class JobExecutor:
         if isinstance(error, StorageFailed):
             return  # final: another turn would only spin until somebody stops us
         if isinstance(error, StorageUnavailable):
-            # It says so itself, once. What was claimed is claimed again when its lease is over.
+            # It says so itself, once.
             self._ready = True
             asyncio.get_running_loop().call_later(_STORE_AWAY_S, self._schedule)
             return
@@ -197,7 +197,17 @@ class JobExecutor:
             for act in acts:
                 act.fail(error)
                 self._take_back_offers(act)
+            if isinstance(error, StorageUnavailable):
+                self._keep_claimed(acts)
             raise
+
+    def _keep_claimed(self, acts: list[Act]) -> None:
+        """Nobody else is waiting to hear of these, and their leases are ours: they are tried again when the store is back."""
+        for act in acts:
+            if act.base is not None and act.result is None and not act.settled:
+                again = Act()
+                again.base = again.job = act.base
+                self._inbox.append(again)
 
     async def _claim(self, limit: int) -> list[Act]:
         settings = self._settings

@@ -358,6 +358,9 @@ class WorkerService:
     async def bury(self, worker_id: str, session: int | None) -> int:
         """The worker is gone: its attempts are lost, then its record. Returns how many attempts."""
         self._unseat(worker_id, session)  # first of all: what the dead lose must not be offered to them again
+        known = None if session is None else await self._storage.worker(worker_id)
+        if known is not None and known.session != session:
+            return 0  # it has a newer session, maybe with another instance, and what it holds is that one's
         tasks = await self._storage.held_by(worker_id)
         await self.lose(tasks, EventType.TASK_LOST)
         if session is not None and await self._storage.forget(worker_id, session):

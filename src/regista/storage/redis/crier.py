@@ -61,12 +61,14 @@ class Crier:
                 await self._listen()
             except Exception as error:  # the loop's outermost turn: hints may be lost, but not for good
                 expected = isinstance(error, RedisError | OSError)
-                log.warning(
-                    "hints from other instances stopped; next try in %.2f s: %s",
-                    backoff_s,
+                # Once for each outage: it may last, and the calls that fail say so too.
+                level = logging.WARNING if self._subscribed.is_set() or not expected else logging.DEBUG
+                log.log(
+                    level,
+                    "hints from other instances stopped; trying until they come again: %s",
                     error,
                     exc_info=not expected,
-                    extra={"action": "storage_hints", "retry_in_s": backoff_s},
+                    extra={"action": "storage_hints"},
                 )
             backoff_s = BACKOFF_S if self._subscribed.is_set() else min(2 * backoff_s, MAX_BACKOFF_S)
             self._subscribed.clear()

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hiredis import pack_command
 from redis.asyncio.connection import AbstractConnection, Connection, parse_url
 from redis.exceptions import (
     AuthenticationError,
@@ -88,7 +89,7 @@ class _Line:
         self._asked.extend(answers)
         for command in commands:
             words = command(self.run) if callable(command) else command
-            self._unsent += self._connection.pack_command(*words)
+            self._unsent.append(pack_command(words))  # type: ignore[arg-type]  # its stub knows one word only
         if self._sending is None:
             self._sending = loop.create_task(self._send(), name="redis-send")
         return answers

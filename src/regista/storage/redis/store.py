@@ -6,8 +6,6 @@ import secrets
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
-from msgspec.structs import replace
-
 from ...clock import Clock, SystemClock
 from ...errors import StorageError, StorageUnavailable
 from ...model import (
@@ -19,13 +17,12 @@ from ...model import (
     LaneStatus,
     Message,
     Outcome,
-    Slots,
     Task,
     Worker,
     job_of,
     lane_name,
 )
-from ..base import Due, Hint, HintKind, Version
+from ..base import Due, Hint, Version
 from ..codec import decode_job, decode_message, encode
 from ..group_commit import GroupCommit
 from .checks import check_server
@@ -38,14 +35,13 @@ from .decode import (
     lane_status_of,
     placed_task,
     readable,
-    slots_of,
     task_of,
-    worker_of,
 )
 from .encode import field_of, length, micros, moment_of, version_name
 from .flushing import Batch, Flusher
 from .link import Link, Refused, Reply, Words
 from .scripts import Scripts
+from .workers import RedisWorkers
 
 log = logging.getLogger("regista.storage")
 
@@ -60,7 +56,7 @@ PRUNED_AT_ONCE = 1000
 _PRIVATE = re.compile(r"[A-Za-z0-9_.-]+")
 
 
-class RedisStorage:
+class RedisStorage(RedisWorkers):
     """Everything is on the server; nothing is kept here. Redis 7 or newer, or Valkey.
 
     Each intention is one round trip: a Lua script, or plain reads sent together. All callers share one
@@ -262,48 +258,6 @@ class RedisStorage:
         if limit < 1:
             return []
         return readable(decode_message, await self._scripts.call("messages", limit))
-
-    # -- workers ---------------------------------------------------------------------------------
-
-    async def register(self, worker: Worker, lease_s: float) -> Worker:
-        known = replace(worker, session=0, registered_at=self._clock.now())
-        said = (self._origin, worker.id, encode(known), length(lease_s))
-        session = await self._scripts.call("register", *said)
-        self._tell([Hint(HintKind.WORKER, worker.id)])
-        return replace(known, session=session)
-
-    async def heartbeat(self, worker_id: str, session: int, lease_s: float) -> bool:
-        return bool(await self._scripts.call("heartbeat", worker_id, session, length(lease_s)))
-
-    async def note(self, worker: Worker) -> bool:
-        body = encode(replace(worker, session=0))
-        noted = await self._scripts.call("note", self._origin, worker.id, worker.session, body)
-        if noted:
-            self._tell([Hint(HintKind.WORKER, worker.id)])
-        return bool(noted)
-
-    async def worker(self, worker_id: str) -> Worker | None:
-        row = await self._scripts.call("worker", worker_id)
-        return worker_of(row) if row else None
-
-    async def workers(self) -> list[Worker]:
-        rows = await self._scripts.call("workers")
-        return sorted(readable(worker_of, rows), key=lambda worker: worker.id)
-
-    async def lapsed(self) -> list[Worker]:
-        return readable(worker_of, await self._scripts.call("lapsed"))
-
-    async def forget(self, worker_id: str, session: int) -> bool:
-        return bool(await self._scripts.call("forget", worker_id, session))
-
-    # -- slots -----------------------------------------------------------------------------------
-
-    async def show_slots(self, instance: str, slots: Sequence[Slots], ttl_s: float) -> None:
-        await self._scripts.call("show_slots", self._origin, instance, length(ttl_s), encode(list(slots)))
-        self._tell([Hint(HintKind.SLOTS, instance)])
-
-    async def slots(self) -> dict[str, list[Slots]]:
-        return slots_of(await self._scripts.call("slots"))
 
     # -- outbox ----------------------------------------------------------------------------------
 

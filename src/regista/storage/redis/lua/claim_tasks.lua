@@ -1,14 +1,35 @@
 -- claim_tasks: offers the best tasks that wait in these lanes to a worker; answers their cells.
 -- ARGV: origin, worker, session, the caller's now, limit, lanes and what the worker asks for each (packed in turn).
 -- Clients take turns. Next is the one whose line in any of these lanes was served longest ago, with the best of
--- its tasks; then all its lines here count as served. Nothing is asked twice, so many tasks cost little more than one.
+-- its tasks; then all its lines here count as served. Turns are written once, at the end: until then `order` has
+-- them, and whoever was not served yet comes first, since every turn that is stored is lower than a new one.
 local worker, session, offered_at, limit = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local asked = unpacked(ARGV[6])
 
--- Whose turn it is in a lane.
+-- Clients of a lane that are looked at in one go.
+local STEP = 16
+
+local order, served = {}, {}
+
+-- Whose turn it is in a lane, among those who were not served yet.
 local function look(lane)
-  local first = call('ZRANGE', lane.key, 0, 0, 'WITHSCORES')
-  lane.client, lane.turn = first[1], tonumber(first[2])
+  lane.client = nil
+  while not lane.client do
+    local client = lane.row[lane.place]
+    if not client then
+      if lane.finished then
+        return
+      end
+      lane.row = call('ZRANGE', lane.key, lane.after, '+inf', 'BYSCORE', 'LIMIT', 0, STEP, 'WITHSCORES')
+      lane.place, lane.finished = 1, #lane.row < 2 * STEP
+    else
+      local turn = lane.row[lane.place + 1]
+      lane.place, lane.after = lane.place + 2, '(' .. turn
+      if not served[client] then
+        lane.client, lane.turn = client, tonumber(turn)
+      end
+    end
+  end
 end
 
 -- The best task of a client in a lane, or false.
@@ -48,19 +69,10 @@ end
 
 local lanes = {}
 for number = 1, #asked, 2 do
-  local lane = { name = asked[number], price = asked[number + 1], key = P .. 'lane:' .. asked[number], best = {} }
+  local lane = { name = asked[number], price = asked[number + 1], key = P .. 'lane:' .. asked[number] }
+  lane.best, lane.row, lane.place, lane.after = {}, {}, 1, '-inf'
   look(lane)
   lanes[#lanes + 1] = lane.client and lane or nil
-end
-
-local function next_client()
-  local first
-  for _, lane in ipairs(lanes) do
-    if lane.client and (not first or lane.turn < first.turn) then
-      first = lane
-    end
-  end
-  return first and first.client
 end
 
 -- The lanes in which the client waits, and the one with its best task.
@@ -78,22 +90,55 @@ local function lines_of(client)
   return theirs, from
 end
 
+-- Somebody who was not served yet, the one who waits longest.
+local function next_newcomer()
+  local first
+  for _, lane in ipairs(lanes) do
+    if lane.client and served[lane.client] then
+      look(lane)
+    end
+    if lane.client and (not first or lane.turn < first.turn) then
+      first = lane
+    end
+  end
+  return first and first.client
+end
+
+local rounds = 1
+
+-- The client that is next, and the lane that has its best task.
+local function next_client()
+  local client = next_newcomer()
+  if client then
+    local _, from = lines_of(client)
+    return client, from
+  end
+  while rounds <= #order do
+    client, rounds = order[rounds], rounds + 1
+    local _, from = lines_of(client)
+    if from then
+      return client, from
+    end
+  end
+end
+
 local cells = {}
 while #cells < limit do
-  local client = next_client()
+  local client, from = next_client()
   if not client then
     break
   end
-  local theirs, from = lines_of(client)
-  local turn = count('turns')
-  for _, lane in ipairs(theirs) do
-    call('ZADD', lane.key, turn, client)
-  end
+  order[#order + 1] = client
+  served[client] = #order
   local best = from.best[client]
   from.best[client] = nil
   cells[#cells + 1] = offer(from, sub(best[1], 17))
-  for _, lane in ipairs(theirs) do
-    look(lane)
+end
+local before = last_of('turns')
+counters.turns = before + #order
+for client, place in pairs(served) do
+  for _, lane in ipairs((lines_of(client))) do
+    call('ZADD', lane.key, before + place, client)
   end
 end
 keep_counters()

@@ -2,7 +2,7 @@
 local function oldest_of(line, waiting)
   local late = P .. 'late:' .. line
   local aged = call('ZCARD', late)
-  local oldest = tonumber(call('ZRANGE', late, 0, 0, 'WITHSCORES')[2]) or math.huge
+  local oldest = aged > 0 and tonumber(call('ZRANGE', late, 0, 0, 'WITHSCORES')[2]) or math.huge
   -- Without a priority the order key is the age; those with one are passed over.
   local place = 0
   while aged < waiting do

@@ -1,0 +1,64 @@
+"""Who is there, and who has room: the part of the store that knows workers."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from ...clock import Clock
+from ...model import Slots, Worker
+from ..base import Hint, HintKind
+from ..codec import encode
+from .decode import readable, slots_of, worker_of
+from .encode import length
+from .scripts import Scripts
+
+
+class RedisWorkers:
+    """`WorkerStore` and `SlotBoard`, for `RedisStorage`, which opens and closes what is used here."""
+
+    _clock: Clock
+    _origin: str
+    _scripts: Scripts
+
+    def _tell(self, hints: Sequence[Hint]) -> None:
+        raise NotImplementedError
+
+    async def register(self, worker: Worker, lease_s: float) -> Worker:
+        known = replace(worker, session=0, registered_at=self._clock.now())
+        said = (self._origin, worker.id, encode(known), length(lease_s))
+        session = await self._scripts.call("register", *said)
+        self._tell([Hint(HintKind.WORKER, worker.id)])
+        return replace(known, session=session)
+
+    async def heartbeat(self, worker_id: str, session: int, lease_s: float) -> bool:
+        return bool(await self._scripts.call("heartbeat", worker_id, session, length(lease_s)))
+
+    async def note(self, worker: Worker) -> bool:
+        body = encode(replace(worker, session=0))
+        noted = await self._scripts.call("note", self._origin, worker.id, worker.session, body)
+        if noted:
+            self._tell([Hint(HintKind.WORKER, worker.id)])
+        return bool(noted)
+
+    async def worker(self, worker_id: str) -> Worker | None:
+        row = await self._scripts.call("worker", worker_id)
+        return worker_of(row) if row else None
+
+    async def workers(self) -> list[Worker]:
+        rows = await self._scripts.call("workers")
+        return sorted(readable(worker_of, rows), key=lambda worker: worker.id)
+
+    async def lapsed(self) -> list[Worker]:
+        return readable(worker_of, await self._scripts.call("lapsed"))
+
+    async def forget(self, worker_id: str, session: int) -> bool:
+        return bool(await self._scripts.call("forget", worker_id, session))
+
+    # -- slots -----------------------------------------------------------------------------------
+
+    async def show_slots(self, instance: str, slots: Sequence[Slots], ttl_s: float) -> None:
+        await self._scripts.call("show_slots", self._origin, instance, length(ttl_s), encode(list(slots)))
+        self._tell([Hint(HintKind.SLOTS, instance)])
+
+    async def slots(self) -> dict[str, list[Slots]]:
+        return slots_of(await self._scripts.call("slots"))
