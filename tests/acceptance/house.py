@@ -11,6 +11,7 @@ from regista import OrchestratorEngine, RetryPolicy, StateMachineBlueprint
 from regista.blueprint import ActionFactory, JobContext
 from regista.config import Config
 from regista.site import Site
+from tests.ports import free_port
 from tests.support import script
 
 TOKEN = "a-worker-token"
@@ -104,7 +105,7 @@ async def house(storage: str = "memory", port: int = 0, **settings: Any) -> Asyn
     director = OrchestratorEngine(storage, config)
     for blueprint in (play(), crowd()):
         director.register_blueprint(blueprint)
-    site = await director.serve("127.0.0.1", port)
+    site = await director.serve("127.0.0.1", port or free_port())  # nobody takes it while it is away
     try:
         yield House(director, site)
     finally:

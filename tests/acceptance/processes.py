@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -11,6 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from regista.config import CONNECTION_SETTINGS, SETTINGS, WORKER_SETTINGS
+from tests.ports import free_port
+
+__all__ = ["APP", "OURS", "House", "free_port"]
+
+#: How long a command that ends may take.
+PATIENCE_S = 20.0
 
 #: Nothing of the developer's own settings reaches a test.
 OURS = {setting.env for setting in (*SETTINGS, *WORKER_SETTINGS, *CONNECTION_SETTINGS)}
@@ -76,12 +81,6 @@ async def break_it(params):
 """
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class House:
     """A directory with an app, and the processes that were started in it."""
 
@@ -126,7 +125,9 @@ class House:
         assert self.url in greeting, f"{greeting}{self.logs()}"
         return process
 
-    def run(self, *command: str, input: str | None = None, **env: str) -> "subprocess.CompletedProcess[str]":
+    def run(
+        self, *command: str, input: str | None = None, patience_s: float = PATIENCE_S, **env: str
+    ) -> "subprocess.CompletedProcess[str]":
         """A command that ends."""
         return subprocess.run(
             [sys.executable, "-m", "regista", *command],
@@ -135,12 +136,12 @@ class House:
             input=input,
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=patience_s,
         )
 
     def said(self, *command: str, **env: str) -> str:
         """What a command that must succeed has written."""
-        done = self.run(*command, **env)
+        done = self.run(*command, patience_s=PATIENCE_S, **env)
         assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stderr}{self.logs()}"
         return done.stdout
 

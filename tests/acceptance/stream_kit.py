@@ -1,4 +1,4 @@
-"""What the tests of workers over real sockets share: an orchestrator, workers, and a bad network between them."""
+"""What the tests of workers over real sockets share: an orchestrator, and workers in this process and in others."""
 
 import asyncio
 import os
@@ -12,14 +12,18 @@ from typing import Any, TypeVar
 from regista import Config, EventType, Job, OrchestratorEngine, RetryPolicy, StateMachineBlueprint
 from regista.config import WorkerConfig
 from regista.site import Site
+from regista.storage.base import StorageBackend
 from regista.worker import RemoteWorker, Worker
+from tests.ports import free_port
 from tests.support import one_task
 
 T = TypeVar("T")
 
 TOKEN = "worker-secret"
-#: Short enough to wait for, long enough for a busy machine.
-LEASE_S = 1.5
+#: Longer than any test: where nobody is meant to be given up, a busy machine gives nobody up.
+LONG_LEASE_S = 30.0
+#: Short enough to wait for, long enough for a busy machine; for tests in which a lease has to lapse.
+SHORT_LEASE_S = 1.5
 QUICK = RetryPolicy(first_s=0.05, jitter=0)
 
 
@@ -50,13 +54,15 @@ async def until_async(condition: Callable[[], Awaitable[Any]], timeout_s: float 
 class House:
     """An orchestrator with its port, which can go away and come back with the same jobs and address."""
 
-    def __init__(self, *blueprints: StateMachineBlueprint, storage: str = "memory", **settings: Any) -> None:
+    def __init__(
+        self, *blueprints: StateMachineBlueprint, storage: StorageBackend | str = "memory", **settings: Any
+    ) -> None:
         self._blueprints = blueprints or (one_task(retry=QUICK),)
         self._storage = storage
         usual: dict[str, Any] = {"client_token": "client", "worker_token": TOKEN}
-        usual |= {"lease_s": LEASE_S, "poll_lease_s": LEASE_S}
+        usual |= {"lease_s": LONG_LEASE_S, "poll_lease_s": LONG_LEASE_S}
         self.config = Config(**usual | settings)
-        self.port = 0
+        self.port = free_port()  # nobody takes it while the orchestrator is away
         self.director: OrchestratorEngine
         self.site: Site
 
@@ -65,7 +71,6 @@ class House:
         for blueprint in self._blueprints:
             self.director.register_blueprint(blueprint)
         self.site = await self.director.serve("127.0.0.1", self.port)
-        self.port = self.site.port
 
     async def close(self) -> None:
         await self.director.stop(0)
@@ -121,111 +126,6 @@ async def connected(
         yield remote
     finally:
         await remote.stop(0)
-
-
-class Proxy:
-    """A TCP proxy that can cut, stall, swallow and refuse upgrades."""
-
-    def __init__(self, port: int) -> None:
-        self._target = port
-        self._server: asyncio.Server | None = None
-        self._connections: set[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._open = asyncio.Event()
-        self._open.set()
-        #: Answer a request for a WebSocket with an error.
-        self.refuse_upgrades = False
-        #: Close new connections at once.
-        self.refuse_all = False
-        #: Swallow what the orchestrator says.
-        self.deaf = False
-        #: Let the upgrade through, and nothing after it.
-        self.swallow_frames = False
-        self.upgrades = 0
-
-    async def __aenter__(self) -> "Proxy":
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.close()
-        self._open.set()
-        self.cut()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._server.wait_closed()
-
-    @property
-    def url(self) -> str:
-        assert self._server is not None
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-
-    def cut(self) -> None:
-        """Drop every connection."""
-        for pair in list(self._connections):
-            for writer in pair:
-                writer.transport.abort()
-
-    def stall(self) -> None:
-        """Let nothing through, and close nothing."""
-        self._open.clear()
-
-    def go_on(self) -> None:
-        self._open.set()
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self.refuse_all:
-            writer.transport.abort()
-            return
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            await self._serve(reader, writer)
-        except OSError:
-            pass
-        finally:
-            writer.transport.abort()
-            self._tasks.discard(task)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there_reader, there = await asyncio.open_connection("127.0.0.1", self._target)
-        pair = (writer, there)
-        self._connections.add(pair)
-        try:
-            up = asyncio.create_task(self._pump(reader, there, writer))
-            down = asyncio.create_task(self._pump(there_reader, writer, None))
-            await asyncio.wait([up, down], return_when=asyncio.FIRST_COMPLETED)
-            for task in (up, down):
-                task.cancel()
-            await asyncio.gather(up, down, return_exceptions=True)
-        finally:
-            self._connections.discard(pair)
-            there.transport.abort()
-
-    async def _pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, back: asyncio.StreamWriter | None
-    ) -> None:
-        upgraded = False
-        while data := await reader.read(65536):
-            await self._open.wait()
-            if upgraded and self.swallow_frames:
-                continue
-            if back is not None and b"upgrade: websocket" in data.lower():
-                self.upgrades += 1
-                upgraded = True
-                if self.refuse_upgrades:
-                    back.write(
-                        b"HTTP/1.1 426 Upgrade Required\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-                    )
-                    await back.drain()
-                    return
-            if back is None and self.deaf:
-                continue
-            writer.write(data)
-            await writer.drain()
 
 
 #: The program of a worker process; it notes what it does in the file that it is given.

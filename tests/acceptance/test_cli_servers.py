@@ -64,8 +64,11 @@ def test_serve_says_in_json_where_it_is_and_ends_well_on_ctrl_c(house: House) ->
     ("flags", "code", "words"),
     [
         (["--host", "0.0.0.0"], 2, "expected a token, since 0.0.0.0 can be reached from elsewhere"),
-        (["--storage", "redis://localhost"], 2, "Redis comes with the redis extra"),
-        (["--storage", "mysql:x"], 2, "--storage: expected memory or sqlite:PATH, got 'mysql:x'"),
+        (
+            ["--storage", "mysql:x"],
+            2,
+            "--storage: expected memory, sqlite:PATH or redis://HOST, got 'mysql:x'",
+        ),
         (["--host", "0.0.0.0"], 2, "CLIENT_TOKEN and WORKER_TOKEN: expected a token"),
         (["--storage", "sqlite:nowhere/jobs.db"], 2, "`mkdir -p nowhere` makes it"),
         (["--log-level", "loud"], 2, "--log-level: expected one of DEBUG, INFO"),
@@ -168,6 +171,19 @@ def test_dev_survives_an_app_that_does_not_load_and_goes_on_when_it_does(house: 
     assert greeting_of(house) == "Ciao, Ada!"
 
 
+def test_dev_sees_a_change_that_comes_while_the_app_is_still_loading(house: House) -> None:
+    slowly = "import pathlib, time\npathlib.Path('loading').touch()\ntime.sleep(1)\n"
+    (house.folder / "app.py").write_text(slowly + APP)
+    process = house.start("dev", "app.py")
+    house.until((house.folder / "loading").exists, "the loading of the app")
+
+    (house.folder / "app.py").write_text(APP.replace("Hello, ", "Good evening, "))
+    house.until_logged("app.py changed; starting again")
+
+    house.until(lambda: greeting_of(house) == "Good evening, Ada!", "the new greeting", 20)
+    assert house.end(process) == 0
+
+
 def test_the_child_of_dev_goes_when_its_parent_is_killed(house: House) -> None:
     process = house.serve(command="dev")
 
@@ -260,7 +276,8 @@ def test_dev_ends_where_no_change_of_a_file_could_help(house: House) -> None:
     other = House(house.folder)
     try:
         other.serve("--storage", "sqlite:jobs.db")
-        owned = house.run("dev", "app.py", "--port", "0", "--storage", "sqlite:jobs.db")
+        # Ten seconds of it are the patience with an owner who may be leaving.
+        owned = house.run("dev", "app.py", "--port", "0", "--storage", "sqlite:jobs.db", patience_s=40)
     finally:
         other.close()
     assert (owned.returncode, "is owned by" in owned.stderr) == (1, True)

@@ -8,25 +8,22 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import aiohttp
-import pytest
 
-from regista import EventType, JobStatus, OrchestratorEngine, StateMachineBlueprint
+from regista import EventType, JobStatus, StateMachineBlueprint
 from regista.blueprint import ActionFactory, JobContext
-from regista.config import Config
 from regista.wire.signing import sign
+from tests.acceptance.any_store import redis_server, storage
 from tests.acceptance.house import OLD, TOKEN, House, Raw, house, raw, until
+from tests.ports import free_port
+from tests.stopwatch import Stopwatch
 from tests.support import only, script
 
+__all__ = ["redis_server", "storage"]  # fixtures
+
 Scenario = Callable[[House, Raw], Awaitable[None]]
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return "memory" if request.param == "memory" else f"sqlite:{tmp_path / 'jobs.db'}"
 
 
 def play(scenario: Scenario, storage: str, **settings: Any) -> None:
@@ -49,10 +46,10 @@ def test_1_fifty_jobs_at_once_with_a_slow_handler_all_finish(storage: str) -> No
 
     async def scenario(here: House, worker: Raw) -> None:
         here.director.register_blueprint(script(start, "done", name="slow"))
-        began = time.monotonic()
+        watch = Stopwatch()
         jobs = await asyncio.gather(*(here.director.run_job("slow", timeout_s=5) for _ in range(50)))
         assert {job.status for job in jobs} == {JobStatus.FINISHED}
-        assert time.monotonic() - began < 2.5  # one after the other they would take as long
+        assert watch.elapsed_s() < 2.5  # one after the other they would take as long
 
     play(scenario, storage)
 
@@ -215,9 +212,9 @@ def test_9_nobody_waits_much_longer_than_the_others(storage: str) -> None:
 
         async def client() -> None:
             for _ in range(4):
-                began = time.monotonic()
+                watch = Stopwatch()
                 await here.run("echo", timeout_s=8)
-                took_s.append(time.monotonic() - began)
+                took_s.append(watch.elapsed_s())
 
         async def serve() -> None:
             while True:
@@ -309,11 +306,12 @@ director.run("127.0.0.1", int(sys.argv[1]))
 """
 
 
-def test_15_sigterm_ends_a_process_with_open_polls_and_sockets(unused_port: int) -> None:
+def test_15_sigterm_ends_a_process_with_open_polls_and_sockets() -> None:
     async def scenario() -> None:
-        process = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVE, str(unused_port))
+        port = free_port()
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVE, str(port))
         try:
-            url = f"http://127.0.0.1:{unused_port}"
+            url = f"http://127.0.0.1:{port}"
             headers = {"X-Worker-Token": TOKEN}
             async with aiohttp.ClientSession(url, headers=headers) as http:
                 worker = Raw(http, "raw")
@@ -341,18 +339,6 @@ async def _registered(worker: Raw) -> bool:
     except aiohttp.ClientConnectionError:
         return False
     return True
-
-
-@pytest.fixture
-def unused_port() -> int:
-    async def find() -> int:
-        config = Config(worker_token=TOKEN, client_token="a-client-token")
-        director = OrchestratorEngine("memory", config)
-        site = await director.serve("127.0.0.1", 0)
-        await director.stop(0.0)
-        return site.port
-
-    return asyncio.run(find())
 
 
 # -- NEW 16 ------------------------------------------------------------------------------------------

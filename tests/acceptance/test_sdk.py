@@ -14,6 +14,7 @@ from regista import EventType, InvalidInputError, JobStatus, PermanentError, Tra
 from regista.worker import TaskContext, Worker
 from tests.acceptance.stream_kit import (
     QUICK,
+    SHORT_LEASE_S,
     TOKEN,
     House,
     connected,
@@ -215,7 +216,8 @@ def test_what_a_worker_says_about_itself_is_known_and_what_is_hot_follows_with_a
     def work(width: int) -> None: ...
 
     async def main() -> None:
-        async with House() as house, connected(worker, house.url) as remote:
+        house = House(lease_s=SHORT_LEASE_S)  # a beat comes with each third of a lease
+        async with house, connected(worker, house.url) as remote:
             seat = house.director.dispatcher.find(remote.id)
             assert seat is not None
             known, profile = seat.worker, seat.worker.profile
@@ -234,19 +236,18 @@ def test_a_worker_that_is_there_first_waits_and_says_so_once(caplog: pytest.LogC
     worker = Worker("w")
     worker.task("work")(lambda params: {"n": 1})
     caplog.set_level(logging.INFO, "regista.worker")
+    said: list[str] = []
 
     async def main() -> None:
-        house = House()
-        async with house:
-            pass  # the port is known now, and nobody listens on it
+        house = House()  # its port is known, and nobody listens on it
         async with connected(worker, house.url, wait=False) as remote:
             await asyncio.sleep(2.2)
             async with house:
                 assert await remote.wait_connected(5)
                 assert (await house.run()).data == {"n": 1}
+                said.extend(record.message for record in caplog.records)  # before it goes away again
 
     play(main())
-    said = [record.message for record in caplog.records]
     assert len([line for line in said if "cannot be reached" in line]) == 1
     assert len([line for line in said if "connected to" in line]) == 1
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import aiohttp
+import pytest
 
 #: Serves a blueprint whose task no worker ever takes, and says where.
 PROGRAM = """
@@ -44,6 +45,7 @@ async def hang(session: aiohttp.ClientSession, path: str) -> int:
         return answer.status
 
 
+@pytest.mark.timeout(20)  # two processes, one after the other, each of which must first start
 def test_the_process_ends_soon_after_sigterm_though_waits_and_streams_are_open(tmp_path: Path) -> None:
     async def body() -> None:
         process, url = await start(tmp_path / "jobs.db")

@@ -13,7 +13,8 @@ from regista import EventType, JobStatus
 from regista.testing.invariants import check_history
 from regista.worker import RemoteWorker, TaskContext, Worker
 from regista.worker.link import Link
-from tests.acceptance.stream_kit import QUICK, House, Proxy, connected, play, until
+from tests.acceptance.stream_kit import QUICK, House, connected, play, until
+from tests.proxy import Proxy
 from tests.support import fan_out
 
 

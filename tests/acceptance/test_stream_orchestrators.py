@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from regista import JobStatus
+from regista import JobStatus, MemoryStorage
 from regista.worker import Worker
 from tests.acceptance.stream_kit import House, connected, play, until
 from tests.support import fan_out
@@ -52,6 +52,49 @@ def test_going_back_a_worker_still_delivers_what_the_second_gave() -> None:
                 assert (await first.run()).status is JobStatus.FINISHED
                 assert (await second.wait(job)).status is JobStatus.FINISHED
                 await until(lambda: remote.transports()[second.url] == "")
+
+    play(main())
+
+
+class Shared(MemoryStorage):
+    """A store that outlives whoever stops first."""
+
+    async def stop(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize("streams", [None, False], ids=["stream", "poll"])
+def test_between_orchestrators_of_one_store_a_worker_moves_with_what_it_has(streams: bool | None) -> None:
+    worker = Worker("w")
+    release, runs = asyncio.Event(), 0
+
+    @worker.task("work")
+    async def work(params: dict[str, Any]) -> str:
+        nonlocal runs
+        runs += 1
+        await release.wait()
+        return "done"
+
+    async def main() -> None:
+        store = Shared()
+        first, second = House(storage=store, instance_id="i1"), House(storage=store, instance_id="i2")
+        at_the_first = {first.url: "stream" if streams is None else "poll", second.url: ""}
+        async with second, connected(worker, first.url, second.url, enable_websockets=streams) as remote:
+            job = await second.submit()
+            await until(lambda: len(remote.held()) == 1)
+            # when: its first choice comes back while it is at work
+            async with first:
+                await until(lambda: remote.transports() == at_the_first)
+                (moved,) = await store.workers()
+                # then: it goes there, stays there, and brings what it has
+                await asyncio.sleep(1.5)
+                assert remote.transports() == at_the_first
+                (known,) = await store.workers()
+                assert known.session == moved.session
+                release.set()
+                assert (await first.wait(job)).status is JobStatus.FINISHED
+                assert "task_lost" not in await first.events(job)
+                assert runs == 1
 
     play(main())
 

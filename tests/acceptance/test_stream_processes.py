@@ -9,7 +9,7 @@ import pytest
 
 from regista import EventType, JobStatus
 from regista.worker import Worker
-from tests.acceptance.stream_kit import House, WorkerProcess, connected, play, until
+from tests.acceptance.stream_kit import SHORT_LEASE_S, House, WorkerProcess, connected, play, until
 from tests.support import one_task, script
 
 pytestmark = pytest.mark.timeout(20)
@@ -46,7 +46,7 @@ def test_sigterm_drains_what_runs_is_finished_and_nothing_new_is_taken(tmp_path:
 def test_sigterm_hands_back_what_does_not_finish_within_the_grace(tmp_path: Path) -> None:
     async def main() -> None:
         other, _ = second_worker()
-        house, grace = House(lease_s=30), {"WORKER_SHUTDOWN_TIMEOUT": "0.5"}
+        house, grace = House(), {"WORKER_SHUTDOWN_TIMEOUT": "0.5"}
         async with house, WorkerProcess(house.url, tmp_path / "notes", **grace) as process:
             job = await house.submit({"seconds": 60})
             await process.until_line("began 1")
@@ -63,7 +63,7 @@ def test_a_second_signal_stops_now_even_a_thread_that_never_looks(tmp_path: Path
         actions.dispatch_task("stubborn", {}, transitions={"success": "done"})
 
     async def main() -> None:
-        house = House(script(start, "done"), lease_s=30)
+        house = House(script(start, "done"))
         async with house, WorkerProcess(house.url, tmp_path / "notes") as process:
             await house.submit()
             await process.until_line("stubborn")
@@ -82,7 +82,7 @@ def test_a_worker_killed_with_minus_nine_is_noticed_by_its_lease_and_the_task_do
 ) -> None:
     async def main() -> None:
         other, runs = second_worker()
-        async with House() as house:
+        async with House(lease_s=SHORT_LEASE_S) as house:
             async with WorkerProcess(house.url, tmp_path / "notes") as process:
                 job = await house.submit({"seconds": 60})
                 await process.until_line("began 1")
@@ -99,7 +99,8 @@ def test_a_worker_killed_with_minus_nine_is_noticed_by_its_lease_and_the_task_do
 def test_a_worker_stopped_past_its_lease_comes_late_and_its_result_is_refused(tmp_path: Path) -> None:
     async def main() -> None:
         other, runs = second_worker()
-        async with House() as house, WorkerProcess(house.url, tmp_path / "notes", "sleepy") as process:
+        house = House(lease_s=SHORT_LEASE_S)
+        async with house, WorkerProcess(house.url, tmp_path / "notes", "sleepy") as process:
             job = await house.submit({"seconds": 0.5})
             await process.until_line("began 1")
             process.send(signal.SIGSTOP)

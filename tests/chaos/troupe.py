@@ -9,8 +9,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from tests.acceptance.processes import free_port
-from tests.chaos.proxy import Proxy
+from tests.ports import free_port
+from tests.proxy import Proxy
 
 ROOT = Path(__file__).parents[2]
 APP = "tests/chaos/stage_app.py"
@@ -115,9 +115,9 @@ class Troupe:
     async def _close_line(self) -> None:
         """Nobody gets through for a while, shorter or longer than a lease."""
         line = self._chance.choice(self._lines)
-        line.refuse(True)
+        line.close_the_line()
         await asyncio.sleep(self._chance.choice([0.5, LEASE_S * 1.5]))
-        line.refuse(False)
+        line.open_the_line()
 
     async def _until_ready(self) -> None:
         async with asyncio.timeout(20):
@@ -149,17 +149,22 @@ class Troupe:
     def _process(
         self, name: str, arguments: list[str], settings: dict[str, str]
     ) -> "subprocess.Popen[bytes]":
-        environment = (
-            os.environ | TOKENS | settings | {"PYTHONPATH": str(ROOT), "REGISTA_DIR": str(self._folder)}
-        )
-        with (self._folder / f"{name}.log").open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "regista", *arguments],
-                cwd=ROOT,
-                env=environment,
-                stdout=log,
-                stderr=log,
-            )
+        return start_process(self._folder, name, arguments, settings)
 
     def log_of(self, name: str) -> str:
         return (self._folder / f"{name}.log").read_text()
+
+
+def start_process(
+    folder: Path, name: str, arguments: list[str], settings: dict[str, str]
+) -> "subprocess.Popen[bytes]":
+    """`regista ARGUMENTS` as a process that keeps its state in the folder, and adds what it says to NAME.log."""
+    environment = os.environ | TOKENS | settings | {"PYTHONPATH": str(ROOT), "REGISTA_DIR": str(folder)}
+    with (folder / f"{name}.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "regista", *arguments],
+            cwd=ROOT,
+            env=environment,
+            stdout=log,
+            stderr=log,
+        )

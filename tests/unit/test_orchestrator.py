@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import socket
+import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,6 +31,7 @@ from regista.errors import (
     IdempotencyConflict,
     StorageFailed,
 )
+from regista.history.postgres import PostgresHistory
 from regista.history.sqlite import SqliteHistory
 from regista.model import AwaitVersion, Task, TaskResult
 from regista.model import Worker as WorkerRecord
@@ -444,8 +446,19 @@ def test_the_store_and_the_history_follow_their_settings(tmp_path: Path) -> None
     for wrong in ("redis", "memory:x", "sqlite:"):
         with pytest.raises(ConfigError):
             build_storage(wrong, clock)
-    with pytest.raises(ConfigError):
+    for uri in ("postgresql://regista@db/jobs", "postgres://db/jobs"):
+        assert isinstance(build_history(uri, sqlite), PostgresHistory)
+    with pytest.raises(ConfigError, match="sqlite:PATH or postgresql://HOST/DATABASE"):
         build_history("postgres:x", sqlite)
+
+
+def test_a_history_on_postgresql_without_its_extra_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "regista.history.postgres")
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    with pytest.raises(ConfigError, match=r"pip install 'regista\[postgres\]'.*no module named asyncpg"):
+        build_history("postgresql://db/jobs", MemoryStorage())
 
 
 def test_on_a_shared_store_two_of_one_machine_have_different_names() -> None:
