@@ -29,7 +29,7 @@ from .errors import ConfigError, IdempotencyConflict, JobNotFound, StorageFailed
 from .history.base import HistoryStorage
 from .history.memory import MemoryHistory
 from .history.none import NoHistory
-from .history.recorder import HistoryRecorder, read_events
+from .history.recorder import LEAD_S, HistoryRecorder, read_events
 from .model import ClientConfig, Event, Job, RetryPolicy, Summary
 from .storage.base import StorageBackend
 from .storage.memory import MemoryStorage
@@ -102,7 +102,9 @@ class OrchestratorEngine:
         self.workers = WorkerService(
             self.storage, self.engine, self.dispatcher, clock, config.instance_id, config.lease_s
         )
-        self.recorder = HistoryRecorder(self.storage, self.history, clock=clock)
+        self.recorder = HistoryRecorder(
+            self.storage, self.history, clock=clock, lead=self._records if self.storage.shared else None
+        )
         self.feed = Feed(self.storage, self.history, clock)
         self.engine.effects.on_entries = self._entries_flushed
         self.engine.effects.on_worker = self._worker_noted
@@ -146,6 +148,9 @@ class OrchestratorEngine:
     def _worker_noted(self, worker_id: str) -> None:
         if self.dispatcher.find(worker_id) is not None:
             self.engine.later(self.workers.heard_of(worker_id), "worker-noted")
+
+    async def _records(self) -> bool:
+        return await self.storage.lead("history", self.config.instance_id, LEAD_S)
 
     def _entries_flushed(self) -> None:
         self.recorder.wake()

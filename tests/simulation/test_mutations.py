@@ -9,7 +9,7 @@ from .blueprints import everything, shaky
 
 
 @pytest.mark.simulation
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(240)  # which seed shows a bug moves with every change of the engine
 @pytest.mark.parametrize("mutation", mutations.ALL, ids=lambda mutation: mutation.__name__)
 def test_a_planted_bug_turns_the_simulation_red(
     mutation: mutations.Mutation, monkeypatch: pytest.MonkeyPatch

@@ -94,21 +94,24 @@ class PostgresHistory:
             return
         try:
             async with asyncio.timeout(CONNECT_S):
-                await pool.close()
-        except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-            pool.terminate()  # whoever does not answer needs no goodbye
+                await pool.close()  # behind all that was asked before
+        except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            log.debug("the history %s was left without a goodbye: %r", self._name, error)
+        finally:
+            pool.terminate()  # what is closed by now stays so
 
     async def cursor(self) -> int:
-        (row,) = await self._ask(_QUERIES["cursor"])
-        return int(row["value"])
+        return self._cursor_in(await self._ask(_QUERIES["cursor"]))
 
     async def record(self, entries: Sequence[Entry]) -> None:
         if entries:
             batch = await pack(entries)
-            if not await self._ask(_QUERIES["record"], *batch, timeout_s=RECORD_S):
-                raise StorageError(
-                    f"the history {self._name}: its cursor is gone; start again to have a new one"
-                )
+            self._cursor_in(await self._ask(_QUERIES["record"], *batch, timeout_s=RECORD_S))
+
+    def _cursor_in(self, rows: list[asyncpg.Record]) -> int:
+        if not rows:  # nothing was written either
+            raise StorageError(f"the history {self._name}: its cursor is gone; start again to have a new one")
+        return int(rows[0]["value"])
 
     async def sync(self) -> int:
         """The cursor: no commit can be read before it is on the disk."""
@@ -238,9 +241,8 @@ class PostgresHistory:
             await connection.execute(_QUERIES["migrated"], number, step.stem)
 
     async def _claim(self, connection: "_Connection", store: str) -> None:
-        await connection.execute(_QUERIES["claim"], store)
-        known = await connection.fetchval(_QUERIES["store"])
-        if known != store:
+        known = await connection.fetchval(_QUERIES["claim"], store)
+        if store and known != store:
             raise SchemaError(
                 f"the history {self._name} belongs to another store: expected {store!r}, got {known!r}; give this "
                 "one a database, or a schema (?search_path=NAME), of its own. If the other store is gone for "

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from ..clock import Clock, SystemClock
 from ..errors import StorageUnavailable
@@ -23,6 +23,9 @@ BUSY_POOL_S = 0.25
 BUSY = 256
 #: A hint may get lost, so the outbox is looked at this often anyway.
 RECHECK_S = 2.0
+#: How long a recorder that leads stays the only one without another word. Shorter than the longest wait after a
+#: failure: one that cannot reach history gives way to one that can.
+LEAD_S = 2 * RECHECK_S
 #: Entries behind which a sync is worth its fsync while there is more to record.
 SYNC_EVERY = 2000
 #: Never sooner than this after the last sync.
@@ -36,7 +39,8 @@ class HistoryRecorder:
 
     Whatever fails is tried again from the cursor that history itself reports, so a crash anywhere
     between `record` and `prune` costs a repeated write that changes nothing. Two recorders at once
-    are correct too, only wasteful. Both storages are started before and stopped after the recorder.
+    are correct too, only wasteful: on a shared store `lead` says whether it is this one's turn (None: always).
+    Both storages are started before and stopped after the recorder.
     """
 
     def __init__(
@@ -46,7 +50,9 @@ class HistoryRecorder:
         *,
         clock: Clock | None = None,
         limit: int = BATCH_LIMIT,
+        lead: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
+        self._lead = lead
         self._storage = storage
         self._history = history
         self._clock = clock if clock is not None else SystemClock()
@@ -168,6 +174,10 @@ class HistoryRecorder:
             await _wait(self._stopping, BUSY_POOL_S if self._last >= BUSY else POOL_S)
         # Cleared before the look into the outbox: what comes later wakes again.
         self._woken.clear()
+        if self._lead is not None and not await self._lead():
+            # Whoever leads syncs and prunes, too. When it is our turn, history knows how far that came.
+            self._cursor, self._unsynced = None, 0
+            return
         while await self._step() == self._limit:
             if self._stopping.is_set():
                 return

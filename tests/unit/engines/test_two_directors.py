@@ -199,6 +199,18 @@ async def a_goodbye_of_an_old_session_takes_nothing_from_the_new_one(pair: Pair)
     assert await there.engine.deliver(result_of(task)) is Verdict.ACCEPTED
 
 
+async def a_start_noted_by_one_and_a_result_at_the_other_tell_of_one_start(pair: Pair) -> None:
+    here, there = pair.directors
+    hands = await pair.join(there)
+    for _ in range(10):
+        task = await _busy(here, hands)
+        here.workers.started(task.attempt_id)
+        verdict, _ = await asyncio.gather(there.engine.deliver(result_of(task)), here.workers.write_signs())
+        assert verdict is Verdict.ACCEPTED
+        told = [event.type for event in await here.events(task.job_id)]
+        assert told.count(EventType.TASK_STARTED) == 1
+
+
 async def a_drain_asked_of_one_is_heeded_by_the_other(pair: Pair) -> None:
     here, there = pair.directors
     await pair.join(there)
@@ -317,6 +329,7 @@ TESTS = [
     a_session_that_is_over_is_over_everywhere,
     a_worker_that_registers_with_one_has_no_seat_left_at_the_other,
     a_goodbye_of_an_old_session_takes_nothing_from_the_new_one,
+    a_start_noted_by_one_and_a_result_at_the_other_tell_of_one_start,
     a_drain_asked_of_one_is_heeded_by_the_other,
     a_worker_that_polls_may_ask_anybody,
     the_choice_of_a_strategy_is_global,

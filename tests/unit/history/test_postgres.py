@@ -121,8 +121,10 @@ def test_a_history_serves_one_store_until_it_is_handed_over(server: PostgresServ
             await history.record([make_entry(7, store)])
             return await history.cursor()
 
+    start(place)  # nobody says for whom
     assert asyncio.run(body("one")) == 7
     assert asyncio.run(body("one")) == 7
+    start(place)
     with pytest.raises(
         SchemaError, match=r"belongs to another store.*search_path.*DELETE FROM regista_cursor"
     ):
@@ -143,6 +145,8 @@ def test_a_history_without_its_cursor_takes_nothing(server: PostgresServer, plac
             await asyncio.to_thread(server.ask, "DELETE FROM regista_cursor", schema_of(place))
             with pytest.raises(StorageError, match="its cursor is gone"):
                 await history.record([make_entry(1)])
+            with pytest.raises(StorageError, match="its cursor is gone"):
+                await history.cursor()
             assert await history.events("job-1") == []
 
     asyncio.run(body())

@@ -12,7 +12,6 @@ from ...blueprint.step import Scene, Step
 from ...clock import later
 from ...errors import NotPlain
 from ...model import (
-    OPEN_STATES,
     AttemptState,
     Change,
     Event,
@@ -210,7 +209,8 @@ def _merged(job: Job, task: Task, result: TaskResult) -> dict[str, Any]:
 
 
 def _write(new: Task, old: Task) -> TaskWrite:
-    return TaskWrite(new, old.attempt, OPEN_STATES)
+    """Only if the attempt is still as it was judged: what it has gone through meanwhile is judged anew."""
+    return TaskWrite(new, old.attempt, (old.state,))
 
 
 def _own_result(task: Task, status: str, code: str, message: str) -> TaskResult:

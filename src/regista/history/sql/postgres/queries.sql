@@ -17,12 +17,10 @@ SELECT coalesce(max(number), 0) FROM regista_migrations
 INSERT INTO regista_migrations (number, name) VALUES ($1, $2)
 
 -- name: claim
--- Gives a new history to a store.
-INSERT INTO regista_cursor (store) VALUES ($1) ON CONFLICT (alone) DO NOTHING
-
--- name: store
--- Whose history this is.
-SELECT store FROM regista_cursor
+-- Gives a history that has no store yet to this one; says whose it is now.
+INSERT INTO regista_cursor AS known (store) VALUES ($1)
+ON CONFLICT (alone) DO UPDATE SET store = coalesce(nullif(known.store, ''), excluded.store)
+RETURNING store
 
 -- name: cursor
 -- The number of the last entry recorded.
