@@ -158,7 +158,17 @@ def test_jobs_go_on_while_history_is_away_and_are_recorded_later(
     async def body() -> None:
         async with pair(store, history) as stage:
             before = await stage.of_one.run("play", {"skill": "echo"})
+            storage = stage.one.director.storage
+
+            async def pruned() -> bool:
+                return await storage.tail(before.id, 0) == []
+
+            await until(pruned)
             await asyncio.to_thread(postgres.stop)
+            # What the store knows of a job is shown all the same, and what is missing is named.
+            shown = await stage.of_two.get(before.id)
+            assert (shown.status, shown.result, shown.attempts) == (before.status, before.result, [])
+            assert shown.incomplete == ["attempts", "bill"]
             job_id = await stage.two.submit("echo", n=1)
             assert (await stage.one.director.wait(job_id, 5)).status.terminal
             async with aiohttp.ClientSession(headers={"X-Client-Token": TOKEN}) as session:

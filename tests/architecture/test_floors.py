@@ -15,8 +15,9 @@ FLOORS = {
     **dict.fromkeys(["api", "rpc", "dashboard"], 4),
     **dict.fromkeys(["engines.native", "dispatch", "fleet", "logs", "upkeep", "history.recorder"], 3),
     **dict.fromkeys(
-        ["storage", "storage.redis", "history", "history.postgres", "providers", "payloads", "engines.temporal", "observe"], 2
+        ["storage", "storage.redis", "history", "providers", "payloads", "engines.temporal", "observe"], 2
     ),
+    "history.postgres": 2,
     **dict.fromkeys(["storage.base", "history.base", "providers.base", "payloads.base", "engines.base"], 1),
     **dict.fromkeys(["storage.__init__", "history.__init__", "engines.__init__"], 1),
     **dict.fromkeys(["blueprint", "wire", "config", "tokens", "client"], 1),

@@ -11,7 +11,7 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from ..config import Config
-from ..errors import JobNotFound
+from ..errors import HistoryUnavailable, JobNotFound
 from ..history.recorder import read_stories
 from ..model import ClientConfig, Event, Job, JobStatus
 from ..wire.jobs import JobObject
@@ -73,7 +73,9 @@ async def current(stage: Stage, job_id: str) -> JobObject:
     if job.status.terminal:
         tasks = []
     token = stage.engine.approval_token(job) if job.status is JobStatus.WAITING_FOR_HUMAN else None
-    return job_object(job, await story(stage, job_id), tasks, token, clock_of(stage.config))
+    stories = await _stories(stage, [job_id])
+    shown = job_object(job, stories.get(job_id, ()), tasks, token, clock_of(stage.config))
+    return shown if job_id in stories else _without_story(shown)
 
 
 def fresh(stage: Stage, job: Job) -> JobObject:
@@ -94,7 +96,7 @@ async def all_ended(stage: Stage, jobs: Sequence[Job], attempts: bool = True) ->
         show = clock_of(stage.config)
         return [job_object(job, show=show) for job in jobs]
     new = [job.id for job in jobs if job.status.terminal and job.id not in stage.shown]
-    stories = await read_stories(stage.storage, stage.history, new, _STORY) if new else {}
+    stories = await _stories(stage, new) if new else {}
     show = clock_of(stage.config)
     items = []
     for job in jobs:
@@ -102,10 +104,25 @@ async def all_ended(stage: Stage, jobs: Sequence[Job], attempts: bool = True) ->
         if events is not None:
             stage.shown[job.id] = job_object(job, events, show=show)
         known = stage.shown.get(job.id)
-        items.append(known if known is not None else await current(stage, job.id))
+        if known is None:
+            away = job.status.terminal
+            known = _without_story(job_object(job, show=show)) if away else await current(stage, job.id)
+        items.append(known)
     while len(stage.shown) > _SHOWN:
         stage.shown.popitem(last=False)
     return items
+
+
+async def _stories(stage: Stage, job_ids: Sequence[str]) -> dict[str, list[Event]]:
+    """The stories of these jobs; none while history is away: what the store knows of a job is shown all the same."""
+    try:
+        return await read_stories(stage.storage, stage.history, job_ids, _STORY)
+    except HistoryUnavailable:
+        return {}
+
+
+def _without_story(shown: JobObject) -> JobObject:
+    return replace(shown, incomplete=["attempts", "bill"])
 
 
 async def story(stage: Stage, job_id: str) -> Sequence[Event]:

@@ -138,6 +138,8 @@ class JobObject(Struct, frozen=True, kw_only=True):
     search_attributes: dict[str, Any]
     parent_id: str | None
     bill: Bill
+    #: Members that could not be told, since history is away; not there when nothing is missing.
+    incomplete: list[str] | UnsetType = UNSET
 
 
 class Progress(Struct, frozen=True, kw_only=True):
