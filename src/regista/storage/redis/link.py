@@ -173,7 +173,13 @@ class Link:
     async def open(self) -> None:
         """Connect now. Wrong credentials are told from a server that is away."""
         self._closed = False
-        await self._ready_line()
+        # Once to connect, which says by itself why it cannot; once for an answer.
+        patience_s = 2 * self._patience_s
+        try:
+            async with asyncio.timeout(patience_s):
+                await self._ready_line()
+        except TimeoutError:  # somebody takes the connection, and says nothing
+            raise StorageUnavailable(f"the store did not answer within {patience_s} s") from None
 
     async def close(self) -> None:
         """Let go. Twice is fine."""
