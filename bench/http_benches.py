@@ -266,7 +266,7 @@ async def beside_a_crowd(client: Client, crowd: int, jobs: int) -> dict[str, flo
 async def _all_wait(client: Client, jobs: int) -> None:
     """Until all of the crowd stand in their lane, and history has caught up: before that they are not idle."""
     async with asyncio.timeout(900):
-        while sum(queue["waiting"] for queue in await client.queues()) < jobs:
+        while sum(queue["waiting"] for queue in await client.queues()) < jobs:  # noqa: ASYNC110
             await asyncio.sleep(0.5)
     await asyncio.sleep(3)
 

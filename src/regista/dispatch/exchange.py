@@ -15,8 +15,8 @@ log = logging.getLogger("regista.dispatch")
 
 #: Changes of so many seconds are told in one word: a busy house changes with every task.
 _EVERY_S = 0.05
-#: Our word counts for so long; the rescuer repeats it every two seconds.
-_TTL_S = 6.0
+#: Our word counts for so long; the rescuer repeats it every two seconds. A frozen instance is chosen in vain until then.
+_TTL_S = 4.0
 
 
 class Exchange:
