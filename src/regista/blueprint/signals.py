@@ -149,7 +149,10 @@ def _stop_work(job: Job, tasks: list[Task], scene: Scene) -> Step:
     queued = [task for task in tasks if task.state is AttemptState.QUEUED]
     # What no worker has is over at once; what a worker may have is asked back, and waited for.
     closed = tuple(TaskWrite(_cancelled_task(task), task.attempt, (AttemptState.QUEUED,)) for task in queued)
-    asked = tuple(TaskWrite(replace(task, cancel_requested=True), task.attempt, HELD_STATES) for task in held)
+    # Fenced by the state that was seen: a start that was written meanwhile must not be undone.
+    asked = tuple(
+        TaskWrite(replace(task, cancel_requested=True), task.attempt, (task.state,)) for task in held
+    )
     child = job.wait.child_id if isinstance(job.wait, AwaitChild) else None
     if not held and child is None:
         # The fences stay in the change: a task that was offered meanwhile makes it stale.

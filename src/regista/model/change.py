@@ -54,7 +54,8 @@ class Change(Struct, frozen=True, kw_only=True, gc=False):
 
     With `job`, the stored revision must be `expected` (None: the job must not exist yet). Without
     it only tasks change, each behind its own fence; a fan-out's branches close this way, so that a
-    hundred results do not race for one record.
+    hundred results do not race for one record. `expected` is then the revision that they were judged
+    by (None: any), so that nothing decided before a cancel is written after it.
     """
 
     job_id: str

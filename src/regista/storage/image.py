@@ -221,7 +221,7 @@ class Image:
                 return _REPEATED if self._was_applied(change, cell) else _EXISTS
         elif cell is None:
             return _MISSING
-        elif change.job is not None and self._is_stale(cell, change):
+        elif change.expected is not None and self._is_stale(cell, change):
             return _REPEATED if self._was_applied(change, cell) else _STALE
         for write in change.tasks:
             if write.attempt and not self._fence_holds(change.job_id, write):

@@ -116,12 +116,15 @@ def _check_path(graphs: Graphs, job: Job, events: list[Event]) -> None:
 
 
 def _check_tasks(job_id: str, events: list[Event]) -> None:
-    """3: of all attempts of a task only one is accepted as its end; each attempt ends at most once."""
+    """3: of all attempts of a task only one is accepted as its end; each attempt starts and ends at most once."""
+    started: Counter[tuple[str, int]] = Counter()
     ended: Counter[tuple[str, int]] = Counter()
     accepted: dict[str, int] = {}
     for event in events:
         if event.task_id is None or event.attempt is None:
             continue
+        if event.type is EventType.TASK_STARTED:
+            started[(event.task_id, event.attempt)] += 1
         if event.type in _TASK_ENDS:
             ended[(event.task_id, event.attempt)] += 1
             if event.task_id in accepted:
@@ -130,9 +133,10 @@ def _check_tasks(job_id: str, events: list[Event]) -> None:
                 raise InvariantBroken(3, job_id, message)
         if event.type is EventType.TASK_FINISHED:
             accepted[event.task_id] = event.attempt
-    doubled = [key for key, count in ended.items() if count > 1]
-    if doubled:
-        raise InvariantBroken(3, job_id, f"attempts that ended twice: {doubled}")
+    for word, counts in (("started", started), ("ended", ended)):
+        doubled = [key for key, count in counts.items() if count > 1]
+        if doubled:
+            raise InvariantBroken(3, job_id, f"attempts that {word} twice: {doubled}")
 
 
 def _check_fan_outs(graphs: Graphs, job: Job, events: list[Event]) -> None:

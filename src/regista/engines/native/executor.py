@@ -393,12 +393,13 @@ class JobExecutor:
             if act.settled or step is None:
                 continue
             task_id = step.tasks[0].task.id
-            if task_id in seen:  # the same word twice in one turn: its own change, which will lose
+            sofar, group = groups.get(step.job_id, (step, []))
+            if task_id in seen or sofar.revision != step.revision:
+                # The same word twice in one turn, or one that was judged later: its own change, and one will lose.
                 singles.append((step, [act]))
                 continue
             seen.add(task_id)
-            if step.job_id in groups:
-                sofar, group = groups[step.job_id]
+            if group:
                 group.append(act)
                 groups[step.job_id] = (sofar.then(step), group)
             else:

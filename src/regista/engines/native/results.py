@@ -39,6 +39,8 @@ class TaskStep(Struct, frozen=True, kw_only=True, gc=False):
     """A change of tasks alone: a retry, or the end of a branch. The job's record is not touched."""
 
     job_id: str
+    #: The job's, as it was judged: a cancel that came since must not be undone by what was decided before it.
+    revision: int
     tasks: tuple[TaskWrite, ...]
     closes_branches: int = 0
     events: tuple[Event, ...] = ()
@@ -47,6 +49,7 @@ class TaskStep(Struct, frozen=True, kw_only=True, gc=False):
         """Both, as one write: branches of one job that end together."""
         return TaskStep(
             job_id=self.job_id,
+            revision=self.revision,
             tasks=self.tasks + other.tasks,
             closes_branches=self.closes_branches + other.closes_branches,
             events=self.events + other.events,
@@ -57,6 +60,7 @@ class TaskStep(Struct, frozen=True, kw_only=True, gc=False):
         return Change(
             job_id=self.job_id,
             token=token,
+            expected=self.revision,
             tasks=self.tasks,
             closes_branches=self.closes_branches,
             events=self.events,
@@ -131,7 +135,11 @@ def due(job: Job, task: Task, scene: Scene) -> Step | TaskStep | None:
         if task.dispatch_by is not None and task.dispatch_by <= now:
             return _timed_out(job, task, "dispatch_timeout", "no worker took the task in time", scene)
         awake = replace(task, not_before=None, queued_at=now)
-        return TaskStep(job_id=job.id, tasks=(TaskWrite(awake, task.attempt, (AttemptState.QUEUED,)),))
+        return TaskStep(
+            job_id=job.id,
+            revision=job.revision,
+            tasks=(TaskWrite(awake, task.attempt, (AttemptState.QUEUED,)),),
+        )
     if task.attempt_timeout_s is None or (
         # The arithmetic of `Task.deadline`: whole microseconds, so that the two agree.
         task.offered_at and later(task.offered_at, task.attempt_timeout_s) > now
@@ -158,11 +166,19 @@ def settle(
         return _settle_cancelling(job, task, result, events, scene)
     if isinstance(fate, Retry):
         retried = _task_event(EventType.TASK_RETRIED, job, fate.task, scene.now)
-        return TaskStep(job_id=job.id, tasks=(_write(fate.task, task),), events=(*events, retried))
+        return TaskStep(
+            job_id=job.id, revision=job.revision, tasks=(_write(fate.task, task),), events=(*events, retried)
+        )
     closed = replace(task, state=AttemptState.CLOSED, result=result)
     if task.branch and not _fails_job(fate, result):
         # A branch's final failure is data for the aggregator (FENCES 8).
-        return TaskStep(job_id=job.id, tasks=(_write(closed, task),), closes_branches=1, events=events)
+        return TaskStep(
+            job_id=job.id,
+            revision=job.revision,
+            tasks=(_write(closed, task),),
+            closes_branches=1,
+            events=events,
+        )
     job = replace(job, waves=machine.remember(job, (closed,)))
     step = _follow(job, task, result, fate, scene)
     return replace(
@@ -176,7 +192,13 @@ def _settle_cancelling(
     """Cancel wins: whatever the worker says is recorded, not followed (FENCES 15)."""
     closed = replace(task, state=AttemptState.CLOSED, result=result)
     if task.branch:
-        return TaskStep(job_id=job.id, tasks=(_write(closed, task),), closes_branches=1, events=events)
+        return TaskStep(
+            job_id=job.id,
+            revision=job.revision,
+            tasks=(_write(closed, task),),
+            closes_branches=1,
+            events=events,
+        )
     step = signals.cancelled(job, [closed], scene)
     return replace(step, tasks=(_write(closed, task),), events=(*events, *step.events))
 
@@ -278,4 +300,4 @@ def mark_started(job: Job, task: Task, at: datetime) -> TaskStep | None:
     began = replace(task, state=AttemptState.STARTED, started_at=at, seen_at=at)
     event = _task_event(EventType.TASK_STARTED, job, task, at)
     write = TaskWrite(began, task.attempt, (AttemptState.OFFERED,))
-    return TaskStep(job_id=job.id, tasks=(write,), events=(event,))
+    return TaskStep(job_id=job.id, revision=job.revision, tasks=(write,), events=(event,))

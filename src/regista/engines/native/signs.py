@@ -83,7 +83,7 @@ def _signed(job: Job, task: Task, sign: Sign) -> TaskStep | None:
     step = mark_started(job, task, sign.began)
     if step is None and sign.progress is None and sign.checkpoint is None:
         return None
-    write = step.tasks[0] if step is not None else TaskWrite(task, task.attempt, HELD_STATES)
+    write = step.tasks[0] if step is not None else TaskWrite(task, task.attempt, (task.state,))
     marked = replace(
         write.task,
         seen_at=sign.at,
@@ -92,4 +92,4 @@ def _signed(job: Job, task: Task, sign: Sign) -> TaskStep | None:
         checkpoint=write.task.checkpoint if sign.checkpoint is None else sign.checkpoint,
     )
     events = step.events if step is not None else ()
-    return TaskStep(job_id=job.id, tasks=(replace(write, task=marked),), events=events)
+    return TaskStep(job_id=job.id, revision=job.revision, tasks=(replace(write, task=marked),), events=events)

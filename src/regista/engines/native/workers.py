@@ -223,12 +223,13 @@ class WorkerService:
     async def _readopt(self, tasks: list[Task], worker: Worker) -> list[Task]:
         """The same offers, under the new session."""
         kept = []
-        for task in tasks:
+        jobs, now = await self._storage.load([task.job_id for task in tasks], [task.id for task in tasks])
+        for job, task in zip(jobs, now, strict=True):
+            if job is None or task is None or task.worker_id != worker.id:
+                continue
             new = replace(task, session=worker.session)
-            step = TaskStep(
-                job_id=task.job_id, tasks=(TaskWrite(new, task.attempt, (AttemptState.OFFERED,)),)
-            )
-            if await self._engine.write(step):
+            write = TaskWrite(new, task.attempt, (AttemptState.OFFERED,))
+            if await self._engine.write(TaskStep(job_id=job.id, revision=job.revision, tasks=(write,))):
                 kept.append(new)
         return kept
 

@@ -95,7 +95,7 @@ local function refuse(change, cell, page)
     end
   elseif not cell then
     return 'm'
-  elseif job and cell[REVISION] ~= change[EXPECTED] then
+  elseif change[EXPECTED] >= 0 and cell[REVISION] ~= change[EXPECTED] then
     return knows(cell, change[TOKEN]) and 'r' or 's'
   end
   if not fences_hold(change, page) then

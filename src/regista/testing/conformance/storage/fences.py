@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+from msgspec.structs import replace
+
 from ....model import Birth, Cancellation, JobStatus, Outcome, TaskWrite
 from ....storage.base import StorageBackend
 from .kit import (
@@ -14,6 +16,7 @@ from .kit import (
     ManualClock,
     at,
     claim,
+    claim_tasks,
     close_branch,
     closed,
     commit,
@@ -41,6 +44,25 @@ class FencePromises:
     """Part of the suite that `StorageConformance` is."""
 
     # tasks behind their fences
+
+    @on_a_clock
+    async def test_tasks_that_were_judged_by_an_older_revision_are_refused(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        job = await dispatch(storage, make_task())
+        (task,) = await claim_tasks(storage, limit=1)
+        seen = await job_of(storage, job.id)
+        cancelled = replace(task, cancel_requested=True)
+        asked = write(next_of(seen, status=JobStatus.CANCELLING), tasks=(fenced(cancelled),))
+        assert await commit(storage, asked) == [APPLIED]
+        # What was decided before the cancel, by somebody who did not see it.
+        late = replace(only(job.id, fenced(replace(task, progress=0.5))), expected=seen.revision)
+        assert await commit(storage, late) == [STALE]
+        assert await task_of(storage, task.id) == cancelled
+        again = replace(
+            only(job.id, fenced(replace(cancelled, progress=0.5))), expected=seen.revision + 1, token="again"
+        )
+        assert await commit(storage, again) == [APPLIED]
 
     @on_a_clock
     async def test_a_task_of_another_attempt_is_refused(
