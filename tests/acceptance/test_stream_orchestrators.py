@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from regista import JobStatus, MemoryStorage
+from regista.model import AttemptState
 from regista.worker import Worker
 from tests.acceptance.stream_kit import House, connected, play, until
 from tests.support import fan_out
@@ -82,6 +83,9 @@ def test_between_orchestrators_of_one_store_a_worker_moves_with_what_it_has(stre
         async with second, connected(worker, first.url, second.url, enable_websockets=streams) as remote:
             job = await second.submit()
             await until(lambda: len(remote.held()) == 1)
+            async with asyncio.timeout(5):
+                while (await store.tasks_of(job.id))[0].state is not AttemptState.STARTED:
+                    await asyncio.sleep(0.05)  # written down, so that losing it would be seen
             # when: its first choice comes back while it is at work
             async with first:
                 await until(lambda: remote.transports() == at_the_first)

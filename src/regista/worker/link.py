@@ -182,11 +182,11 @@ class Link:
     # -- registering -----------------------------------------------------------------------------
 
     async def _register(self) -> Session:
+        # Where we never were we may still be known: another orchestrator of the same store gave what we hold.
         last = self.session
-        held = self._crew.held(last.home) if last is not None else []
-        body = registration(
-            self._describe(self.worker_id), held, last.cluster_id if last else "", self._may_stream
-        )
+        cluster = self._crew.cluster_of(self.worker_id) if last is None else last.cluster_id
+        held = self._crew.held(f"{cluster}/{self.worker_id}") if cluster else []
+        body = registration(self._describe(self.worker_id), held, cluster, self._may_stream)
         token = self.target.token_now(self._config)
         session, stop = await enrol(self._http, self.target.url, token, self.worker_id, body)
         self._crew.performer.cancel(stop)

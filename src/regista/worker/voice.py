@@ -60,6 +60,11 @@ class Crew(Struct, frozen=True):
         """What this home gave, and has not acknowledged."""
         return [one.attempt_id for one in self.performer.performances() if one.home == home]
 
+    def cluster_of(self, worker_id: str) -> str:
+        """The store that gave all that is held under this id; empty when there is none, or more than one."""
+        homes = {one.home for one in self.performer.performances() if one.home.endswith(f"/{worker_id}")}
+        return homes.pop().removesuffix(f"/{worker_id}") if len(homes) == 1 else ""
+
     def results(self, home: str) -> list[Performance]:
         """What this home gave and has ended."""
         performances = self.performer.performances()
