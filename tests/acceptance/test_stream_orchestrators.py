@@ -84,7 +84,7 @@ def test_between_orchestrators_of_one_store_a_worker_moves_with_what_it_has(stre
             job = await second.submit()
             await until(lambda: len(remote.held()) == 1)
             async with asyncio.timeout(5):
-                while (await store.tasks_of(job.id))[0].state is not AttemptState.STARTED:
+                while (await store.tasks_of(job.id))[0].state is not AttemptState.STARTED:  # noqa: ASYNC110
                     await asyncio.sleep(0.05)  # written down, so that losing it would be seen
             # when: its first choice comes back while it is at work
             async with first:
