@@ -5,6 +5,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from hiredis import pack_command
 from redis.asyncio.connection import AbstractConnection, Connection, parse_url
@@ -33,6 +34,7 @@ Reply = Any
 
 #: Seconds before the first and at most before each further try to connect.
 BACKOFF_S, MAX_BACKOFF_S = 0.05, 1.0
+_EXPECTED = "expected a URL like redis://user:password@host:6379/0"
 #: How the server begins a refusal that will pass: it starts, has no memory or no disk. The library calls some by name.
 _PASSING = ("LOADING", "MASTERDOWN", "MISCONF", "BUSY", "NOREPLICAS", "UNBLOCKED")
 _PASSING_KINDS = (ReadOnlyError, OutOfMemoryError, ClusterDownError, MasterDownError, TryAgainError)
@@ -43,7 +45,11 @@ def connection_of(url: str, name: str, timeout_s: float) -> AbstractConnection:
     try:
         parts: dict[str, Any] = dict(parse_url(url))
     except ValueError as error:
-        raise StorageError(f"expected a URL like redis://user:password@host:6379/0: {error}") from None
+        raise StorageError(f"{_EXPECTED}: {error}") from None
+    place = urlsplit(url).path.strip("/")
+    if not url.startswith("unix:") and place and not place.isdigit():
+        # The library would take database 0: another store than the one that was meant.
+        raise StorageError(f"{_EXPECTED}, with the number of a database at the end; got {place!r}")
     kind = parts.pop("connection_class", Connection)
     settings = {
         "socket_connect_timeout": timeout_s,
@@ -51,7 +57,10 @@ def connection_of(url: str, name: str, timeout_s: float) -> AbstractConnection:
         "protocol": 2,
         "client_name": name,
     }
-    made: AbstractConnection = kind(**{**settings, **parts})
+    try:
+        made: AbstractConnection = kind(**{**settings, **parts})
+    except TypeError as error:
+        raise StorageError(f"{_EXPECTED}; an option of its query is unknown: {error}") from None
     return made
 
 
@@ -169,6 +178,8 @@ class Link:
         self._line: _Line | None = None
         self._opening = asyncio.Lock()
         self._closed = True
+        #: The server was away when it was last asked: that, and its return, are told once each.
+        self._away = False
 
     async def open(self) -> None:
         """Connect now. Wrong credentials are told from a server that is away."""
@@ -196,15 +207,34 @@ class Link:
         while True:
             try:
                 async with asyncio.timeout_at(give_up):
-                    return await self._ask_once(commands)
+                    replies = await self._ask_once(commands)
+                self._note(None)
+                return replies
             except TimeoutError:
                 await self._drop(TimeoutError(f"no answer within {self._patience_s} s"))
-                raise StorageUnavailable(f"the store did not answer within {self._patience_s} s") from None
-            except StorageUnavailable:
+                away = StorageUnavailable(f"the store did not answer within {self._patience_s} s")
+                self._note(away)
+                raise away from None
+            except StorageUnavailable as error:
                 if loop.time() + backoff_s >= give_up or self._closed:
+                    self._note(error)
                     raise
             await asyncio.sleep(backoff_s)
             backoff_s = min(2 * backoff_s, MAX_BACKOFF_S)
+
+    def _note(self, trouble: StorageUnavailable | None) -> None:
+        """Say once that the server is away, and once that it is back: every caller is told for itself anyway."""
+        if (trouble is not None) == self._away or self._closed:
+            return
+        self._away = trouble is not None
+        if trouble is not None:
+            log.warning(
+                "%s; requests get 503 until it is back, workers keep what they run",
+                trouble,
+                extra={"action": "storage_away"},
+            )
+        else:
+            log.warning("the store answers again", extra={"action": "storage_back"})
 
     async def _ask_once(self, commands: Sequence[Command]) -> list[Reply]:
         line = self._line

@@ -1,4 +1,5 @@
 import asyncio
+import logging
 import signal
 import subprocess
 from collections.abc import AsyncIterator
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from regista.errors import StorageError, StorageUnavailable
-from regista.storage.redis.link import Link, Refused
+from regista.storage.redis.link import Link, Refused, connection_of
 from tests.conftest import Require
 from tests.ports import free_port
 from tests.proxy import Proxy
@@ -97,6 +98,40 @@ def test_a_server_that_is_gone_is_unavailable_and_later_it_is_back(mortal: Redis
             assert await link.ask(("PING",)) == [b"PONG"]
 
     asyncio.run(play())
+
+
+def test_an_outage_and_its_end_are_told_once_each(
+    mortal: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play() -> None:
+        async with linked(mortal.url, 0.2) as link:
+            mortal.stop()
+            for _ in range(3):
+                with pytest.raises(StorageUnavailable):
+                    await link.ask(("PING",))
+            mortal.start()
+            for _ in range(3):
+                assert await link.ask(("PING",)) == [b"PONG"]
+
+    with caplog.at_level(logging.WARNING, "regista.storage"):
+        asyncio.run(play())
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2
+    assert "requests get 503 until it is back" in told[0]
+    assert told[1] == "the store answers again"
+
+
+@pytest.mark.parametrize(
+    ("tail", "said"),
+    [
+        ("/abc", "the number of a database at the end; got 'abc'"),
+        ("/0?foo=1", "an option of its query is unknown"),
+    ],
+)
+def test_a_url_that_means_nothing_is_refused(tail: str, said: str) -> None:
+    with pytest.raises(StorageError, match="expected a URL like redis://") as caught:
+        connection_of(f"redis://localhost:6379{tail}", "test", 1.0)
+    assert said in str(caught.value)
 
 
 def test_a_short_outage_is_waited_for(mortal: RedisServer) -> None:
