@@ -8,7 +8,7 @@ from ..blueprint.step import Scene, Step
 from ..engines.native import results
 from ..engines.native.engine import NativeEngine
 from ..engines.native.results import TaskStep
-from ..errors import JobNotFound
+from ..errors import JobNotFound, StorageAway
 from ..model import AttemptState, AwaitRetry, AwaitTimer, Job, Task
 from ..storage.base import Deadlines, Due, DueKind
 from .loop import Grace, Report
@@ -70,6 +70,12 @@ class Watcher:
         try:
             await self._engine.signal(entry.job_id, decide)
         except JobNotFound:
+            return 0
+        except StorageAway:
+            raise
+        except Exception:  # one record that nobody can read must not keep all other timers from ringing
+            told = {"action": "watcher", "job_id": entry.job_id}
+            log.exception("job %s is due and cannot be acted on", entry.job_id, extra=told)
             return 0
         return int(acted)
 

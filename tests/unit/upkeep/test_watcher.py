@@ -2,11 +2,11 @@
 
 import asyncio
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from regista import EventType, JobStatus, RetryPolicy
+from regista import EventType, JobStatus, MemoryStorage, RetryPolicy
 from regista.storage.base import DueKind
 from regista.testing.clock import Clock
 from regista.testing.orchestrator import TestOrchestrator
@@ -162,3 +162,20 @@ def test_the_grace_is_one_lease_long_and_starts_again_with_every_outage() -> Non
     grace.restart()
     seen.append(grace.over)
     assert seen == [False, True, False]
+
+
+def test_a_record_that_nobody_can_read_keeps_no_other_timer_from_ringing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with TestOrchestrator(sleeping()) as kit:
+        spoiled = kit.submit("script")
+        kit.skip(0.1)
+        others = [kit.submit("script") for _ in range(3)]
+        image = cast(MemoryStorage, kit.director.storage)._image
+        body, image._jobs[spoiled.id].body = image._jobs[spoiled.id].body, b"\xc1"
+        kit.skip(20)
+        assert [kit.get(job).status for job in others] == [JobStatus.FINISHED] * 3
+        assert f"job {spoiled.id} is due and cannot be acted on" in caplog.text
+        image._jobs[spoiled.id].body = body
+        kit.skip(5)
+        assert kit.get(spoiled).status is JobStatus.FINISHED

@@ -410,11 +410,18 @@ class NativeEngine:
             self._posting = None
 
     async def deliver_messages(self, limit: int = 100) -> int:
-        """Act on stored messages; returns how many there were. Each is gone with the commit it caused."""
-        messages = await self._storage.messages(limit)
-        for message in messages:
-            await self._act_on(message)
-        return len(messages)
+        """Act on stored messages; returns on how many. Each is gone with the commit it caused."""
+        acted = 0
+        for message in await self._storage.messages(limit):
+            try:
+                await self._act_on(message)
+                acted += 1
+            except (StorageAway, OrchestratorStopped):
+                raise
+            except Exception:  # one record that nobody can read must not keep all others waiting
+                told = {"action": "messages", "job_id": message.to_job}
+                log.exception("a message for job %s cannot be acted on", message.to_job, extra=told)
+        return acted
 
     async def _act_on(self, message: Message) -> None:
         def decide(job: Job, tasks: list[Task], scene: Scene) -> Step | None:
