@@ -1,5 +1,6 @@
 """Who is there, and who has room: the part of the store that knows workers."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -13,15 +14,16 @@ from .encode import length
 from .scripts import Scripts
 
 
-class RedisWorkers:
+class RedisWorkers(ABC):
     """`WorkerStore` and `SlotBoard`, for `RedisStorage`, which opens and closes what is used here."""
 
     _clock: Clock
     _origin: str
     _scripts: Scripts
 
+    @abstractmethod
     def _tell(self, hints: Sequence[Hint]) -> None:
-        raise NotImplementedError
+        """Pass hints on to whoever listens in this process."""
 
     async def register(self, worker: Worker, lease_s: float) -> Worker:
         known = replace(worker, session=0, registered_at=self._clock.now())
