@@ -109,3 +109,46 @@ def test_a_job_that_was_claimed_when_the_store_went_away_does_not_wait_for_its_l
         await director.stop()
 
     asyncio.run(main())
+
+
+def test_a_stop_in_the_middle_of_messages_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
+    """The messages are stored, and the next start delivers them: nothing to be told about."""
+
+    class Slow(MemoryStorage):
+        def __init__(self) -> None:
+            super().__init__()
+            self.asked, self.gate = asyncio.Event(), asyncio.Event()
+
+        async def messages(self, limit: int) -> Any:
+            found = await super().messages(limit)
+            if found:
+                self.asked.set()
+                await self.gate.wait()
+            return found
+
+    def parent(context: JobContext, actions: ActionFactory) -> None:
+        actions.run_blueprint("child", {}, transitions={"success": "done"})
+
+    def child(context: JobContext, actions: ActionFactory) -> None:
+        actions.transition_to("over")
+
+    async def slow(context: JobContext, actions: ActionFactory) -> None:
+        await asyncio.sleep(60)
+
+    async def main() -> None:
+        storage = Slow()
+        director = OrchestratorEngine(storage, Config())
+        director.register_blueprint(script(parent, "done", name="parent"))
+        director.register_blueprint(script(child, "over", name="child"))
+        director.register_blueprint(script(slow, "end", name="slow"))
+        await director.start()
+        await director.submit("slow")  # a stop takes more than one turn of the loop
+        await director.submit("parent")
+        await asyncio.wait_for(storage.asked.wait(), 5)
+        storage.gate.set()  # whoever waited for it goes on in the next turn; the stop begins in this one
+        await director.engine.stop()
+        await director.stop()
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(main())
+    assert caplog.records == []

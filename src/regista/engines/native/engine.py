@@ -402,8 +402,8 @@ class NativeEngine:
         try:
             while await self.deliver_messages():
                 pass
-        except StorageAway:
-            pass
+        except (StorageAway, OrchestratorStopped):
+            pass  # whoever is away or stops says so itself; the messages are stored
         except Exception:
             log.exception("delivering messages failed; the rescuer tries again", extra={"action": "messages"})
         finally:
@@ -451,8 +451,8 @@ class NativeEngine:
     async def _quietly(self, work: Coroutine[Any, Any, None], action: str) -> None:
         try:
             await work
-        except StorageAway:
-            pass  # it says so itself
+        except (StorageAway, OrchestratorStopped):
+            pass  # they say so themselves
         except Exception:
             log.exception("%s failed", action, extra={"action": action})
 
