@@ -24,6 +24,8 @@ class Proxy:
         #: Let the upgrade through, and nothing after it.
         self.swallow_frames = False
         self.upgrades = 0
+        #: Seconds that every 64 KiB take, in both directions.
+        self.slowness_s = 0.0
 
     async def __aenter__(self) -> "Proxy":
         await self.start()
@@ -103,6 +105,7 @@ class Proxy:
     ) -> None:
         upgraded = False
         while data := await reader.read(65536):
+            await asyncio.sleep(self.slowness_s)
             await self._open.wait()
             if upgraded and self.swallow_frames:
                 continue
@@ -118,6 +121,7 @@ class Proxy:
 
     async def _down(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
+            await asyncio.sleep(self.slowness_s)
             await self._open.wait()
             if self.deaf:
                 continue

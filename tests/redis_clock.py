@@ -4,7 +4,7 @@ from typing import Any
 
 from regista.clock import Clock
 from regista.storage.redis.encode import micros
-from regista.storage.redis.link import Command, Reply
+from regista.storage.redis.line import Command, Reply
 from regista.storage.redis.store import RedisStorage
 
 #: In the place of lua/now.lua.

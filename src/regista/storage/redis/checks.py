@@ -4,7 +4,8 @@ import logging
 import re
 
 from ...errors import StorageError
-from .link import Link, Refused, info_of
+from .line import Refused
+from .link import Link, info_of
 
 log = logging.getLogger("regista.storage")
 

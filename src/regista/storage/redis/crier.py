@@ -10,7 +10,8 @@ from redis.exceptions import RedisError
 
 from ..base import Hint, HintKind
 from .decode import hints_from
-from .link import BACKOFF_S, MAX_BACKOFF_S, connection_of, hang_up
+from .line import connection_of, hang_up
+from .link import BACKOFF_S, MAX_BACKOFF_S
 
 log = logging.getLogger("regista.storage")
 

@@ -7,7 +7,8 @@ from importlib.resources import files
 from typing import Any
 
 from ...errors import StorageError
-from .link import Command, Link, Refused, Reply
+from .line import Command, Refused, Reply
+from .link import Link
 
 #: Every intention that needs a script.
 NAMES = (
@@ -86,7 +87,7 @@ class Scripts:
         try:
             return await self._link.ask(*commands)
         except Refused as refused:
-            if not str(refused).startswith("NoScriptError"):
+            if not str(refused).startswith("NOSCRIPT"):
                 raise StorageError(f"the store refused {name!r}: {refused}") from None
         # Restarted, or flushed by somebody. What went through before that is safe to send again.
         await self.load()

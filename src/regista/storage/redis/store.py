@@ -39,7 +39,8 @@ from .decode import (
 )
 from .encode import field_of, length, micros, moment_of, version_name
 from .flushing import Batch, Flusher
-from .link import Link, Refused, Reply, Words
+from .line import Refused, Reply, Words
+from .link import Link
 from .scripts import Scripts
 from .workers import RedisWorkers
 

@@ -1,0 +1,194 @@
+"""Line: one open connection to the server. Whatever is asked is sent at once, and answered in the same order."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from hiredis import HiredisError, Reader, ReplyError, pack_command
+from redis.asyncio.connection import AbstractConnection, Connection, parse_url
+from redis.exceptions import RedisError
+
+from ...errors import StorageError, StorageUnavailable
+
+#: One command: its words; or how to say it, given the name of the server's process.
+Words = tuple[bytes | str | int | float, ...]
+Command = Words | Callable[[str], Words]
+#: What the server says. Nested lists of bytes and whole numbers; an error is raised.
+Reply = Any
+
+_EXPECTED = "expected a URL like redis://user:password@host:6379/0"
+#: How the server begins a refusal that will pass: it starts, follows another one, has no memory or no disk.
+_PASSING = (
+    "LOADING", "MASTERDOWN", "MISCONF", "BUSY", "NOREPLICAS", "UNBLOCKED", "READONLY", "OOM", "CLUSTERDOWN", "TRYAGAIN",
+)  # fmt: skip
+#: What the reader says when the answer is not whole yet. None would be an answer.
+_UNFINISHED = object()
+#: Bytes that are read in one go.
+_CHUNK = 1 << 18
+#: A line is looked at so often in the time that silence may last.
+_LOOKS = 4
+#: Bytes a second that a network carries at the very least.
+_LEAST_RATE = 1 << 20
+#: However much arrives meanwhile, nobody waits longer than so many times the silence that is borne.
+_LONGEST = 15
+
+
+def connection_of(url: str, name: str, timeout_s: float) -> AbstractConnection:
+    """A connection that is not open yet: address, TLS, user and database are the URL's."""
+    try:
+        parts: dict[str, Any] = dict(parse_url(url))
+    except ValueError as error:
+        raise StorageError(f"{_EXPECTED}: {error}") from None
+    place = urlsplit(url).path.strip("/")
+    if not url.startswith("unix:") and place and not place.isdigit():
+        # The library would take database 0: another store than the one that was meant.
+        raise StorageError(f"{_EXPECTED}, with the number of a database at the end; got {place!r}")
+    kind = parts.pop("connection_class", Connection)
+    settings = {
+        "socket_connect_timeout": timeout_s,
+        "socket_timeout": None,
+        "protocol": 2,
+        "client_name": name,
+    }
+    try:
+        made: AbstractConnection = kind(**{**settings, **parts})
+    except TypeError as error:
+        raise StorageError(f"{_EXPECTED}; an option of its query is unknown: {error}") from None
+    return made
+
+
+async def hang_up(connection: AbstractConnection) -> None:
+    """Close now. A polite end of TLS, or of what is unsent, waits for a server that may be gone."""
+    writer = getattr(connection, "_writer", None)
+    if writer is not None:
+        writer.transport.abort()
+    await connection.disconnect(nowait=True)
+
+
+class Refused(Exception):
+    """The server's own words about a command that it did not carry out."""
+
+
+class Line:
+    """Sends commands and hands out the answers; cut for good when the server is silent for `patience_s`.
+
+    Silence is what counts, not the time that an answer takes: eighty megabytes over a slow network are no
+    outage as long as they keep coming (or going).
+    """
+
+    def __init__(self, connection: AbstractConnection, patience_s: float) -> None:
+        self._connection = connection
+        self._patience_s = patience_s
+        self._loop = asyncio.get_running_loop()
+        # The library reads answer by answer, and cannot say that one is on its way.
+        assert connection._reader is not None, "it must be connected"
+        self._stream = connection._reader
+        #: Who waits, and since when.
+        self._asked: deque[tuple[asyncio.Future[Reply], float]] = deque()
+        self._unsent: list[bytes] = []
+        self._sending: asyncio.Task[None] | None = None
+        self._reading = self._loop.create_task(self._read(), name="redis-read")
+        self._watch: asyncio.TimerHandle | None = None
+        #: When something last came from the server, and how many bytes were sent to it since.
+        self._heard, self._sent = 0.0, 0
+        self.broken: BaseException | None = None
+        #: Names the process of the server: another one has begun anew.
+        self.run = ""
+
+    def ask(self, commands: Sequence[Command]) -> list[asyncio.Future[Reply]]:
+        """Send these commands with whatever others send in this turn of the loop."""
+        if self.broken is not None:
+            raise _lost(self.broken)
+        answers = [self._loop.create_future() for _ in commands]
+        now = self._loop.time()
+        self._asked.extend([(answer, now) for answer in answers])
+        for command in commands:
+            words = command(self.run) if callable(command) else command
+            self._unsent.append(pack_command(words))  # type: ignore[arg-type]  # its stub knows one word only
+        if self._sending is None:
+            self._sending = self._loop.create_task(self._send(), name="redis-send")
+        if self._watch is None:
+            self._watch = self._loop.call_later(self._patience_s / _LOOKS, self._look)
+        return answers
+
+    def cut(self, reason: BaseException) -> None:
+        """Nothing more comes from here: whoever waits does not know how it went."""
+        if self.broken is not None:
+            return
+        self.broken = reason
+        asked, self._asked = self._asked, deque()
+        for waiter, _ in asked:
+            if not waiter.done():
+                waiter.set_exception(_lost(reason))
+                waiter.exception()  # seen: whoever gave up waiting is not to be reminded
+
+    async def close(self) -> None:
+        """Cut it, and let go of the connection."""
+        self.cut(ConnectionError("it was closed"))
+        if self._watch is not None:
+            self._watch.cancel()
+        for task in (self._reading, self._sending):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        await hang_up(self._connection)
+
+    def _look(self) -> None:
+        """Whether anything still moves, as long as somebody waits."""
+        self._watch = None
+        if not self._asked or self.broken is not None:
+            return
+        now, asked_at = self._loop.time(), self._asked[0][1]
+        # What was sent may still be on its way: nobody can see how far the network has carried it.
+        patient_until = max(self._heard, asked_at) + self._patience_s + self._sent / _LEAST_RATE
+        left_s = min(patient_until, asked_at + _LONGEST * self._patience_s) - now
+        if left_s <= 0:
+            self.cut(TimeoutError(f"the store did not answer within {self._patience_s} s"))
+        else:
+            self._watch = self._loop.call_later(min(left_s, self._patience_s / _LOOKS), self._look)
+
+    async def _send(self) -> None:
+        try:
+            while self._unsent:
+                unsent, self._unsent = b"".join(self._unsent), []
+                self._sent += len(unsent)
+                await self._connection.send_packed_command(unsent, check_health=False)
+            self._sending = None
+        except (RedisError, OSError) as error:
+            self.cut(error)
+
+    async def _read(self) -> None:
+        reader = Reader(notEnoughData=_UNFINISHED)
+        try:
+            while data := await self._stream.read(_CHUNK):
+                self._heard, self._sent = self._loop.time(), 0
+                reader.feed(data)
+                while (reply := reader.gets()) is not _UNFINISHED:
+                    self._answer(reply)
+            self.cut(ConnectionError("the server closed it"))
+        except (OSError, HiredisError, IndexError) as error:
+            self.cut(error)
+
+    def _answer(self, reply: Reply) -> None:
+        waiter, _ = self._asked.popleft()
+        if waiter.done():
+            return
+        if isinstance(reply, ReplyError):
+            waiter.set_exception(_translated(str(reply)))
+            if str(reply).startswith("READONLY"):
+                self.cut(reply)  # another server leads now; the name of this one may lead there
+        else:
+            waiter.set_result(reply)
+
+
+def _lost(reason: BaseException) -> StorageUnavailable:
+    silent = isinstance(reason, TimeoutError)
+    return StorageUnavailable(str(reason) if silent else f"the connection to the store broke: {reason}")
+
+
+def _translated(text: str) -> Exception:
+    if text.startswith(_PASSING):
+        return StorageUnavailable(f"the store cannot answer now: {text}")
+    return Refused(text)
