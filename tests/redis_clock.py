@@ -3,7 +3,7 @@
 from typing import Any
 
 from regista.clock import Clock
-from regista.storage.redis.encode import micros
+from regista.storage.codec import micros
 from regista.storage.redis.line import Command, Reply
 from regista.storage.redis.store import RedisStorage
 

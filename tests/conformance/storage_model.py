@@ -1,5 +1,6 @@
 """A model of the storage contract, as naive as can be: lists, dictionaries and sorting."""
 
+import math
 from datetime import datetime
 from typing import Any
 
@@ -9,11 +10,14 @@ from regista.model import (
     HELD_STATES,
     AttemptState,
     Change,
+    Item,
+    ItemWrite,
     Job,
     Lane,
     LaneStatus,
     Message,
     OutcomeKind,
+    Quota,
     Task,
     TaskWrite,
     Worker,
@@ -37,6 +41,12 @@ class Model:
         self.told: list[tuple[str, int, tuple[str | None, ...]]] = []
         self.leases: dict[str, tuple[str, float]] = {}
         self._arrived = 0
+        #: Each with the moment when its time is over.
+        self.items: dict[tuple[str, str], tuple[Item, float]] = {}
+        #: How often each quota was used, and until when that is known.
+        self.counts: dict[str, tuple[int, float]] = {}
+        #: Bucket → what is left in it, and when that was so.
+        self.buckets: dict[str, tuple[float, float]] = {}
 
     # writing
 
@@ -45,9 +55,14 @@ class Model:
         if change.job is None and not change.tasks:
             there = self.messages.pop(change.consumes or "", None)
             return (OutcomeKind.STALE if there is None else OutcomeKind.APPLIED, False)
-        refusal = self._refuse(change)
+        refusal = self._refuse(change, elapsed)
         if refusal is not None:
             return refusal, False
+        if change.quota is not None and change.expected is None:
+            used = self.used(change.quota.counter, elapsed) + 1
+            self.counts[change.quota.counter] = (used, elapsed + change.quota.ttl_s)
+        for item in change.items:
+            self.put(replace(item, expected=None), elapsed)
         self._apply(change)
         job = self.jobs[change.job_id]
         if change.job is None:
@@ -58,7 +73,43 @@ class Model:
             self.leases[job.id] = (instance, elapsed + change.hold_s)
         return OutcomeKind.APPLIED, False
 
-    def _refuse(self, change: Change) -> OutcomeKind | None:
+    def put(self, write: ItemWrite, elapsed: float) -> bool:
+        """Write the item, unless its fence does not hold."""
+        old = self.item(write.shelf, write.key, elapsed)
+        revision = 0 if old is None else old.revision
+        if write.expected not in (None, revision):
+            return False
+        self.items.pop((write.shelf, write.key), None)
+        if write.value is not None:
+            item = Item(write.shelf, write.key, write.value, revision + 1, write.due)
+            until = math.inf if write.ttl_s is None else elapsed + write.ttl_s
+            self.items[write.shelf, write.key] = (item, until)
+        return True
+
+    def item(self, shelf: str, key: str, elapsed: float) -> Item | None:
+        """The item, unless its time is over."""
+        item, until = self.items.get((shelf, key), (None, 0.0))
+        return item if until > elapsed else None
+
+    def shelf(self, shelf: str, elapsed: float) -> list[Item]:
+        """The items of a shelf, in the order of their keys."""
+        there = (self.item(*name, elapsed) for name in sorted(self.items) if name[0] == shelf)
+        return [item for item in there if item is not None]
+
+    def used(self, counter: str, elapsed: float) -> int:
+        """How often the quota was used."""
+        used, until = self.counts.get(counter, (0, 0.0))
+        return used if until > elapsed else 0
+
+    def take(self, bucket: str, n: int, limit: int, window_s: float, elapsed: float) -> bool:
+        """Whether so many tokens are there; then they are taken."""
+        left, since = self.buckets.get(bucket, (limit, elapsed))
+        left = min(limit, left + (elapsed - since) * limit / window_s)
+        taken = left + 1e-6 >= n
+        self.buckets[bucket] = (left - n if taken else left, elapsed)
+        return taken
+
+    def _refuse(self, change: Change, elapsed: float) -> OutcomeKind | None:
         job = self.jobs.get(change.job_id)
         creates = change.job is not None and change.expected is None
         if job is None and not creates:
@@ -69,11 +120,18 @@ class Model:
             return OutcomeKind.EXISTS if creates else OutcomeKind.STALE
         if job is not None and job.status.terminal:
             return OutcomeKind.STALE
+        if creates and self._is_used_up(change.quota, elapsed):
+            return OutcomeKind.OVER_QUOTA
         if not all(self._fence_holds(write) for write in change.tasks):
             return OutcomeKind.STALE
         if change.consumes is not None and change.consumes not in self.messages:
             return OutcomeKind.STALE
         return None
+
+    def _is_used_up(self, quota: Quota | None, elapsed: float) -> bool:
+        if quota is None or quota.limit is None:
+            return False
+        return self.used(quota.counter, elapsed) >= quota.limit
 
     def _fence_holds(self, write: TaskWrite) -> bool:
         if not write.attempt:
@@ -172,6 +230,7 @@ class Model:
     def restart(self) -> None:
         """Leases are gone; a repetition is known by the token of the record alone; equal tasks stand by their jobs' ids."""
         self.leases.clear()
+        self.buckets.clear()
         self.tokens = {job_id: [] for job_id in self.tokens}
         self.turns.clear()
         for task in sorted(self.tasks.values(), key=lambda task: (task.job_id, task.index)):
@@ -227,6 +286,12 @@ class Model:
             if task.state in HELD_STATES and task.worker_id:
                 held.setdefault(task.worker_id, set()).add(task.id)
         return held
+
+
+def ripe_of(items: list[Item], now: datetime) -> list[Item]:
+    """Those whose time has come, earliest first."""
+    there = [(item.due, item.key, item) for item in items if item.due is not None and item.due <= now]
+    return [item for _, _, item in sorted(there, key=lambda each: each[:2])]
 
 
 def _line(task: Task) -> tuple[Lane, str]:

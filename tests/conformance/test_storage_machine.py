@@ -23,8 +23,10 @@ from regista.model import (
     Birth,
     Cancellation,
     Change,
+    ItemWrite,
     Job,
     JobStatus,
+    Quota,
     Task,
     TaskWrite,
 )
@@ -53,19 +55,34 @@ from regista.testing.conformance.storage.kit import (
 )
 from regista.testing.disk import SimulatedDisk
 
-from .storage_model import Model
+from .storage_model import Model, ripe_of
 
 T = TypeVar("T")
 
 VERSIONS = [("film", "v1"), ("film", "v2")]
 WORKERS = ["w1", "w2"]
 INSTANCES = ["me", "you"]
+SHELVES = ["left", "right"]
+COUNTERS = ["ann", "bob"]
 SHAPES = ["ready", "held", "task", "fan-out", "timer", "human", "version", "cancel", "quarantine", "end"]
 
 picks = st.integers(0, 1 << 16)
 some = st.booleans()
 instances = st.sampled_from(INSTANCES)
 seconds = st.sampled_from([0.0, 0.5, 7.0, 30.0, 61.0])
+
+
+#: Never over at the very moment at which somebody looks.
+lifetimes = st.sampled_from([0.0, 0.25, 7.3, 40.7])
+item_writes = st.builds(
+    ItemWrite,
+    shelf=st.sampled_from(SHELVES),
+    key=st.sampled_from("abc"),
+    value=st.sampled_from([None, b"", b"v", b"\x00\xff"]),
+    due=st.none() | st.builds(at, st.integers(-5, 120)),
+    expected=st.sampled_from([None, None, 0, 1, 2]),
+    ttl_s=st.none() | lifetimes,
+)
 
 
 class StorageMachine(RuleBasedStateMachine):
@@ -195,12 +212,26 @@ class StorageMachine(RuleBasedStateMachine):
         job = make_job(self.name(), body_hash="hash" if keyed else "", data={"n": pick})
         self.commit(self.shaped(job, shape, pick), instance=instance)
 
-    @rule(pick=picks, shape=st.sampled_from(SHAPES), bears=some, says=some, instance=instances)
-    def decide(self, pick: int, shape: str, bears: bool, says: bool, instance: str) -> None:
+    @rule(pick=picks, limit=st.sampled_from([None, 0, 2, 4]), ttl_s=st.sampled_from([20.3, 3600.7]))
+    def create_on_a_quota(self, pick: int, limit: int | None, ttl_s: float) -> None:
+        change = self.shaped(make_job(self.name()), "ready", pick)
+        self.commit(replace(change, quota=Quota(COUNTERS[pick % 2], limit, ttl_s)))
+
+    @rule(
+        pick=picks,
+        shape=st.sampled_from(SHAPES),
+        bears=some,
+        says=some,
+        instance=instances,
+        items=st.lists(item_writes, max_size=2),
+    )
+    def decide(
+        self, pick: int, shape: str, bears: bool, says: bool, instance: str, items: list[ItemWrite]
+    ) -> None:
         job = self.live_job(pick)
         if job is None:
             return
-        change = self.shaped(next_of(job), shape, pick)
+        change = replace(self.shaped(next_of(job), shape, pick), items=tuple(items))
         if bears:
             birth = Birth(make_job(self.name(), parent_id=job.id), (event("born"),) * (pick % 2))
             change = replace(change, children=(birth,))
@@ -357,6 +388,18 @@ class StorageMachine(RuleBasedStateMachine):
             answer = self.both(lambda store: store.heartbeat(worker, session, lease_s))
         assert not (answer and session != sessions[-1])
 
+    @rule(worker=st.sampled_from(WORKERS), old=some, draining=some, instance=instances)
+    def note(self, worker: str, old: bool, draining: bool, instance: str) -> None:
+        known = self.both(lambda store: store.worker(worker))
+        if known is None:
+            assert self.both(lambda store: store.note(make_worker(worker))) is None
+            return
+        asked = replace(known, draining=draining, instance=instance, notes=known.notes - old)
+        noted = self.both(lambda store: store.note(asked))
+        wanted = replace(asked, notes=asked.notes + 1)
+        assert noted == (wanted if not old or wanted == known else None)
+        assert self.both(lambda store: store.worker(worker)) == (noted or known)
+
     @rule(share=st.integers(0, 4))
     def prune(self, share: int) -> None:
         entries = self.both(lambda store: store.outbox(self.pruned, ALL))
@@ -369,6 +412,18 @@ class StorageMachine(RuleBasedStateMachine):
     @rule(instance=instances, ttl_s=seconds)
     def lead(self, instance: str, ttl_s: float) -> None:
         self.both(lambda store: store.lead("chore", instance, ttl_s))
+
+    # Shelves and counters
+
+    @rule(writes=st.lists(item_writes, max_size=3))
+    def put(self, writes: list[ItemWrite]) -> None:
+        done = self.both(lambda store: store.put(writes))
+        assert done == [self.model.put(write, self.clock.elapsed()) for write in writes]
+
+    @rule(n=st.integers(0, 4), bucket=st.sampled_from("xy"))
+    def take(self, n: int, bucket: str) -> None:
+        taken = self.both(lambda store: store.take(bucket, n, 5, 40.0))
+        assert taken.ok == self.model.take(bucket, n, 5, 40.0, self.clock.elapsed())
 
     @rule(crash=some)
     def restart(self, crash: bool) -> None:
@@ -414,6 +469,7 @@ class StorageMachine(RuleBasedStateMachine):
         held = {worker: {task.id for task in tasks} for worker, tasks in seen["held"].items()}
         assert held == model.held()
         self._check_outbox(seen)
+        self._check_shelves()
 
     def _check_outbox(self, seen: dict[str, Any]) -> None:
         entries = [entry for entry in seen["outbox"] if entry.number > self.pruned]
@@ -424,6 +480,19 @@ class StorageMachine(RuleBasedStateMachine):
         assert told == self.model.told[self.pruned_entries :]
         numbers = [entry.number for entry in entries]
         assert numbers == sorted(set(numbers))
+
+    def _check_shelves(self) -> None:
+        now, elapsed = self.clock.now(), self.clock.elapsed()
+
+        async def look(store: StorageBackend) -> list[Any]:
+            shelves = [await store.items(shelf, limit=ALL) for shelf in SHELVES]
+            ripe = [await store.ripe(shelf, now, ALL) for shelf in SHELVES]
+            return [shelves, ripe, [await store.used(counter) for counter in COUNTERS]]
+
+        shelves = [self.model.shelf(shelf, elapsed) for shelf in SHELVES]
+        ripe = [ripe_of(items, now) for items in shelves]
+        used = [self.model.used(counter, elapsed) for counter in COUNTERS]
+        assert self.both(look) == [shelves, ripe, used]
 
 
 LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"

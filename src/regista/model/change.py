@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from .event import Event
+from .item import ItemWrite, Quota
 from .job import Job
 from .status import AttemptState
 from .task import Task
@@ -75,6 +76,10 @@ class Change(Struct, frozen=True, kw_only=True, gc=False):
     #: The message that this change acts on; it must still be there.
     consumes: str | None = None
     events: tuple[Event, ...] = ()
+    #: Items that are written with it, without a fence of their own.
+    items: tuple[ItemWrite, ...] = ()
+    #: Counted with a creation; when it is used up nothing is written.
+    quota: Quota | None = None
     #: Seconds for which the writer goes on working on the job; None lets go of it.
     hold_s: float | None = None
 
@@ -91,6 +96,8 @@ class OutcomeKind(StrEnum):
     UNSTORABLE = "unstorable"
     MISSING = "missing"
     EXISTS = "exists"
+    #: The quota is used up. Nothing was written.
+    OVER_QUOTA = "over_quota"
 
 
 class Outcome(Struct, frozen=True, gc=False):

@@ -15,7 +15,22 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from ..model import Change, Entry, Event, Job, Lane, LaneStatus, Message, Outcome, Slots, Task, Worker
+from ..model import (
+    Change,
+    Entry,
+    Event,
+    Item,
+    ItemWrite,
+    Job,
+    Lane,
+    LaneStatus,
+    Message,
+    Outcome,
+    Slots,
+    Taken,
+    Task,
+    Worker,
+)
 
 #: (blueprint name, version hash)
 Version = tuple[str, str]
@@ -55,13 +70,15 @@ class HintKind(StrEnum):
     SLOTS = "slots"
     #: How far an attempt is. The id is the word itself, since no store keeps it.
     PROGRESS = "progress"
+    #: An item was written or removed; the id is its shelf.
+    ITEM = "item"
 
 
 class Hint(NamedTuple):
     """A nudge. It may be lost or doubled; whoever waits looks again every two seconds anyway."""
 
     kind: HintKind
-    #: A job id (CHANGED, MESSAGE), a worker id (CANCEL, WORKER), a `lane_name` (TASK), an instance (SLOTS), else empty.
+    #: A job id (CHANGED, MESSAGE), a worker id (CANCEL, WORKER), a `lane_name` (TASK), an instance (SLOTS), a shelf (ITEM), else empty.
     id: str = ""
     #: The only instance that need act on it; empty: everybody.
     to: str = ""
@@ -191,11 +208,17 @@ class WorkerStore(Protocol):
         """Renew the lease. False when the session is not the worker's last one, or it is unknown."""
         ...
 
-    async def note(self, worker: Worker) -> bool:
-        """Write the record again, under the session that it names, and hint at it (WORKER).
+    async def note(self, worker: Worker) -> Worker | None:
+        """Write the record again, and hint at it (WORKER). Returns it as it is known now.
 
-        False, and nothing changes, when that is not the worker's last session.
+        None, and nothing changes, when it names another session than the worker's last one, or another count of `notes`:
+        somebody has written in between. Whoever is refused reads again, and decides again. What was just written, said again by
+        somebody who has missed the answer, counts once.
         """
+        ...
+
+    async def roll(self) -> int:
+        """A number that is another one after every registration, note and forget: while it is the same, nobody came or went."""
         ...
 
     async def worker(self, worker_id: str) -> Worker | None:
@@ -210,8 +233,8 @@ class WorkerStore(Protocol):
         """Those whose lease is over. Never pops: `forget` does."""
         ...
 
-    async def forget(self, worker_id: str, session: int) -> bool:
-        """Strike the worker off, unless it has a newer session."""
+    async def forget(self, worker_id: str, session: int, *, lapsed: bool = False) -> bool:
+        """Strike the worker off, unless it has a newer session; with `lapsed`, only while its lease is over. Hints (WORKER)."""
         ...
 
 
@@ -251,6 +274,47 @@ class Leadership(Protocol):
         ...
 
 
+class Shelves(Protocol):
+    """Small durable records that belong to no job: tokens, deliveries, schedules. Written rarely, so one at a time is fine."""
+
+    async def put(self, writes: Sequence[ItemWrite]) -> list[bool]:
+        """Write or remove each, in order, each behind its own fence; durable when answered. Hints (ITEM).
+
+        False: the fence did not hold, and nothing changed. Of two who remove the same revision one gets True,
+        which is all that a one-time password needs. To remove what is not there is fine. A name that is not text, or a
+        time that is no number, is a ValueError, and nothing at all is written.
+        """
+        ...
+
+    async def item(self, shelf: str, key: str) -> Item | None:
+        """The item as it was flushed."""
+        ...
+
+    async def items(self, shelf: str, after: str = "", limit: int = 100) -> list[Item]:
+        """The items of a shelf whose keys come after `after`, in the order of their keys."""
+        ...
+
+    async def ripe(self, shelf: str, now: datetime, limit: int) -> list[Item]:
+        """The items whose `due` has come, earliest first. Never pops: the write that acts moves or removes it."""
+        ...
+
+
+class Counters(Protocol):
+    """How much is left."""
+
+    async def take(self, bucket: str, n: int, limit: int, window_s: float) -> Taken:
+        """Take `n` tokens out of a bucket that holds `limit` and fills evenly within `window_s`.
+
+        All or none; more than `limit` is never given. A bucket that nobody has seen is full. Not durable: a store that
+        starts anew may have full buckets. A call that is sent again after a lost answer may take twice.
+        """
+        ...
+
+    async def used(self, counter: str) -> int:
+        """How often the quota of this name was used; see `Change.quota`."""
+        ...
+
+
 class Secrets(Protocol):
     """What all who share a store must know alike, and nobody else."""
 
@@ -269,6 +333,8 @@ class StorageBackend(
     SlotBoard,
     Outbox,
     Leadership,
+    Shelves,
+    Counters,
     Secrets,
     Protocol,
 ):
@@ -283,6 +349,10 @@ class StorageBackend(
 
     async def stop(self) -> None:
         """Flush and close. Twice is fine, and so is before `start`."""
+        ...
+
+    async def now(self) -> datetime:
+        """The time of day by the store's own clock: the one that all who share it go by."""
         ...
 
     async def nudge(self, hints: Sequence[Hint]) -> None:

@@ -7,7 +7,7 @@ objects, nothing for the garbage collector to walk, and whoever loads one owns a
 
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from itertools import dropwhile, islice
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from ..clock import Clock, SystemClock
 from ..model import (
     HELD_STATES,
     AttemptState,
@@ -33,10 +34,12 @@ from ..model import (
 )
 from .base import Due, DueKind, Hint, HintKind, Version
 from .codec import decode_entry, decode_job, decode_message, decode_task, encode
+from .counters import Quotas, check_quota
 from .deadlines import DeadlineIndex
 from .journal import Batch, JobRow, Snapshot
 from .lanes import Lanes, Line
 from .ready import Leases, ReadyQueue
+from .shelves import Shelves, check_items
 
 log = logging.getLogger("regista.storage")
 
@@ -50,6 +53,7 @@ _REPEATED = Outcome(OutcomeKind.REPEATED)
 _STALE = Outcome(OutcomeKind.STALE)
 _MISSING = Outcome(OutcomeKind.MISSING)
 _EXISTS = Outcome(OutcomeKind.EXISTS)
+_OVER_QUOTA = Outcome(OutcomeKind.OVER_QUOTA)
 
 
 class _JobCell:
@@ -98,8 +102,11 @@ class _Birth(NamedTuple):
 class Image:
     """The volatile image. `apply` writes to memory and to the open batch in one go."""
 
-    def __init__(self, keep_ended: int) -> None:
+    def __init__(self, keep_ended: int, clock: Clock | None = None) -> None:
         self._keep_ended = keep_ended
+        clock = clock or SystemClock()
+        self.shelves = Shelves(clock)
+        self.quotas = Quotas(clock)
         self._jobs: dict[str, _JobCell] = {}
         self._ended: OrderedDict[str, tuple[bytes, int]] = OrderedDict()
         #: No job above this id was ever forgotten. Ids mostly grow, so for most new ones nobody has to look.
@@ -164,7 +171,7 @@ class Image:
     def apply(self, change: Change, batch: Batch, number: int, instance: str, elapsed: float) -> Outcome:
         """Write the change whole, or refuse it and write nothing."""
         if change.job is None and not change.tasks:
-            return self._consume(change, batch)
+            return self._consume(change, batch, number)
         cell = self._jobs.get(change.job_id)
         refusal = self._refuse(change, cell)
         if refusal is not None:
@@ -177,6 +184,11 @@ class Image:
         tasks = [(write.task, encode(write.task), write.wakes) for write in writes] if writes else ()
         messages = [(message, encode(message)) for message in change.messages] if change.messages else ()
         births = self._encode_births(change) if change.children else ()
+        if change.items:
+            check_items(change.items)
+        quota = change.quota if cell is None else None  # only a creation counts
+        if quota is not None:
+            check_quota(quota)
         body = b"" if job is None else encode(job)
         ahead = sum(birth.told is not None for birth in births) if births else 0
         told = self._tell(ahead, change.job_id, 0 if cell is None else cell.seq, change.events, job)
@@ -198,6 +210,10 @@ class Image:
         if change.consumes is not None:
             del self._messages[change.consumes]
             batch.messages[change.consumes] = None
+        if change.items:
+            self.shelves.put(change.items, batch, number, fenced=False)
+        if quota is not None:
+            self.quotas.count(quota, batch)
         if job is not None:
             self._put_job(cell, job, body, batch)
         if told is not None:
@@ -219,6 +235,8 @@ class Image:
         if change.job is not None and change.expected is None:
             if cell is not None:
                 return _REPEATED if self._was_applied(change, cell) else _EXISTS
+            if change.quota is not None and not self.quotas.allows(change.quota):
+                return _OVER_QUOTA
         elif cell is None:
             return _MISSING
         elif change.expected is not None and self._is_stale(cell, change):
@@ -252,10 +270,12 @@ class Image:
         entry = Entry(self._entries + ahead + 1, job_id, seq + 1, events, summary)
         return entry, encode(entry)
 
-    def _consume(self, change: Change, batch: Batch) -> Outcome:
+    def _consume(self, change: Change, batch: Batch, number: int) -> Outcome:
         """A message that changes nothing (any more), whether or not its job still lives."""
+        check_items(change.items)
         if change.consumes is None or self._messages.pop(change.consumes, None) is None:
             return _STALE
+        self.shelves.put(change.items, batch, number, fenced=False)
         batch.messages[change.consumes] = None
         return _APPLIED
 
@@ -330,6 +350,11 @@ class Image:
         self._drop_tasks(cell, batch)
         del self._jobs[job_id]
         self._ended[job_id] = (cell.body, cell.number)
+
+    def drop_ended(self, job_ids: Iterable[str]) -> None:
+        """Let go of these ended jobs, cached or not."""
+        for job_id in job_ids:
+            self._ended.pop(job_id, None)
 
     def forget_ended(self, flushed: int) -> None:
         """Let go of the oldest ended jobs that are durable, beyond the number to keep."""
@@ -487,6 +512,8 @@ class Image:
         the others from going on.
         """
         self._forgotten = snapshot.last_id
+        self.shelves.restore(snapshot.items)
+        self.quotas.restore(snapshot.counts)
         for body in snapshot.messages:
             self._messages[decode_message(body).id] = body
         for row in snapshot.jobs:

@@ -1,5 +1,6 @@
 """Journal: where the hot state is written through to. Nothing, a file, or a simulated disk."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from .base import Hint
@@ -15,10 +16,32 @@ class JobRow(NamedTuple):
     body: bytes
 
 
+class ItemRow(NamedTuple):
+    """An item as it is stored. Times are microseconds since 1970."""
+
+    shelf: str
+    key: str
+    #: 0: it is removed.
+    revision: int
+    due: int | None
+    expires: int | None
+    value: bytes
+
+
+class CountRow(NamedTuple):
+    """How often a quota was used."""
+
+    counter: str
+    #: 0: it is forgotten.
+    used: int
+    #: Microseconds since 1970.
+    expires: int
+
+
 class Batch:
     """What one flush writes: the newest form of every row that changed. None deletes a row."""
 
-    __slots__ = ("entries", "hints", "jobs", "messages", "meta", "prune", "tasks")
+    __slots__ = ("counts", "entries", "hints", "items", "jobs", "messages", "meta", "prune", "tasks")
 
     def __init__(self) -> None:
         self.jobs: dict[str, JobRow] = {}
@@ -28,6 +51,8 @@ class Batch:
         self.entries: list[tuple[int, bytes]] = []
         self.prune = 0
         self.meta: dict[str, bytes] = {}
+        self.items: dict[tuple[str, str], ItemRow] = {}
+        self.counts: dict[str, CountRow] = {}
         #: Who to nudge once it is durable. A dictionary: no set order may leak into a trace.
         self.hints: dict[Hint, None] = {}
 
@@ -42,6 +67,8 @@ class Snapshot(NamedTuple):
     meta: dict[str, bytes]
     #: The highest id of any job that is kept, live or ended.
     last_id: str
+    items: Sequence[ItemRow] = ()
+    counts: Sequence[CountRow] = ()
 
 
 class Journal(Protocol):

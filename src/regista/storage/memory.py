@@ -26,9 +26,11 @@ from ..model import (
 from ..plain import words
 from .base import Due, Hint, HintKind, Version
 from .codec import UNENCODABLE, decode_job
+from .counters import Buckets
 from .group_commit import GroupCommit
 from .image import Image, refuse_ended
 from .journal import Batch, Journal, NoJournal
+from .memory_shelves import MemoryShelves
 
 log = logging.getLogger("regista.storage")
 
@@ -37,7 +39,7 @@ ENDED_IN_MEMORY = 100_000
 ENDED_CACHED = 1_000
 
 
-class MemoryStorage:
+class MemoryStorage(MemoryShelves):
     """Hot state in memory, written through to a journal by group commit.
 
     With no journal it is the store of tests and demos. `SqliteStorage` hands in a file, the simulation
@@ -53,13 +55,15 @@ class MemoryStorage:
         self._listeners: dict[int, Callable[[Hint], None]] = {}
         self._next_listener = 0
         self._sessions = 0
+        self._roll = 0
         self._started = False
         #: Called once when a flush failed. The process should stop then.
         self.on_failure: Callable[[StorageFailed], None] | None = None
         self._reset()
 
     def _reset(self) -> None:
-        self._image = Image(ENDED_CACHED if self._journal.keeps_ended else ENDED_IN_MEMORY)
+        self._image = Image(ENDED_CACHED if self._journal.keeps_ended else ENDED_IN_MEMORY, self._clock)
+        self._buckets = Buckets(self._clock)
         self._group = GroupCommit(Batch, self._journal.write, self._flushed, self._failed)
         self._workers: dict[str, tuple[Worker, float]] = {}
         self._slots: dict[str, tuple[list[Slots], float]] = {}
@@ -95,6 +99,9 @@ class MemoryStorage:
                 # The file has it all; a second start reads it from there.
                 self._reset()
 
+    async def now(self) -> datetime:
+        return self._clock.now()
+
     def listen(self, hear: Callable[[Hint], None]) -> Callable[[], None]:
         self._next_listener = key = self._next_listener + 1
         self._listeners[key] = hear
@@ -106,6 +113,7 @@ class MemoryStorage:
 
     def _flushed(self, batch: Batch) -> None:
         self._image.forget_ended(self._group.flushed)
+        self._image.shelves.flushed(self._group.flushed)
         if batch.entries:
             batch.hints[Hint(HintKind.OUTBOX)] = None
         self._tell(batch.hints)
@@ -253,10 +261,14 @@ class MemoryStorage:
     async def register(self, worker: Worker, lease_s: float) -> Worker:
         self._group.batch()
         self._sessions += 1
-        known = replace(worker, session=self._sessions, registered_at=self._clock.now())
+        known = replace(worker, session=self._sessions, notes=0, registered_at=self._clock.now())
         self._workers[worker.id] = (known, self._clock.elapsed() + lease_s)
-        self._tell([Hint(HintKind.WORKER, worker.id)])
+        self._tell_of(worker.id)
         return known
+
+    def _tell_of(self, worker_id: str) -> None:
+        self._roll += 1
+        self._tell([Hint(HintKind.WORKER, worker_id)])
 
     async def heartbeat(self, worker_id: str, session: int, lease_s: float) -> bool:
         self._group.batch()
@@ -266,14 +278,21 @@ class MemoryStorage:
         self._workers[worker_id] = (known[0], self._clock.elapsed() + lease_s)
         return True
 
-    async def note(self, worker: Worker) -> bool:
+    async def note(self, worker: Worker) -> Worker | None:
         self._group.batch()
         known = self._workers.get(worker.id)
-        if known is None or known[0].session != worker.session:
-            return False
-        self._workers[worker.id] = (worker, known[1])
-        self._tell([Hint(HintKind.WORKER, worker.id)])
-        return True
+        noted = replace(worker, notes=worker.notes + 1)
+        if known is None or known[0] == noted:
+            return None if known is None else noted
+        if (known[0].session, known[0].notes) != (worker.session, worker.notes):
+            return None
+        self._workers[worker.id] = (noted, known[1])
+        self._tell_of(worker.id)
+        return noted
+
+    async def roll(self) -> int:
+        self._group.batch()
+        return self._roll
 
     async def worker(self, worker_id: str) -> Worker | None:
         self._group.batch()
@@ -299,12 +318,15 @@ class MemoryStorage:
         elapsed = self._clock.elapsed()
         return [worker for worker, until in self._workers.values() if until <= elapsed]
 
-    async def forget(self, worker_id: str, session: int) -> bool:
+    async def forget(self, worker_id: str, session: int, *, lapsed: bool = False) -> bool:
         self._group.batch()
         known = self._workers.get(worker_id)
         if known is None or known[0].session != session:
             return False
+        if lapsed and known[1] > self._clock.elapsed():
+            return False
         del self._workers[worker_id]
+        self._tell_of(worker_id)
         return True
 
     # -- outbox ----------------------------------------------------------------------------------
@@ -318,6 +340,13 @@ class MemoryStorage:
         batch.prune = max(batch.prune, upto)
         # Not worth a flush of its own: it rides with the next commit.
         self._image.prune(upto)
+
+    async def forget_ended(self, job_ids: Sequence[str]) -> None:
+        """Forget these jobs for good, where they have ended: nobody need ask for them any more."""
+        self._image.drop_ended(job_ids)
+        forget = getattr(self._journal, "forget", None)
+        if forget is not None:
+            await forget(job_ids)
 
     async def tail(self, job_id: str, after_seq: int) -> list[Event]:
         self._group.batch()

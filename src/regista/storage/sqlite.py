@@ -9,8 +9,9 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
+from itertools import starmap
 from pathlib import Path
 
 import msgspec
@@ -18,20 +19,24 @@ import msgspec
 from ..clock import Clock
 from ..errors import SchemaError, StorageError, StorageFailed, StorageOwned
 from ..onethread import OneThread
-from .journal import Batch, JobRow, Snapshot
+from .journal import Batch, CountRow, ItemRow, JobRow, Snapshot
 from .memory import MemoryStorage
 
 log = logging.getLogger("regista.storage")
 
-#: Pages of WAL (64 MiB) at which SQLite itself copies them into the file, in the middle of a flush.
-#: Mostly it does not come to that: we do it when nothing has been written for a while.
-_AUTOCHECKPOINT_PAGES = 16_000
+#: Bytes that the WAL has from the start. A flush into blocks that are there takes half as long as one that makes the
+#: file longer, since the file system need not write down that it grew.
+_WAL_BYTES = 8 << 20
+#: Pages of WAL at which SQLite itself copies them into the file, in the middle of a flush, and begins it anew: when
+#: those bytes are full. Mostly it does not come to that: we do it when nothing has been written for a while.
+_AUTOCHECKPOINT_PAGES = _WAL_BYTES // 4200
 _IDLE_S = 0.5
 #: How long a start waits for a predecessor to leave.
 OWNER_PATIENCE_S = 10.0
 #: `->>` and `substr` on blobs as the batch statement uses them.
 _SQLITE_NEEDED = (3, 38, 0)
-_INSERT_BATCH = "INSERT INTO flush VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_FORGET = "DELETE FROM jobs WHERE NOT live AND id IN (SELECT value FROM json_each(?))"
+_INSERT_BATCH = f"INSERT INTO flush VALUES ({', '.join(17 * '?')})"
 _encode_json = msgspec.json.Encoder().encode
 
 
@@ -62,8 +67,8 @@ class SqliteStorage(MemoryStorage):
 class SqliteJournal:
     """Writes batches to the file. Only this class knows SQLite.
 
-    A batch is one statement (see `flush` in 0001_jobs.sql) run by a thread of its own in autocommit
-    mode: rows, commit and fsync are one call that holds no Python lock.
+    A batch is one statement (see `flush` in sql/) run by a thread of its own in autocommit mode:
+    rows, commit and fsync are one call that holds no Python lock.
     """
 
     keeps_ended = True
@@ -93,6 +98,7 @@ class SqliteJournal:
         try:
             self._writer = connection = _connect(self._path)
             migrate(connection, self._path)
+            _stretch(connection, self._path)
             self._reader = _connect(self._path)
             return _read(connection)
         except sqlite3.Error as error:
@@ -134,6 +140,18 @@ class SqliteJournal:
         except sqlite3.Error as error:
             raise StorageFailed(f"cannot write to {self._path}: {error}") from error
 
+    async def forget(self, job_ids: Sequence[str]) -> None:
+        """Delete these jobs, where they have ended. A crash may bring them back; then they are forgotten again."""
+        if self._thread is not None:
+            await self._thread.run(functools.partial(self._forget, _encode_json(list(job_ids)).decode()))
+
+    def _forget(self, job_ids: str) -> None:
+        assert self._writer is not None
+        try:
+            self._writer.execute(_FORGET, (job_ids,))
+        except sqlite3.Error as error:
+            raise StorageError(f"cannot delete from {self._path}: {error}") from error
+
     def find_job(self, job_id: str) -> bytes | None:
         if self._reader is None:
             return None
@@ -172,6 +190,8 @@ def _arguments(batch: Batch) -> tuple[object, ...]:
         *_pack(batch.entries),
         batch.prune,
         *_pack(batch.meta.items()),
+        *_pack_items(batch.items.values()),
+        *_pack((row.used, row.expires, row.counter.encode()) for row in batch.counts.values()),
     )
 
 
@@ -189,6 +209,20 @@ def _pack(rows: Iterable[tuple[object, ...]]) -> tuple[str, bytes]:
     return _encode_json(index).decode(), b"".join(bodies)
 
 
+def _pack_items(rows: Iterable[ItemRow]) -> tuple[str, bytes]:
+    """The same for items, whose names are glued to their values."""
+    index = []
+    bodies: list[bytes] = []
+    offset = 1
+    for row in rows:
+        parts = (row.shelf.encode(), row.key.encode(), row.value)
+        lengths = tuple(map(len, parts))
+        index.append((row.revision, row.due, row.expires, offset, *lengths))
+        bodies += parts
+        offset += sum(lengths)
+    return _encode_json(index).decode(), b"".join(bodies)
+
+
 def _connect(path: Path) -> sqlite3.Connection:
     # Inputs, results and the secret behind approval links are nobody else's business. SQLite gives the
     # files beside it the same mode.
@@ -203,6 +237,20 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _stretch(connection: sqlite3.Connection, path: Path) -> None:
+    """Give the WAL its blocks while it is empty. Zeros are no frames: whoever recovers from them finds nothing."""
+    busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if busy:
+        return
+    try:
+        with open(path.with_name(path.name + "-wal"), "r+b", buffering=0) as wal:
+            for _ in range(_WAL_BYTES >> 20):
+                wal.write(bytes(1 << 20))
+            os.fsync(wal.fileno())
+    except OSError as error:  # a full disk, say: only the speed is lost
+        log.warning("cannot stretch the WAL of %s: %s", path, error, extra={"action": "wal"})
 
 
 def _own(path: Path, patience_s: float) -> int:
@@ -261,6 +309,7 @@ def _read(connection: sqlite3.Connection) -> Snapshot:
     jobs = connection.execute(
         "SELECT id, live, seq, open_branches, body FROM jobs INDEXED BY jobs_live WHERE live"
     )
+    items = connection.execute("SELECT shelf, key, revision, due, expires, value FROM items")
     return Snapshot(
         jobs=[
             JobRow(id, bool(live), seq, open_branches, body) for id, live, seq, open_branches, body in jobs
@@ -270,4 +319,6 @@ def _read(connection: sqlite3.Connection) -> Snapshot:
         entries=[body for (body,) in connection.execute("SELECT body FROM outbox ORDER BY number")],
         meta=dict(connection.execute("SELECT key, value FROM meta")),
         last_id=connection.execute("SELECT coalesce(max(id), '') FROM jobs").fetchone()[0],
+        items=list(starmap(ItemRow, items)),
+        counts=list(starmap(CountRow, connection.execute("SELECT counter, used, expires FROM counts"))),
     )

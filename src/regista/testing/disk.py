@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from ..storage.journal import Batch, JobRow, Snapshot
+from ..storage.journal import Batch, CountRow, ItemRow, JobRow, Snapshot
 
 
 class PowerCut(Exception):
@@ -27,6 +27,8 @@ class SimulatedDisk:
         self.messages: dict[str, bytes] = {}
         self.entries: dict[int, bytes] = {}
         self.meta: dict[str, bytes] = {}
+        self.items: dict[tuple[str, str], ItemRow] = {}
+        self.counts: dict[str, CountRow] = {}
         self.writes = 0
 
     def pull_the_plug(self) -> None:
@@ -41,6 +43,8 @@ class SimulatedDisk:
             entries=[self.entries[number] for number in sorted(self.entries)],
             meta=dict(self.meta),
             last_id=max(self.jobs, default=""),
+            items=list(self.items.values()),
+            counts=list(self.counts.values()),
         )
 
     async def write(self, batch: Batch) -> None:
@@ -56,6 +60,8 @@ class SimulatedDisk:
         _merge(self.tasks, batch.tasks)
         _merge(self.messages, batch.messages)
         self.meta.update(batch.meta)
+        self.items = {name: row for name, row in (self.items | batch.items).items() if row.revision}
+        self.counts = {name: row for name, row in (self.counts | batch.counts).items() if row.used}
         self.entries.update(batch.entries)
         last = max(self.entries, default=0)
         for number in [n for n in self.entries if n <= batch.prune and n != last]:

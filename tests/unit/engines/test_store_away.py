@@ -4,6 +4,7 @@ import asyncio
 import logging
 from typing import Any
 
+import msgspec
 import pytest
 
 from regista import Job, JobStatus, MemoryStorage, OrchestratorEngine, Submission, Worker
@@ -152,3 +153,47 @@ def test_a_stop_in_the_middle_of_messages_is_no_fault(caplog: pytest.LogCaptureF
     with caplog.at_level(logging.ERROR):
         asyncio.run(main())
     assert caplog.records == []
+
+
+def test_a_record_that_nobody_can_read_keeps_no_other_attempt_of_a_dead_worker(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Spoiled(MemoryStorage):
+        bad = ""
+
+        async def load(self, jobs: Any, tasks: Any = ()) -> Any:
+            if self.bad in jobs:
+                raise msgspec.ValidationError("not a record")
+            return await super().load(jobs, tasks)
+
+    async def main() -> None:
+        storage, gate, begun = Spoiled(), asyncio.Event(), asyncio.Semaphore(0)
+        worker = Worker("w", concurrency=2)
+
+        @worker.task("work")
+        async def work(params: dict[str, Any]) -> dict[str, Any]:
+            begun.release()
+            await gate.wait()
+            return {}
+
+        director = OrchestratorEngine(storage, Config())
+        director.register_blueprint(script(start, "done"))
+        director.add_worker(worker)
+        await director.start()
+        bad, good = [await director.submit("script") for _ in range(2)]
+        for _ in range(2):
+            await asyncio.wait_for(begun.acquire(), 5)
+        (known,) = await storage.workers()
+        # when: one of the two jobs that the dead worker had cannot be read
+        storage.bad = bad.id
+        await director.workers.bury(known.id, known.session, lapsed=False)
+        # then: the other one is tried again
+        told = [event.type for event in await director.events(good.id)]
+        assert "task_lost" in told
+        storage.bad = ""
+        gate.set()
+        await director.stop()
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(main())
+    assert "cannot be read and is left alone: not a record" in caplog.text

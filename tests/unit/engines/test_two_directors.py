@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from regista import EventType, JobStatus, MemoryStorage, OrchestratorEngine, RedisStorage
+from regista.clock import SystemClock
 from regista.config import Config
 from regista.engines.base import Verdict
 from regista.engines.native.desk import Desk, UnknownWorker
@@ -35,14 +37,23 @@ class Shared(MemoryStorage):
         return None
 
 
+class Ahead(SystemClock):
+    """The clock of a badly kept machine."""
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(minutes=3)
+
+
 class Pair:
-    """Two directors, and a desk of each."""
+    """Two directors, and a desk of each. The second one's machine is three minutes ahead."""
 
     def __init__(self, storages: list[StorageBackend]) -> None:
         history = MemoryHistory()
         self.directors = [
-            OrchestratorEngine(storage, Config(instance_id=f"i{n}", lease_s=3.0), history=history)
-            for n, storage in enumerate(storages)
+            OrchestratorEngine(
+                storage, Config(instance_id=f"i{n}", lease_s=3.0), history=history, clock=clock
+            )
+            for n, (storage, clock) in enumerate(zip(storages, (SystemClock(), Ahead()), strict=True))
         ]
         for director in self.directors:
             director.register_blueprint(one_task())
@@ -304,7 +315,8 @@ async def two_leaders_at_once_do_no_harm(pair: Pair) -> None:
     await pair.desks[0].close()
     # when: the worker is gone, and both believe that the chores are theirs
     for _ in range(3):
-        await asyncio.gather(*(one.workers.bury("w", hands.record.session) for one in pair.directors))
+        session = hands.record.session
+        await asyncio.gather(*(one.workers.bury("w", session, lapsed=False) for one in pair.directors))
     heirs = await pair.join(there)
     again = await heirs.next()
     # then: its attempt was lost once, and is tried once more
@@ -316,12 +328,157 @@ async def two_leaders_at_once_do_no_harm(pair: Pair) -> None:
     assert heirs.tasks.empty()
 
 
+async def a_result_of_a_stranger_wipes_no_checkpoint(pair: Pair) -> None:
+    here, _ = pair.directors
+    hands = await pair.join(here)
+    task = await _busy(here, hands)
+    here.workers.progress(task.attempt_id, 0.5, "half", {"at": 5}, "w")
+    # when: somebody else speaks of this attempt before its progress is written down
+    verdict = await here.workers.deliver(msgspec.structs.replace(result_of(task), worker_id="stranger"))
+    assert verdict is Verdict.STALE_TASK
+    await here.workers.write_signs()
+    # then
+    ((found,),) = [await here.storage.tasks_of(task.job_id)]
+    assert (found.progress, found.checkpoint) == (0.5, {"at": 5})
+
+
 async def _busy(director: OrchestratorEngine, hands: Hands) -> Task:
     await director.submit("script")
     return await hands.next()
 
 
+async def a_clock_that_is_ahead_calls_nobodys_task_overdue(pair: Pair) -> None:
+    here, there = pair.directors
+    job = await here.submit("script", {}, result_timeout_s=60)
+    later = await there.submit("script", {}, result_timeout_s=60)
+    for director in pair.directors:
+        await director.upkeep.turn(next(chore for chore in director.upkeep.chores if chore.name == "watcher"))
+    assert await here.storage.due(here.clock.now(), 10) == await here.storage.due(there.clock.now(), 10) == []
+    for asked in (job, later):
+        assert (await there.get(asked.id)).status is JobStatus.WAITING_FOR_WORKER
+    assert abs(here.clock.now() - there.clock.now()) < timedelta(seconds=1)
+
+
+class Between:
+    """A store in which something happens between the reading of a worker's record and the next writing of it."""
+
+    def __init__(self, director: OrchestratorEngine, what: Callable[[], Awaitable[Any]]) -> None:
+        self._storage = director.workers._storage
+        self._what: Callable[[], Awaitable[Any]] | None = what
+        director.workers._storage = cast(StorageBackend, self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
+
+    async def note(self, worker: WorkerRecord) -> WorkerRecord | None:
+        what, self._what = self._what, None
+        if what is not None:
+            await what()
+        return await self._storage.note(worker)
+
+
+async def a_move_in_the_middle_of_a_drain_leaves_the_worker_seated_and_drained(pair: Pair) -> None:
+    here, there = pair.directors
+    hands, elsewhere = await pair.join(here), Hands(there)
+
+    async def move() -> None:
+        session = hands.record.session
+        took = await there.workers.attach("w", session, [], elsewhere.take, elsewhere.stop, "stream", 3.0)
+        assert took == ()
+
+    # when: it goes over after the record was read for the drain, and before that is written
+    Between(here, move)
+    assert await here.workers.ask_to_drain("w")
+    # then
+    await until(lambda: here.dispatcher.find("w") is None and _is_drained(there))
+    known = await there.storage.worker("w")
+    assert known is not None
+    assert (known.instance, known.draining, known.notes) == ("i1", True, 2)
+
+
+async def a_drain_in_the_middle_of_a_move_is_heeded_where_the_worker_goes(pair: Pair) -> None:
+    here, there = pair.directors
+    hands, elsewhere = await pair.join(here), Hands(there)
+    Between(there, lambda: here.workers.ask_to_drain("w"))
+    # when
+    session = hands.record.session
+    took = await there.workers.attach("w", session, [], elsewhere.take, elsewhere.stop, "stream", 3.0)
+    # then
+    assert took == ()
+    assert _is_drained(there)
+    await until(lambda: here.dispatcher.find("w") is None)
+    assert [facts.state for facts in await here.workers.describe()] == ["draining"]
+
+
+async def a_session_that_ends_in_the_middle_of_a_move_gets_no_seat(pair: Pair) -> None:
+    here, there = pair.directors
+    hands, elsewhere = await pair.join(here), Hands(there)
+    Between(there, lambda: pair.join(here))
+    session = hands.record.session
+    took = await there.workers.attach("w", session, [], elsewhere.take, elsewhere.stop, "stream", 3.0)
+    assert took is None
+    assert there.dispatcher.find("w") is None
+    assert here.dispatcher.find("w") is not None
+
+
+def _is_drained(director: OrchestratorEngine) -> bool:
+    seat = director.dispatcher.find("w")
+    return seat is not None and seat.draining
+
+
+async def a_worker_that_died_at_one_is_told_of_alike_by_both(pair: Pair) -> None:
+    here, there = pair.directors
+    hands = await pair.join(there)
+    task = await _busy(here, hands)
+    # when: its stream is closed
+    there.workers.cut("w", hands.record.session)
+    waiting = await here.submit("script")
+
+    async def all_know() -> bool:
+        told = [(await one.workers.describe())[0] for one in pair.directors]
+        assert [facts.holding for facts in told] == [(task.attempt_id,)] * 2
+        return {facts.state for facts in told} == {"disconnected"} and told[0].since == told[1].since
+
+    # then: both say so, and why nothing goes on
+    async with asyncio.timeout(2):
+        while not await all_know():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    for job_id, code in ((waiting.id, "disconnected"), (task.job_id, "worker_disconnected")):
+        reasons = [(await one.dispatcher.explain_job(await one.get(job_id))).reasons for one in pair.directors]
+        assert [[reason.code for reason in some] for some in reasons] == [[code]] * 2
+        assert reasons[0] == reasons[1]
+    # and: when it is back, wherever, it is ready again at both
+    again = Hands(here)
+    running = [task.attempt_id]
+    assert await here.workers.attach("w", hands.record.session, running, again.take, again.stop, "stream", 3.0) == ()
+    assert (await again.next()).job_id == waiting.id
+    assert {(await one.workers.describe())[0].state for one in pair.directors} == {"ready"}
+
+
+async def a_seat_is_let_go_of_though_the_word_of_it_was_lost(pair: Pair) -> None:
+    here, there = pair.directors
+    here.engine.effects.on_worker = lambda worker_id: None
+    gone, renewed, moved = [await pair.join(here, name=name) for name in ("gone", "renewed", "moved")]
+    # when: one is buried, one registers and one connects at the other instance, and the first one hears nothing of it
+    await there.workers.bury("gone", gone.record.session, lapsed=False)
+    await pair.join(there, name="renewed")
+    session = moved.record.session
+    assert await there.workers.attach("moved", session, [], moved.take, moved.stop, "stream", 3.0) == ()
+    # then
+    (chore,) = (chore for chore in here.upkeep.chores if chore.name == "index_cleaner")
+    assert chore.interval_s <= 2.0
+    await until(lambda: here.dispatcher.seats() == [])
+    assert {seat.worker.id for seat in there.dispatcher.seats()} == {"renewed", "moved"}
+    assert renewed.tasks.empty()
+
+
 TESTS = [
+    a_move_in_the_middle_of_a_drain_leaves_the_worker_seated_and_drained,
+    a_drain_in_the_middle_of_a_move_is_heeded_where_the_worker_goes,
+    a_session_that_ends_in_the_middle_of_a_move_gets_no_seat,
+    a_worker_that_died_at_one_is_told_of_alike_by_both,
+    a_seat_is_let_go_of_though_the_word_of_it_was_lost,
+    a_clock_that_is_ahead_calls_nobodys_task_overdue,
     a_worker_of_one_does_what_the_other_decided,
     a_cancel_at_one_reaches_the_worker_of_the_other,
     a_reader_at_one_sees_live_what_happens_at_the_other,
@@ -336,6 +493,7 @@ TESTS = [
     progress_at_one_is_seen_live_at_the_other,
     a_list_of_workers_tells_the_same_at_both,
     two_leaders_at_once_do_no_harm,
+    a_result_of_a_stranger_wipes_no_checkpoint,
 ]
 _names = map("pair-{}".format, count(1))
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from ...blueprint.step import Step
-from ...model import Job, Task, TaskResult
+from ...model import Job, OutcomeKind, Quota, Task, TaskResult
 from ..base import Verdict
 from .results import TaskStep
 
@@ -21,6 +21,7 @@ class Act:
         "called_off",
         "job",
         "offers",
+        "quota",
         "result",
         "settled",
         "step",
@@ -38,7 +39,9 @@ class Act:
         self.tasks: list[Task] | None = None
         self.result: TaskResult | None = None
         #: Answered after the commit: the submitter's job, or the worker's verdict.
-        self.born: asyncio.Future[Job | None] | None = None
+        self.born: asyncio.Future[Job | OutcomeKind] | None = None
+        #: What a new job counts for.
+        self.quota: Quota | None = None
         self.told: asyncio.Future[Verdict] | None = None
         #: Tasks that were matched with a worker before the commit.
         self.offers: list[Task] = []
@@ -68,7 +71,7 @@ class Act:
         if self.told is not None and not self.told.done():
             self.told.set_result(verdict)
 
-    def welcome(self, job: Job | None) -> None:
-        """Tell the submitter; None when the job was there before."""
+    def welcome(self, job: Job | OutcomeKind) -> None:
+        """Tell the submitter: the job, or why there is none."""
         if self.born is not None and not self.born.done():
             self.born.set_result(job)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
@@ -17,7 +17,7 @@ from ...clock import Clock
 from ...dispatch.dispatcher import Dispatcher
 from ...errors import NotPlain
 from ...fleet.facts import WorkerFacts, facts_elsewhere, facts_of
-from ...fleet.seats import Cancel, Send
+from ...fleet.seats import Cancel, Seat, Send
 from ...model import (
     HELD_STATES,
     AttemptState,
@@ -72,6 +72,8 @@ class WorkerService:
         self._signs = Signs(engine, clock)
         #: Told at once how far an attempt is, for those who watch it live.
         self.on_progress: Callable[[str, float | None, str], None] = lambda *_: None
+        #: What is known of a worker that registers (upkeep/reputation.py); None: it is taken as it comes.
+        self.reputation_of: Callable[[str], Awaitable[float | None]] | None = None
         self._attendance = Attendance()
         self._seen: dict[str, datetime] = {}
         self._cluster_id = ""
@@ -105,10 +107,12 @@ class WorkerService:
         """
         async with self._arrival(worker.id):
             self._unseat(worker.id, None)  # what the old session loses must not be offered to it again
-            worker = replace(worker, instance=self._instance)
+            worker = replace(await self._with_reputation(worker), instance=self._instance)
             known = await self._storage.register(worker, self.lease_of(worker))
             self._seen[worker.id] = self._clock.now()
-            return known, await self._sit(known, running, send, cancel, undelivered)
+            stop = await self._sit(known, running, send, cancel, undelivered)
+            await self.heard_of(worker.id)  # what was noted before it sat was for nobody's ears
+            return known, stop
 
     async def attach(
         self,
@@ -130,12 +134,15 @@ class WorkerService:
             if stored is None:
                 return None
             seat = self._dispatcher.find(worker_id)
-            draining = stored.draining or (seat is not None and seat.draining)
+            draining = seat is not None and seat.draining
             self._unseat(worker_id, None)
-            worker = await self._move_here(replace(stored, transport=transport, lease_s=lease_s), stored)
+            worker = await self._move_here(stored, transport, lease_s)
+            if worker is None:
+                return None
             stop = await self._sit(worker, running, send, cancel)
-            if draining:
+            if draining or worker.draining:
                 self._dispatcher.drain(worker_id, True)
+            await self.heard_of(worker_id)  # what was noted before it sat was for nobody's ears
             return stop
 
     async def adopt(self, worker: Worker, send: Send, cancel: Cancel) -> None:
@@ -145,12 +152,13 @@ class WorkerService:
         """
         async with self._arrival(worker.id):
             self._unseat(worker.id, None)
-            worker = await self._move_here(worker, worker)
+            worker = await self._move_here(worker, "poll", worker.lease_s) or worker
             held = await self._storage.held_by(worker.id)
             self._dispatcher.seat(worker, send, cancel, {task.attempt_id: task.type for task in held})
             self._seen[worker.id] = self._clock.now()
             if worker.draining:
                 self._dispatcher.drain(worker.id, True)
+            await self.heard_of(worker.id)
 
     async def recount(self, worker_id: str) -> None:
         """Free the slots of attempts that are the worker's no more: they may have ended at another instance."""
@@ -169,26 +177,85 @@ class WorkerService:
         # Not from its seat here: it may have been elsewhere in between, and is seated there by the record.
         return await self._storage.worker(worker_id)
 
-    async def _move_here(self, worker: Worker, stored: Worker) -> Worker:
+    async def _move_here(self, worker: Worker, transport: str, lease_s: float | None) -> Worker | None:
         """Say in the store where and how it is connected: whoever had the worker before lets go of it."""
-        here = replace(worker, instance=self._instance)
-        if here != stored:
-            await self._storage.note(here)
-        return here
+        here = {"instance": self._instance, "transport": transport, "lease_s": lease_s, "cut_at": None}
+        return await self._rewrite(worker.id, worker.session, lambda stored: replace(stored, **here))
+
+    async def _rewrite(
+        self, worker_id: str, session: int | None, change: Callable[[Worker], Worker]
+    ) -> Worker | None:
+        """The record, changed; None when nobody knows the worker, or not under this session.
+
+        Somebody else may write it at the same moment: then it is read again, and changed as it is by then.
+        """
+        while True:
+            stored = await self._storage.worker(worker_id)
+            if stored is None or session not in (None, stored.session):
+                return None
+            wanted = change(stored)
+            noted = stored if wanted == stored else await self._storage.note(wanted)
+            if noted is not None:
+                return noted
 
     async def heard_of(self, worker_id: str) -> None:
-        """The record of a worker was written: it went elsewhere, or somebody wants it drained."""
+        """The record of a worker was written: it went elsewhere, is gone, or somebody wants it drained."""
+        before = self._dispatcher.find(worker_id)
         worker = await self._storage.worker(worker_id)
         seat = self._dispatcher.find(worker_id)
-        if seat is None or worker is None or worker.session < seat.worker.session:
-            return
-        if worker.session > seat.worker.session:
-            self._dispatcher.unseat(worker_id, seat.worker.session)  # it has registered with another instance
-        elif seat.worker.transport != "poll" and worker.instance != self._instance:
-            self._dispatcher.unseat(worker_id, worker.session)  # it came back to another instance
-        elif worker.draining != seat.worker.draining:
-            seat.worker = replace(seat.worker, draining=worker.draining)
-            self._dispatcher.drain(worker_id, worker.draining)
+        # Whoever sat down while we read knows better than what we read.
+        if seat is not None and seat is before:
+            self.compare(seat, worker)
+
+    def compare(self, seat: Seat, worker: Worker | None) -> bool:
+        """Let the seat follow the record, which was read while somebody sat there. True: it is let go of."""
+        sitting = seat.worker
+        if seat.kind is None or (worker is not None and worker.session < sitting.session):
+            return False
+        if worker is None or worker.session > sitting.session:
+            self._dispatcher.unseat(sitting.id, sitting.session)  # it is gone, or has registered elsewhere
+            return True
+        if worker.notes < sitting.notes:
+            return False  # old news
+        if sitting.transport != "poll" and worker.instance != self._instance:
+            self._dispatcher.unseat(sitting.id, worker.session)  # it came back to another instance
+            return True
+        if worker.draining != sitting.draining:
+            seat.worker = replace(sitting, draining=worker.draining, notes=worker.notes)
+            self._dispatcher.drain(sitting.id, worker.draining)
+        if worker.profile.reputation != sitting.profile.reputation:
+            profile = replace(seat.worker.profile, reputation=worker.profile.reputation)
+            self._dispatcher.update(replace(seat.worker, profile=profile))
+        return False
+
+    def cut(self, worker_id: str, session: int) -> None:
+        """Its stream is closed: it is offered nothing until it is back, and all instances are told so."""
+        self._dispatcher.cut(worker_id, session)
+        self._engine.later(self._note_cut(worker_id, session), "worker-cut")
+
+    async def _note_cut(self, worker_id: str, session: int) -> None:
+        """Write down that it is not connected, unless it has come back meanwhile, to us or to another one."""
+
+        def change(stored: Worker) -> Worker:
+            seat = self._dispatcher.find(worker_id)
+            if seat is None or seat.cut_at is None or stored.instance != self._instance:
+                return stored
+            return replace(stored, cut_at=seat.cut_at)
+
+        async with self._arrival(worker_id):
+            await self._rewrite(worker_id, session, change)
+
+    async def _with_reputation(self, worker: Worker) -> Worker:
+        """The worker with the reputation that it earned before, under whatever session."""
+        known = None if self.reputation_of is None else await self.reputation_of(worker.id)
+        return worker if known is None else _judged(worker, known)
+
+    async def judge(self, worker_id: str, reputation: float) -> bool:
+        """Write down what a worker is worth, wherever it is connected. False when nobody knows it."""
+        if await self._rewrite(worker_id, None, lambda worker: _judged(worker, reputation)) is None:
+            return False
+        await self.heard_of(worker_id)  # the hint may come a moment later than the answer
+        return True
 
     def _arrival(self, worker_id: str) -> asyncio.Lock:
         """One after the other: of two arrivals of one worker the newer session must be the last to sit."""
@@ -327,8 +394,7 @@ class WorkerService:
 
     async def ask_to_drain(self, worker_id: str, on: bool = True) -> bool:
         """The same by a person's word, wherever it is connected. False when nobody knows it."""
-        worker = await self._storage.worker(worker_id)
-        if worker is None or not await self._storage.note(replace(worker, draining=on)):
+        if await self._rewrite(worker_id, None, lambda worker: replace(worker, draining=on)) is None:
             return False
         await self.heard_of(worker_id)  # the hint may come a moment later than the answer
         return True
@@ -344,28 +410,38 @@ class WorkerService:
 
     async def _facts(self, worker: Worker, silent: bool) -> WorkerFacts:
         seat = self._dispatcher.find(worker.id)
-        if seat is not None and seat.worker.session == worker.session:
+        if seat is not None and self._is_here(seat, worker):
             return facts_of(worker, seat, silent, self._seen.get(worker.id))
         held = await self._storage.held_by(worker.id)
         return facts_elsewhere(worker, silent, tuple(task.attempt_id for task in held))
+
+    def _is_here(self, seat: Seat, worker: Worker) -> bool:
+        """The seat is where the record says that the worker is. Whoever polls may sit in several places."""
+        placed = worker.instance == self._instance or seat.worker.transport == "poll"
+        return placed and seat.worker.session == worker.session
 
     # -- going -----------------------------------------------------------------------------------
 
     async def leave(self, worker_id: str, session: int) -> None:
         """The worker says goodbye: what it still held is handed back at once."""
         self._dispatcher.unseat(worker_id, session)
-        await self.bury(worker_id, session)
+        await self.bury(worker_id, session, lapsed=False)
 
-    async def bury(self, worker_id: str, session: int | None) -> int:
-        """The worker is gone: its attempts are lost, then its record. Returns how many attempts."""
-        self._unseat(worker_id, session)  # first of all: what the dead lose must not be offered to them again
-        known = None if session is None else await self._storage.worker(worker_id)
-        if known is not None and known.session != session:
-            return 0  # it has a newer session, maybe with another instance, and what it holds is that one's
+    async def bury(self, worker_id: str, session: int | None, *, lapsed: bool = True) -> int:
+        """The worker is gone: its record, then its attempts. Returns how many attempts were lost.
+
+        With `lapsed` only if nobody has heard it meanwhile. The record goes first: a worker that speaks up
+        from then on is told to register again, and whoever holds attempts without a record is found by the
+        next look, should this one end half-way.
+        """
+        if session is not None and not await self._storage.forget(worker_id, session, lapsed=lapsed):
+            known = await self._storage.worker(worker_id)
+            if known is not None:
+                return 0  # it was heard after all, or has a newer session, and what it holds is that one's
+        self._unseat(worker_id, session)  # what the dead lose must not be offered to them again
+        self._seen.pop(worker_id, None)
         tasks = await self._storage.held_by(worker_id)
         await self.lose(tasks, EventType.TASK_LOST)
-        if session is not None and await self._storage.forget(worker_id, session):
-            self._seen.pop(worker_id, None)
         return len(tasks)
 
     def _unseat(self, worker_id: str, session: int | None) -> None:
@@ -412,10 +488,18 @@ class WorkerService:
         if checkpoint is not None and result.failed:
             # Left a moment before the failure, it was not written down yet: it rides with the result.
             result = replace(result, checkpoint=checkpoint)
-        self._forget(result.task_id)
+        seat = self._dispatcher.find(result.worker_id)
         told = self._engine.executor.deliver(sound(result))
+        if seat is not None and result.task_id in seat.holding:
+            self._forget(result.task_id)
+        else:  # maybe it has no right to speak of this attempt: the verdict tells
+            told.add_done_callback(lambda told: self._forget_accepted(result.task_id, told))
         self._attendance.reported(result.task_id, told)
         return told
+
+    def _forget_accepted(self, attempt_id: str, told: "asyncio.Future[Verdict]") -> None:
+        if not told.cancelled() and told.exception() is None and told.result().accepted:
+            self._forget(attempt_id)
 
     def started(self, attempt_id: str) -> None:
         """The worker has begun. Written down with a later commit; short tasks end before that."""
@@ -446,6 +530,10 @@ class WorkerService:
     async def write_signs(self) -> int:
         """Store the signs of life that no result has overtaken; returns how many."""
         return await self._signs.write()
+
+
+def _judged(worker: Worker, reputation: float) -> Worker:
+    return replace(worker, profile=replace(worker.profile, reputation=reputation))
 
 
 def _storable(checkpoint: Any, attempt_id: str) -> Any:

@@ -8,10 +8,22 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from ...model import Entry, Event, LaneStatus, Outcome, OutcomeKind, Slots, Task, Worker, job_of, lane_of
+from ...model import (
+    Entry,
+    Event,
+    Item,
+    LaneStatus,
+    Outcome,
+    OutcomeKind,
+    Slots,
+    Task,
+    Worker,
+    job_of,
+    lane_of,
+)
 from ..base import Due, DueKind, Hint, HintKind
-from ..codec import decode_task
-from .encode import STATES, Told, moment_of
+from ..codec import decode_task, moment_of
+from .encode import STATES, Told
 
 log = logging.getLogger("regista.storage")
 
@@ -25,10 +37,14 @@ OUTCOMES = {
     ord("s"): Outcome(OutcomeKind.STALE),
     ord("m"): Outcome(OutcomeKind.MISSING),
     ord("e"): Outcome(OutcomeKind.EXISTS),
+    ord("q"): Outcome(OutcomeKind.OVER_QUOTA),
 }
 
 # The head of a cell, by place, as prelude.lua names them.
 _STATE, _WORKER, _PLACE, _SESSION, _PRICE, _OFFERED = 1, 2, 9, 11, 12, 13
+
+# The head of an item's cell, by place, as shelf.lua names them.
+_REVISION, _DUE = 0, 1
 
 _KINDS = {kind.value: kind for kind in HintKind}
 _decode_told = msgspec.msgpack.Decoder(Told).decode
@@ -84,10 +100,18 @@ def placed_task(cell: bytes) -> tuple[int, Task]:
     return head[_PLACE], task
 
 
+def item_of(shelf: str, key: str, cell: bytes) -> Item:
+    """An item as it was written."""
+    end = 4 + int.from_bytes(cell[:4], "big")
+    head = _decode_head(cell[4:end])
+    due = moment_of(head[_DUE]) if head[_DUE] is not False else None
+    return Item(shelf, key, cell[end:], head[_REVISION], due)
+
+
 def worker_of(row: Sequence[bytes]) -> Worker:
-    """The worker under the session that the store gave it."""
-    body, session = row
-    return replace(_decode_worker(body), session=int(session))
+    """The worker under the session that the store gave it, with the count of its notes."""
+    body, session, notes = row
+    return replace(_decode_worker(body), session=int(session), notes=int(notes))
 
 
 def slots_of(found: Sequence[bytes]) -> dict[str, list[Slots]]:

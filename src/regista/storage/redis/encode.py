@@ -1,34 +1,35 @@
 """From records to what the scripts read: bodies that they only carry, and beside them what they must know."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 
-from ...clock import EPOCH
 from ...model import (
     HELD_STATES,
     AttemptState,
     Change,
     Event,
+    ItemWrite,
     Job,
+    Quota,
     Summary,
     Task,
     TaskWrite,
     lane_name,
 )
 from ..base import Version
-from ..codec import encode
+from ..codec import encode, micros
+from ..counters import check_quota
 from ..image import summary_of
 from ..lanes import order_key
+from ..shelves import check_items
 
 #: One letter for each state of an attempt.
 LETTERS = {state: state.value[0] for state in AttemptState}
 STATES = {letter: state for state, letter in LETTERS.items()}
 
 _MICROSECOND = timedelta(microseconds=1)
-#: The end of the calendar, in microseconds: nothing is due later.
-_END = (datetime.max.replace(tzinfo=EPOCH.tzinfo) - EPOCH) // _MICROSECOND
 #: Longer than any calendar.
 _CENTURIES_S = 1e11
 
@@ -40,19 +41,33 @@ class Told(msgspec.Struct, frozen=True, array_like=True, gc=False):
     summary: Summary | None
 
 
-def micros(moment: datetime) -> int:
-    """Microseconds since 1970, exactly."""
-    return (moment - EPOCH) // _MICROSECOND
-
-
-def moment_of(micros: float) -> datetime:
-    """The instant that a score means. Exact until the year 2255; after that within some microseconds."""
-    return EPOCH + timedelta(microseconds=min(int(micros), _END))
-
-
 def length(seconds: float) -> int:
     """A duration, in microseconds."""
     return round(seconds * 1_000_000)
+
+
+def _lifetime(seconds: float) -> int:
+    """A time to live, in microseconds: below 0 would mean that there is none."""
+    return length(min(max(seconds, 0.0), _CENTURIES_S))
+
+
+def item_write(write: ItemWrite, bodies: list[bytes]) -> list[Any]:
+    """A write of an item, as shelf.lua names its places; its value joins the bodies."""
+    if write.value is not None:
+        bodies.append(write.value)
+    return [
+        write.shelf,
+        write.key,
+        0 if write.value is None else len(bodies),
+        False if write.due is None else micros(write.due),
+        -1 if write.ttl_s is None else _lifetime(write.ttl_s),
+        -1 if write.expected is None else write.expected,
+    ]
+
+
+def _quota(quota: Quota) -> list[Any]:
+    check_quota(quota)
+    return [quota.counter, -1 if quota.limit is None else quota.limit, _lifetime(quota.ttl_s)]
 
 
 def version_name(version: Version) -> str:
@@ -102,7 +117,13 @@ class Parcel:
             self._entry(change.events, job),
             -1 if change.hold_s is None else length(change.hold_s),
             instance if change.hold_s is not None else "",
+            self._items(change.items) if change.items else False,
+            False if change.quota is None else _quota(change.quota),
         ]
+
+    def _items(self, writes: tuple[ItemWrite, ...]) -> list[list[Any]]:
+        check_items(writes)
+        return [item_write(write, self.bodies) for write in writes]
 
     def _job(self, job: Job) -> list[Any]:
         deadline, status = job.deadline, job.status

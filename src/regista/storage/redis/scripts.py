@@ -20,6 +20,8 @@ NAMES = (
     "forget",
     "heartbeat",
     "held_by",
+    "item",
+    "items",
     "lanes",
     "lapsed",
     "lead",
@@ -27,14 +29,29 @@ NAMES = (
     "note",
     "place",
     "prune",
+    "put",
     "register",
+    "ripe",
+    "roll",
     "show_slots",
     "slots",
     "stranded",
     "tail",
+    "take",
+    "time",
+    "used",
     "worker",
     "workers",
 )
+#: What stands between the prelude and some of them.
+SHARED = {
+    "commit": ("shelf", "quota"),
+    "item": ("shelf",),
+    "items": ("shelf",),
+    "put": ("shelf",),
+    "ripe": ("shelf",),
+    "used": ("quota",),
+}
 #: Those that are told the server's process first, since what they do depends on what it has gone through.
 MEETING = frozenset({"claim_ready", "commit", "lapsed", "register", "stranded"})
 
@@ -55,7 +72,9 @@ class Scripts:
         self._link = link
         self._prefix = prefix
         before = (now or source_of("now")) + source_of("prelude")
-        self._texts = {name: before + source_of(name) for name in NAMES}
+        self._texts = {
+            name: before + "".join(map(source_of, (*SHARED.get(name, ()), name))) for name in NAMES
+        }
         self._hashes = {name: sha1(text.encode()).hexdigest() for name, text in self._texts.items()}
         #: How often a script was called: what a job costs the server.
         self.calls = 0

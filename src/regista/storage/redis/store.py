@@ -23,7 +23,7 @@ from ...model import (
     lane_name,
 )
 from ..base import Due, Hint, Version
-from ..codec import decode_job, decode_message, encode
+from ..codec import decode_job, decode_message, encode, micros, moment_of
 from ..group_commit import GroupCommit
 from .checks import check_server
 from .crier import Crier
@@ -37,11 +37,12 @@ from .decode import (
     readable,
     task_of,
 )
-from .encode import field_of, length, micros, moment_of, version_name
+from .encode import field_of, length, version_name
 from .flushing import Batch, Flusher
 from .line import Refused, Reply, Words
 from .link import Link
 from .scripts import Scripts
+from .shelves import RedisShelves
 from .workers import RedisWorkers
 
 log = logging.getLogger("regista.storage")
@@ -57,7 +58,7 @@ PRUNED_AT_ONCE = 1000
 _PRIVATE = re.compile(r"[A-Za-z0-9_.-]+")
 
 
-class RedisStorage(RedisWorkers):
+class RedisStorage(RedisWorkers, RedisShelves):
     """Everything is on the server; nothing is kept here. Redis 7 or newer, or Valkey.
 
     Each intention is one round trip: a Lua script, or plain reads sent together. All callers share one
@@ -123,6 +124,9 @@ class RedisStorage(RedisWorkers):
         finally:
             await self._crier.stop()
             await self._link.close()
+
+    async def now(self) -> datetime:
+        return moment_of(float(await self._scripts.call("time")))
 
     def listen(self, hear: Callable[[Hint], None]) -> Callable[[], None]:
         self._next_listener = key = self._next_listener + 1
@@ -272,6 +276,15 @@ class RedisStorage(RedisWorkers):
         """The number of the newest entry that there ever was; 0 at first."""
         (found,) = await self._ask(("HGET", f"{self._prefix}counters", "entries"))
         return int(found or 0)
+
+    async def leap(self, by: int) -> int:
+        """Count on from so many numbers above; returns the last number below the gap."""
+        (found,) = await self._ask(("HINCRBY", f"{self._prefix}counters", "entries", by))
+        return int(found) - by
+
+    def keep_outbox(self) -> None:
+        """A history reads the outbox, and prunes it: nothing may be cut off before."""
+        self._flusher.keep_outbox()
 
     async def prune(self, upto: int) -> None:
         while await self._scripts.call("prune", upto, PRUNED_AT_ONCE) == PRUNED_AT_ONCE:

@@ -26,7 +26,7 @@ class RedisWorkers(ABC):
         """Pass hints on to whoever listens in this process."""
 
     async def register(self, worker: Worker, lease_s: float) -> Worker:
-        known = replace(worker, session=0, registered_at=self._clock.now())
+        known = replace(worker, session=0, notes=0, registered_at=self._clock.now())
         said = (self._origin, worker.id, encode(known), length(lease_s))
         session = await self._scripts.call("register", *said)
         self._tell([Hint(HintKind.WORKER, worker.id)])
@@ -35,12 +35,16 @@ class RedisWorkers(ABC):
     async def heartbeat(self, worker_id: str, session: int, lease_s: float) -> bool:
         return bool(await self._scripts.call("heartbeat", worker_id, session, length(lease_s)))
 
-    async def note(self, worker: Worker) -> bool:
-        body = encode(replace(worker, session=0))
-        noted = await self._scripts.call("note", self._origin, worker.id, worker.session, body)
-        if noted:
-            self._tell([Hint(HintKind.WORKER, worker.id)])
-        return bool(noted)
+    async def note(self, worker: Worker) -> Worker | None:
+        body = encode(replace(worker, session=0, notes=0))
+        said = (self._origin, worker.id, worker.session, worker.notes, body)
+        if not await self._scripts.call("note", *said):
+            return None
+        self._tell([Hint(HintKind.WORKER, worker.id)])
+        return replace(worker, notes=worker.notes + 1)
+
+    async def roll(self) -> int:
+        return int(await self._scripts.call("roll"))
 
     async def worker(self, worker_id: str) -> Worker | None:
         row = await self._scripts.call("worker", worker_id)
@@ -53,8 +57,11 @@ class RedisWorkers(ABC):
     async def lapsed(self) -> list[Worker]:
         return readable(worker_of, await self._scripts.call("lapsed"))
 
-    async def forget(self, worker_id: str, session: int) -> bool:
-        return bool(await self._scripts.call("forget", worker_id, session))
+    async def forget(self, worker_id: str, session: int, *, lapsed: bool = False) -> bool:
+        gone = await self._scripts.call("forget", self._origin, worker_id, session, int(lapsed))
+        if gone:
+            self._tell([Hint(HintKind.WORKER, worker_id)])
+        return bool(gone)
 
     # -- slots -----------------------------------------------------------------------------------
 

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from regista.clock import EPOCH
 from regista.model import TaskWrite
-from regista.storage.redis.encode import Parcel, field_of, length, micros, moment_of, version_name
+from regista.storage.codec import micros, moment_of
+from regista.storage.redis.encode import Parcel, field_of, length, version_name
 from regista.testing.conformance.storage.kit import close_branch, make_job, make_task, write
 
 

@@ -5,7 +5,7 @@ from importlib.resources import files
 import pytest
 
 from regista.errors import StorageError
-from regista.storage.redis.scripts import NAMES, source_of
+from regista.storage.redis.scripts import NAMES, SHARED, source_of
 from regista.testing.conformance.storage.kit import APPLIED, claim, commit, make_job, running, write
 from tests.redis_server import RedisServer
 
@@ -15,7 +15,9 @@ FILES = sorted(file.name.removesuffix(".lua") for file in (files("regista.storag
 
 
 def test_every_lua_file_is_a_script_or_stands_in_front_of_one() -> None:
-    assert sorted([*NAMES, "now", "prelude"]) == FILES
+    assert (
+        sorted({*NAMES, "now", "prelude", *(shared for each in SHARED.values() for shared in each)}) == FILES
+    )
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -140,6 +140,30 @@ def test_an_outbox_that_nobody_prunes_keeps_the_newest(open_store: Open) -> None
     asyncio.run(play())
 
 
+def test_an_outbox_that_a_history_reads_is_never_cut(open_store: Open) -> None:
+    async def play() -> None:
+        async with running(open_store(outbox_limit=10)) as store:
+            store.keep_outbox()
+            for n in range(30):
+                await create(store, make_job(f"j{n}"), events=(event(f"{n}"),))
+            assert len(await store.outbox(0, ALL)) == 30
+
+    asyncio.run(play())
+
+
+def test_numbers_go_on_above_a_gap_after_a_leap(open_store: Open) -> None:
+    async def play() -> None:
+        async with running(open_store()) as store:
+            await create(store, make_job("before"), events=(event("1"),))
+            newest = await store.newest()
+            assert await store.leap(100) == newest
+            await create(store, make_job("after"), events=(event("2"),))
+            assert await store.newest() == newest + 101
+            assert [entry.number for entry in await store.outbox(newest, ALL)] == [newest + 101]
+
+    asyncio.run(play())
+
+
 def test_the_tail_of_a_long_job_is_read_from_its_end(open_store: Open) -> None:
     async def play() -> None:
         async with running(open_store()) as store:

@@ -9,8 +9,10 @@ if before then
 end
 
 -- A change, by place.
-local ID, TOKEN, EXPECTED, JOB, WRITES, DROPS, CLOSES, OPENS, BIRTHS, SAYS, CONSUMES, TELLS, HOLD, INSTANCE =
-  1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14
+local ID, TOKEN, EXPECTED, JOB, WRITES, DROPS, CLOSES, OPENS, BIRTHS, SAYS, CONSUMES, TELLS, HOLD, INSTANCE, ITEMS, QUOTA =
+  1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16
+-- A quota, by place; a limit below 0 stands for none.
+local Q_COUNTER, Q_LIMIT, Q_TTL = 1, 2, 3
 -- A job, by place.
 local J_BODY, J_REVISION, J_VERSION, J_RUNS, J_RUNS_OPEN, J_DUE, J_TERMINAL, J_SETTLED, J_TOKEN = 1, 2, 3, 4, 5, 6, 7, 8, 9
 -- A write of a task: its field, its fence, and the task itself, by place.
@@ -92,6 +94,10 @@ local function refuse(change, cell, page)
   elseif creates then
     if cell then
       return knows(cell, change[TOKEN]) and 'r' or 'e'
+    end
+    local quota = change[QUOTA]
+    if quota and quota[Q_LIMIT] >= 0 and used_of(quota[Q_COUNTER], at) >= quota[Q_LIMIT] then
+      return 'q'
     end
   elseif not cell then
     return 'm'
@@ -260,6 +266,15 @@ local function say(word)
   hint('message', word[2])
 end
 
+local function put_items(change)
+  if change[ITEMS] then
+    sweep_items(at)
+    for _, item in ipairs(change[ITEMS]) do
+      put_item(item, item[W_BODY] > 0 and body_of(item[W_BODY]), at, false)
+    end
+  end
+end
+
 local function write(change, page, cell)
   local job = change[JOB]
   if change[DROPS] then
@@ -280,6 +295,10 @@ local function write(change, page, cell)
   if change[CONSUMES] then
     consume(change[CONSUMES])
   end
+  put_items(change)
+  if change[QUOTA] and not page.known then
+    count_use(change[QUOTA][Q_COUNTER], change[QUOTA][Q_TTL], at)
+  end
   if job then
     put_job(page, cell, job)
   end
@@ -299,7 +318,11 @@ end
 local function apply(change)
   local job = change[JOB]
   if not job and #change[WRITES] == 0 then
-    return change[CONSUMES] and consume(change[CONSUMES]) and 'a' or 's'
+    if not (change[CONSUMES] and consume(change[CONSUMES])) then
+      return 's'
+    end
+    put_items(change)
+    return 'a'
   end
   local page = open_page(change[ID])
   page.known = call('HGET', page.key, 'm')

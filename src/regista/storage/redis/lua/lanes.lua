@@ -3,9 +3,10 @@ local function oldest_of(line, waiting)
   local late = P .. 'late:' .. line
   local aged = call('ZCARD', late)
   local oldest = aged > 0 and tonumber(call('ZRANGE', late, 0, 0, 'WITHSCORES')[2]) or math.huge
-  -- Without a priority the order key is the age; those with one are passed over.
+  -- Without a priority the order key is the age; those with one are passed over. Not for ever: behind so many of
+  -- them, how long the others have waited is not worth a server that answers nobody else.
   local place = 0
-  while aged < waiting do
+  while aged < waiting and place < 1000 do
     local one = call('ZRANGE', P .. 'line:' .. line, place, place, 'WITHSCORES')
     if aged == 0 or not call('ZSCORE', late, one[1]) then
       return math.min(oldest, tonumber(one[2]))

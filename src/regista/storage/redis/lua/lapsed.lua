@@ -1,11 +1,12 @@
--- lapsed: body and session of the workers whose lease is over.
+-- lapsed: body, session and notes of the workers whose lease is over.
 -- ARGV: run.
 local at, rows = now(), {}
 meet(ARGV[1], at)
 keep_counters()
 if may_judge(at) then
   for _, worker in ipairs(call('ZRANGEBYSCORE', P .. 'beats', '-inf', at)) do
-    rows[#rows + 1] = { call('HGET', P .. 'workers', worker), call('HGET', P .. 'sessions', worker) }
+    local body, session = call('HGET', P .. 'workers', worker), call('HGET', P .. 'sessions', worker)
+    rows[#rows + 1] = { body, session, call('HGET', P .. 'notes', worker) or '0' }
   end
 end
 return rows

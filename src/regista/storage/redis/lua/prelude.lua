@@ -11,10 +11,12 @@
 --   due               zset: J<job> or T<task>, by deadline
 --   messages          zset: message by arrival      words     hash: message -> body
 --   outbox            stream: <number>-0 -> j (job), s (first seq), b (body)
---   workers, sessions hash: worker -> body, session              beats  zset: worker by expiry
+--   workers, sessions, notes  hash: worker -> body, session, how often it was noted
+--   beats             zset: worker by expiry
 --   attending         hash: instance -> packed expiry and versions
 --   slots             hash: instance -> packed expiry and body
---   counters, pulse   hash; leader:<chore>, secret:<name>, done:<batch>  strings
+--   counters, pulse   hash; leader:<chore>, secret:<name>, done:<batch>, bucket:<name>  strings
+--   (items and quotas: see shelf.lua and quota.lua)
 local P = KEYS[1]
 local call, pack, unpacked = redis.call, cmsgpack.pack, cmsgpack.unpack
 local format, sub, find = string.format, string.sub, string.find

@@ -13,6 +13,7 @@ A backend that keeps what it acknowledged over a restart subclasses `Persistence
 import pytest
 
 from .commits import CommitPromises
+from .counters import CounterPromises
 from .deadlines import DeadlinePromises
 from .fences import FencePromises
 from .kit import ManualClock, StorageFactory
@@ -21,6 +22,7 @@ from .messages import MessagePromises
 from .outbox import OutboxPromises
 from .persistence import PersistenceConformance
 from .ready import ReadyPromises
+from .shelves import ShelfPromises
 from .tasks import TaskPromises
 from .workers import WorkerPromises
 
@@ -37,6 +39,8 @@ class StorageConformance(
     MessagePromises,
     WorkerPromises,
     OutboxPromises,
+    ShelfPromises,
+    CounterPromises,
 ):
     """The suite for every store. `open_storage` makes one on a place of its own, by the clock given."""
 

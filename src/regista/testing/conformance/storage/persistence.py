@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from ....clock import Clock
 from ....model import Birth, JobStatus, Outcome
 from ....storage.base import StorageBackend
+from .counters import CounterPersistence
 from .kit import (
     ALL,
     APPLIED,
@@ -48,9 +49,10 @@ from .kit import (
     waiting_messages,
     write,
 )
+from .shelves import ShelfPersistence
 
 
-class PersistenceConformance:
+class PersistenceConformance(ShelfPersistence, CounterPersistence):
     """The suite for stores that keep what they acknowledged. The same fixture, and a way to leave."""
 
     #: Others may use the store while we are gone: what is held or led there stays so.

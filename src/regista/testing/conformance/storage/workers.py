@@ -63,17 +63,70 @@ class WorkerPromises:
         new = await storage.register(make_worker(), 30)
         heard: list[Hint] = []
         storage.listen(heard.append)
-        assert await storage.note(replace(old, draining=True)) is False
-        assert await storage.note(replace(new, id="w2")) is False
+        assert await storage.note(replace(old, draining=True)) is None
+        assert await storage.note(replace(new, id="w2")) is None
         assert heard == []
-        moved = replace(new, instance="i2", draining=True)
-        assert await storage.note(moved) is True
+        moved = await storage.note(replace(new, instance="i2", draining=True))
+        assert moved == replace(new, instance="i2", draining=True, notes=1)
         assert heard == [Hint(HintKind.WORKER, "w1")]
         assert await storage.worker("w1") == moved
         assert await storage.workers() == [moved]
         clock.move(31)  # the lease is as old as it was
         assert await storage.lapsed() == [moved]
         assert await storage.worker("w1") == moved
+
+    @on_a_clock
+    async def test_of_two_who_write_a_record_at_once_the_second_must_look_again(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        # given: two who have read the same record
+        known = await storage.register(make_worker(), 30)
+        assert known.notes == 0
+        first = await storage.note(replace(known, draining=True))
+        heard: list[Hint] = []
+        storage.listen(heard.append)
+        # then: the second one changes nothing, until it has read what the first one wrote
+        assert await storage.note(replace(known, instance="i2")) is None
+        assert heard == []
+        assert first is not None
+        assert await storage.worker("w1") == first
+        assert await storage.note(replace(first, instance="i2")) == replace(first, instance="i2", notes=2)
+        # and: the same words again are the same note
+        last = await storage.worker("w1")
+        assert await storage.note(replace(first, instance="i2")) == last
+        assert await storage.worker("w1") == last
+        # and: a new session counts from the beginning
+        again = await storage.register(replace(first, draining=False), 30)
+        assert (again.notes, await storage.workers()) == (0, [again])
+        assert await storage.note(replace(first, session=again.session)) is None
+
+    @on_a_clock
+    async def test_the_roll_changes_with_whoever_comes_goes_or_is_written_again(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        rolls = [await storage.roll()]
+        known = await storage.register(make_worker(), 30)
+        rolls.append(await storage.roll())
+        assert await storage.note(replace(known, draining=True))
+        rolls.append(await storage.roll())
+        assert await storage.heartbeat("w1", known.session, 30)
+        assert await storage.note(known) is None
+        assert await storage.forget("w1", known.session - 1) is False
+        assert await storage.roll() == rolls[-1]
+        assert await storage.forget("w1", known.session)
+        rolls.append(await storage.roll())
+        assert len(set(rolls)) == len(rolls)
+
+    @on_a_clock
+    async def test_a_worker_that_is_struck_off_is_hinted_at(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        known = await storage.register(make_worker(), 30)
+        heard: list[Hint] = []
+        storage.listen(heard.append)
+        assert await storage.forget("w1", known.session)
+        assert await storage.forget("w1", known.session) is False
+        assert heard == [Hint(HintKind.WORKER, "w1")]
 
     @on_a_clock
     async def test_free_slots_are_known_by_instance_for_as_long_as_their_word_counts(
@@ -122,6 +175,22 @@ class WorkerPromises:
         new = await storage.register(make_worker(), 30)
         assert await storage.forget("w1", old.session) is False
         assert await storage.workers() == [new]
+
+    @on_a_clock
+    async def test_a_worker_that_was_heard_again_is_not_struck_off_as_lapsed(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        # given: a lease that is over, and a beat that came after somebody had seen that
+        worker = await storage.register(make_worker("w1"), 10)
+        clock.move(11)
+        assert [one.id for one in await storage.lapsed()] == ["w1"]
+        assert await storage.heartbeat("w1", worker.session, 10)
+        # then
+        assert await storage.forget("w1", worker.session, lapsed=True) is False
+        assert await storage.worker("w1") == worker
+        clock.move(11)
+        assert await storage.forget("w1", worker.session, lapsed=True) is True
+        assert await storage.worker("w1") is None
 
     @on_a_clock
     async def test_forgetting_a_worker_leaves_its_tasks_in_its_hands(

@@ -1,0 +1,63 @@
+"""Quotas: how many jobs a client may have accepted in a calendar month, and how near its end that is."""
+
+import math
+from datetime import datetime, tzinfo
+
+from ...clock import Clock
+from ...errors import QuotaExceeded
+from ...model import ClientConfig, Quota
+from ...storage.base import StorageBackend
+from ..base import Allowance
+
+#: Seconds for which a count outlives its month: clocks differ, and whoever looks back a little still finds it.
+_KEPT_S = 7 * 86_400.0
+#: Accepted jobs from the end at which a job is written before its first handler runs. So many may be on their
+#: way at once, here and elsewhere, and no handler shall run for a job that is then refused.
+NEAR = 1000
+#: Seconds for which the count that was read is good enough to say that the end is far.
+_LOOK_S = 1.0
+
+
+def allowance_of(client: ClientConfig, now: datetime, zone: tzinfo) -> Allowance | None:
+    """What this client may have in the month that it is now in this zone; None: as much as it likes."""
+    if client.monthly_attempts is None:
+        return None
+    here = now.astimezone(zone)
+    resets_at = next_month(here)
+    left_s = (resets_at - now).total_seconds()
+    quota = Quota(f"jobs:{here:%Y-%m}:{client.name}", client.monthly_attempts, left_s + _KEPT_S)
+    return Allowance(quota, resets_at)
+
+
+def next_month(moment: datetime) -> datetime:
+    """The first midnight of the month after this one, in the zone of `moment`."""
+    year, month = (moment.year + 1, 1) if moment.month == 12 else (moment.year, moment.month + 1)
+    return datetime(year, month, 1, tzinfo=moment.tzinfo)
+
+
+class Ledger:
+    """Knows roughly how much of each quota is used. The store decides; this only says what is not worth trying."""
+
+    def __init__(self, storage: StorageBackend, clock: Clock) -> None:
+        self._storage = storage
+        self._clock = clock
+        #: Counter → how much was used, what has been added here since, and when it was read.
+        self._seen: dict[str, tuple[int, float]] = {}
+
+    async def is_far(self, quota: Quota, n: int) -> bool:
+        """So many more will surely be accepted, and then some."""
+        limit = math.inf if quota.limit is None else quota.limit
+        if n + NEAR > limit:
+            return False
+        elapsed = self._clock.elapsed()
+        used, read_at = self._seen.get(quota.counter, (0, -math.inf))
+        if elapsed - read_at > _LOOK_S:
+            used, read_at = await self._storage.used(quota.counter), elapsed
+        self._seen[quota.counter] = (used + n, read_at)
+        return used + n + NEAR <= limit
+
+    async def refusal(self, allowance: Allowance) -> QuotaExceeded:
+        """What to tell a client that has used up its quota."""
+        used = await self._storage.used(allowance.quota.counter)
+        wait_s = (allowance.resets_at - self._clock.now()).total_seconds()
+        return QuotaExceeded(allowance.quota.limit or 0, used, allowance.resets_at, max(1, math.ceil(wait_s)))

@@ -1,0 +1,187 @@
+"""Shelves: small durable records beside the jobs, in memory. Synchronous; a batch carries what is written."""
+
+import math
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from ..clock import Clock, later
+from ..model import Item, ItemWrite
+from .base import Hint, HintKind
+from .codec import micros, moment_of
+from .journal import Batch, ItemRow
+
+
+class _Cell(NamedTuple):
+    """An item, and when its time is over by `clock.elapsed()`; None: never."""
+
+    item: Item
+    until: float | None
+
+
+class _Shelf:
+    """The items of one shelf, in the order of their keys and in that of their due times."""
+
+    __slots__ = ("cells", "dues", "keys")
+
+    def __init__(self) -> None:
+        self.cells: dict[str, _Cell] = {}
+        self.keys: list[str] = []
+        self.dues: list[tuple[datetime, str]] = []
+
+    def put(self, cell: _Cell) -> None:
+        key, due = cell.item.key, cell.item.due
+        old = self.cells.get(key)
+        if old is None:
+            insort(self.keys, key)
+        else:
+            self._undue(old.item)
+        if due is not None:
+            insort(self.dues, (due, key))
+        self.cells[key] = cell
+
+    def remove(self, key: str) -> None:
+        self._undue(self.cells.pop(key).item)
+        del self.keys[bisect_left(self.keys, key)]
+
+    def _undue(self, item: Item) -> None:
+        if item.due is not None:
+            del self.dues[bisect_left(self.dues, (item.due, item.key))]
+
+
+class Shelves:
+    """All shelves. What was written here is told to strangers only when its batch is flushed: `unflushed` says which that is."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._shelves: dict[str, _Shelf] = {}
+        #: Shelf → the batch with its newest write, until that is flushed.
+        self._numbers: dict[str, int] = {}
+        #: (when its time is over, shelf, key). An item that was written again since has another time.
+        self._ends: list[tuple[float, str, str]] = []
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def unflushed(self, shelf: str) -> int:
+        """The batch that must be flushed before the shelf may be shown; 0: none."""
+        return self._numbers.get(shelf, 0)
+
+    def flushed(self, number: int) -> None:
+        """Everything up to this batch is durable."""
+        if self._numbers:
+            self._numbers = {shelf: last for shelf, last in self._numbers.items() if last > number}
+
+    def item(self, shelf: str, key: str) -> Item | None:
+        known = self._shelves.get(shelf)
+        return None if known is None else self._living(known, key)
+
+    def items(self, shelf: str, after: str, limit: int) -> list[Item]:
+        known = self._shelves.get(shelf)
+        if known is None or limit < 1:
+            return []
+        start = bisect_right(known.keys, after) if after else 0
+        return self._some(known, (known.keys[n] for n in range(start, len(known.keys))), limit)
+
+    def ripe(self, shelf: str, now: datetime, limit: int) -> list[Item]:
+        known = self._shelves.get(shelf)
+        if known is None or limit < 1:
+            return []
+        end = bisect_right(known.dues, now, key=lambda due: due[0])
+        return self._some(known, (known.dues[n][1] for n in range(end)), limit)
+
+    def _some(self, shelf: _Shelf, keys: Iterator[str], limit: int) -> list[Item]:
+        found: list[Item] = []
+        for key in keys:
+            item = self._living(shelf, key)
+            if item is not None:
+                found.append(item)
+                if len(found) == limit:
+                    break
+        return found
+
+    def _living(self, shelf: _Shelf, key: str) -> Item | None:
+        cell = shelf.cells.get(key)
+        if cell is None or (cell.until is not None and cell.until <= self._clock.elapsed()):
+            return None
+        return cell.item
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def put(
+        self, writes: Sequence[ItemWrite], batch: Batch, number: int, *, fenced: bool = True
+    ) -> list[bool]:
+        """Write each whose fence holds; `check` them first, so that none fails halfway."""
+        self._sweep(batch)
+        return [self._put(write, batch, number, fenced) for write in writes]
+
+    def _put(self, write: ItemWrite, batch: Batch, number: int, fenced: bool) -> bool:
+        old = self.item(write.shelf, write.key)
+        revision = 0 if old is None else old.revision
+        if fenced and write.expected is not None and write.expected != revision:
+            return False
+        row = self._row(write, revision + 1)
+        if row.revision:
+            self._place(row)
+        elif old is None:
+            return True
+        else:
+            self._remove(write.shelf, write.key)
+        batch.items[(write.shelf, write.key)] = row
+        batch.hints[Hint(HintKind.ITEM, write.shelf)] = None
+        self._numbers[write.shelf] = number
+        return True
+
+    def _row(self, write: ItemWrite, revision: int) -> ItemRow:
+        if write.value is None:
+            return ItemRow(write.shelf, write.key, 0, None, None, b"")
+        due = None if write.due is None else micros(write.due)
+        # The file outlives the clock that never jumps, so it gets the time of day.
+        expires = None if write.ttl_s is None else micros(later(self._clock.now(), write.ttl_s))
+        return ItemRow(write.shelf, write.key, revision, due, expires, write.value)
+
+    def _place(self, row: ItemRow) -> None:
+        until = None
+        if row.expires is not None:
+            until = self._clock.elapsed() + (row.expires - micros(self._clock.now())) / 1_000_000
+            heappush(self._ends, (until, row.shelf, row.key))
+        due = None if row.due is None else moment_of(row.due)
+        item = Item(row.shelf, row.key, row.value, row.revision, due)
+        self._shelves.setdefault(row.shelf, _Shelf()).put(_Cell(item, until))
+
+    def _remove(self, shelf: str, key: str) -> None:
+        known = self._shelves[shelf]
+        known.remove(key)
+        if not known.cells:
+            del self._shelves[shelf]
+
+    def _sweep(self, batch: Batch) -> None:
+        """Forget those whose time is over, here and in the file."""
+        elapsed = self._clock.elapsed()
+        while self._ends and self._ends[0][0] <= elapsed:
+            until, shelf, key = heappop(self._ends)
+            known = self._shelves.get(shelf)
+            cell = None if known is None else known.cells.get(key)
+            if cell is not None and cell.until == until:
+                self._remove(shelf, key)
+                batch.items[(shelf, key)] = ItemRow(shelf, key, 0, None, None, b"")
+
+    def restore(self, rows: Sequence[ItemRow]) -> None:
+        """Rebuild the shelves from the file. What ended meanwhile is swept out with the next write."""
+        for row in rows:
+            self._place(row)
+
+
+def check_items(writes: Sequence[ItemWrite]) -> None:
+    """Raise a TypeError, ValueError or OverflowError when one of them cannot be stored."""
+    for write in writes:
+        for name in (write.shelf, write.key):
+            if not name.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in name):
+                raise ValueError(f"the name of an item: expected text, got half a character in {name!r}")
+        if write.value is not None and not isinstance(write.value, bytes):
+            raise TypeError(f"an item's value: expected bytes, got {type(write.value).__name__}")
+        if write.due is not None:
+            micros(write.due)
+        if write.ttl_s is not None and not math.isfinite(write.ttl_s):
+            raise ValueError(f"the time of an item: expected seconds, got {write.ttl_s}")

@@ -1,0 +1,42 @@
+import pytest
+
+from regista import StateMachineBlueprint
+from regista.engines.native.library import Library
+from regista.errors import BlueprintInvalid
+from regista.model.attributes import declared_types
+
+
+def play(name: str, **declared: str) -> StateMachineBlueprint:
+    blueprint = StateMachineBlueprint(name, search_attributes=declared)
+
+    @blueprint.handler_for("start", is_start=True, is_end=True)
+    def start(context: object, actions: object) -> None:
+        pass
+
+    return blueprint
+
+
+def test_a_declaration_that_is_wrong_says_so_where_it_is_made() -> None:
+    with pytest.raises(BlueprintInvalid, match="'Size': expected one of Keyword"):
+        StateMachineBlueprint("a", search_attributes={"Size": "Number"})
+
+
+def test_what_is_declared_anywhere_can_be_searched_for() -> None:
+    library = Library(declared_types({"Team": "Keyword"}))
+    library.add(play("a", Size="Int"))
+    library.add(play("b", Asset="Keyword", Size="Long"))
+    assert set(library.attributes()) == {"Team", "Size", "Asset"}
+    assert set(library.attributes_of(library.get("a"))) == {"Team", "Size"}
+
+
+def test_one_name_with_two_types_is_refused() -> None:
+    library = Library(declared_types({"Team": "Keyword"}))
+    library.add(play("a", Size="Int"))
+    for declared in ({"Size": "Keyword"}, {"Team": "Text"}):
+        with pytest.raises(BlueprintInvalid, match="take one type, or two names"):
+            library.add(play("b", **declared))
+    library.add(play("a", Size="Keyword"))  # its own newer version may
+
+
+def test_declarations_do_not_change_the_version_of_a_blueprint() -> None:
+    assert play("a").version == play("a", Size="Int").version

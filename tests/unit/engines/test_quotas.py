@@ -1,0 +1,147 @@
+"""Months, and how near the end of a quota a client is."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo, available_timezones
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regista import ActionFactory, ClientConfig, Config, JobContext, MemoryStorage, OrchestratorEngine
+from regista.engines.base import Allowance, Submission
+from regista.engines.native.quotas import NEAR, Ledger, allowance_of
+from regista.errors import QuotaExceeded
+from regista.model import Job, Quota
+from regista.testing.clock import Clock
+from tests.support import script
+
+ADA = ClientConfig(name="ada", monthly_attempts=3)
+MADRID = ZoneInfo("Europe/Madrid")
+
+
+@pytest.mark.parametrize(
+    ("now", "zone", "month", "resets_at"),
+    [
+        ("2026-03-31T21:59:59+00:00", "Europe/Madrid", "2026-03", "2026-04-01T00:00:00+02:00"),
+        ("2026-03-31T22:00:00+00:00", "Europe/Madrid", "2026-04", "2026-05-01T00:00:00+02:00"),
+        ("2026-12-31T23:30:00+00:00", "UTC", "2026-12", "2027-01-01T00:00:00+00:00"),
+        ("2026-12-31T12:00:00+00:00", "Pacific/Kiritimati", "2027-01", "2027-02-01T00:00:00+14:00"),
+        ("2027-01-01T03:00:00+00:00", "America/New_York", "2026-12", "2027-01-01T00:00:00-05:00"),
+    ],
+)
+def test_the_month_is_that_of_the_zone(now: str, zone: str, month: str, resets_at: str) -> None:
+    mine = allowance_of(ADA, datetime.fromisoformat(now), ZoneInfo(zone))
+    assert mine is not None
+    assert mine.quota.counter == f"jobs:{month}:ada"
+    assert mine.quota.limit == 3
+    assert mine.resets_at.isoformat() == resets_at
+
+
+def test_a_client_without_a_number_has_no_quota_and_one_with_none_left_has() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    assert allowance_of(ClientConfig(name="all"), now, MADRID) is None
+    nothing = allowance_of(ClientConfig(name="none", monthly_attempts=0), now, MADRID)
+    assert nothing is not None
+    assert nothing.quota.limit == 0
+
+
+@given(
+    now=st.integers(0, 60 * 365 * 86_400).map(
+        lambda s: datetime(2000, 1, 1, tzinfo=UTC) + timedelta(seconds=s)
+    ),
+    zone=st.sampled_from(sorted(available_timezones())).map(ZoneInfo),
+)
+def test_a_month_begins_anew_ahead_of_us_and_a_count_outlives_it(now: datetime, zone: ZoneInfo) -> None:
+    mine = allowance_of(ADA, now, zone)
+    assert mine is not None
+    left = mine.resets_at.astimezone(UTC) - now
+    assert timedelta() < left <= timedelta(days=31, hours=2)
+    assert mine.quota.ttl_s > left.total_seconds()
+    after = allowance_of(ADA, mine.resets_at.astimezone(UTC) + timedelta(hours=2), zone)
+    before = allowance_of(ADA, mine.resets_at.astimezone(UTC) - timedelta(hours=2), zone)
+    assert after is not None
+    assert before is not None
+    assert after.quota.counter > mine.quota.counter >= before.quota.counter
+
+
+def test_the_store_is_asked_once_a_second_and_what_was_added_here_is_known() -> None:
+    class Asked(MemoryStorage):
+        asked = 0
+
+        async def used(self, counter: str) -> int:
+            self.asked += 1
+            return 10
+
+    async def play() -> None:
+        clock = Clock()
+        storage = Asked(clock)
+        ledger = Ledger(storage, clock)
+        quota = Quota("ada", NEAR + 14, 60.0)
+        assert [await ledger.is_far(quota, 1) for _ in range(6)] == [True] * 4 + [False] * 2
+        assert storage.asked == 1
+        clock.move(2)
+        assert await ledger.is_far(quota, 1)
+        assert storage.asked == 2
+        assert not await ledger.is_far(Quota("bob", NEAR, 60.0), 1)
+        assert storage.asked == 2
+
+    asyncio.run(play())
+
+
+def test_no_handler_runs_for_a_job_that_is_refused() -> None:
+    runs: list[str] = []
+
+    def start(context: JobContext, actions: ActionFactory) -> None:
+        runs.append(context.job_id)
+        actions.transition_to("done")
+
+    async def play() -> None:
+        config = Config(instance_id="one")
+        async with OrchestratorEngine("memory", config) as director:
+            director.register_blueprint(script(start, "done"))
+            allowance = Allowance(Quota("ada", 5, 60.0), datetime(2030, 1, 1, tzinfo=UTC))
+            wishes = [Submission(blueprint="script", client="ada") for _ in range(300)]
+            answers = await director.engine.submit_each(wishes, allowance)
+            assert [isinstance(answer, Job) for answer in answers] == [True] * 5 + [False] * 295
+            calls = (director.engine.submit(wish, allowance) for wish in wishes[:50])
+            refused = await asyncio.gather(*calls, return_exceptions=True)
+            assert all(isinstance(answer, QuotaExceeded) for answer in refused)
+            for answer in answers[:5]:
+                assert isinstance(answer, Job)
+                await director.wait(answer.id, 5)
+            assert len(runs) == 5
+
+    asyncio.run(play())
+
+
+def test_far_from_the_end_the_first_handler_runs_in_the_write_that_counts() -> None:
+    def start(context: JobContext, actions: ActionFactory) -> None:
+        actions.transition_to("done")
+
+    async def play() -> None:
+        async with OrchestratorEngine("memory", Config(instance_id="one")) as director:
+            director.register_blueprint(script(start, "done"))
+            allowance = Allowance(Quota("ada", 10 * NEAR, 60.0), datetime(2030, 1, 1, tzinfo=UTC))
+            job = await director.engine.submit(Submission(blueprint="script", client="ada"), allowance)
+            assert (job.status, job.revision) == ("finished", 1)
+            assert await director.storage.used("ada") == 1
+
+    asyncio.run(play())
+
+
+def test_a_handler_that_suspends_counts_its_job_once() -> None:
+    async def start(context: JobContext, actions: ActionFactory) -> None:
+        await asyncio.sleep(0.05)
+        actions.transition_to("done")
+
+    async def play() -> None:
+        async with OrchestratorEngine("memory", Config(instance_id="one")) as director:
+            director.register_blueprint(script(start, "done"))
+            allowance = Allowance(Quota("ada", 10 * NEAR, 60.0), datetime(2030, 1, 1, tzinfo=UTC))
+            job = await director.engine.submit(Submission(blueprint="script", client="ada"), allowance)
+            ended = await director.wait(job.id, 5)
+            assert (ended.status, ended.revision) == ("finished", 2)
+            assert await director.storage.used("ada") == 1
+
+    asyncio.run(play())
