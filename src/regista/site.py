@@ -12,7 +12,9 @@ from aiohttp import web
 from .api.app import handler_args
 from .api.connection import Runner
 from .api.stage import STAGE
+from .config import Config
 from .loops import fastest
+from .wire.tls import Files, Served
 
 if TYPE_CHECKING:
     from .orchestrator import OrchestratorEngine
@@ -26,24 +28,31 @@ _COLLECT_EVERY = 20_000
 
 
 class Site:
-    """One listening address."""
+    """One listening address. Building it reads the certificates: a mistake in them stops the start."""
 
     def __init__(self, app: web.Application, host: str, port: int) -> None:
         self.host = host
         self.port = port
-        self._runner = Runner(app, handler_args(app[STAGE].config), _LAST_WORDS_S)
+        config = app[STAGE].config
+        self._tls = tls_of(config)
+        self._handshake_s = config.body_timeout_s
+        self._runner = Runner(app, handler_args(config), _LAST_WORDS_S)
 
     @property
     def url(self) -> str:
         """Where requests go."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        return f"{'http' if self._tls is None else 'https'}://{host}:{self.port}"
+
+    def reload(self) -> bool:
+        """Read the certificates again. False, and all stays as it was, when there is a mistake in them."""
+        return self._tls is None or self._tls.reload()
 
     async def start(self) -> None:
         """Listen. Port 0 becomes the one that was free."""
         await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, self.host, self.port, backlog=1024).start()
+            await _Port(self._runner, self.host, self.port, self._tls, self._handshake_s).start()
         except BaseException:
             await self._runner.cleanup()
             raise
@@ -52,6 +61,41 @@ class Site:
     async def stop(self) -> None:
         """Close the port, end what streams, and let the last answers out."""
         await self._runner.cleanup()
+
+
+class _Port(web.BaseSite):
+    """A port of this site. aiohttp's own would let a stranger take a minute for half a handshake."""
+
+    def __init__(self, runner: Runner, host: str, port: int, tls: Served | None, handshake_s: float) -> None:
+        super().__init__(runner, ssl_context=None if tls is None else tls.context, backlog=1024)
+        self._host = host
+        self._port = port
+        self._handshake_s = None if tls is None else handshake_s
+
+    @property
+    def name(self) -> str:
+        return f"{self._host}:{self._port}"
+
+    async def start(self) -> None:
+        await super().start()
+        assert self._runner.server is not None
+        self._server = await asyncio.get_running_loop().create_server(
+            self._runner.server,
+            self._host,
+            self._port,
+            ssl=self._ssl_context,
+            backlog=self._backlog,
+            ssl_handshake_timeout=self._handshake_s,
+        )
+
+
+def tls_of(config: Config) -> Served | None:
+    """The TLS that the settings ask for; None: plain HTTP. ConfigError when they ask for what cannot be."""
+    files = Files(config.tls_cert_path, config.tls_key_path, config.tls_ca_path)
+    asked = bool(files.cert) or config.tls_require_client_cert
+    if asked if config.tls_enabled is None else config.tls_enabled:
+        return Served(files, require=config.tls_require_client_cert)
+    return None
 
 
 def run(
@@ -76,7 +120,9 @@ async def _run(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
     loop.add_signal_handler(signal.SIGHUP, director.reload)
-    site = await director.serve(host, port)
+    site = await _started(director, host, port, told)
+    if site is None:
+        return
     if greet is not None:
         greet(site)
     else:
@@ -88,3 +134,18 @@ async def _run(
         await director.stop(director.config.stop_grace_s)
     asked.cancel()
     await stopped  # raises what stopped us, if something did
+
+
+async def _started(
+    director: "OrchestratorEngine", host: str | None, port: int | None, told: asyncio.Event
+) -> Site | None:
+    """The site once it takes requests. None when we were told to stop before: a start may wait for long."""
+    loop = asyncio.get_running_loop()
+    starting, asked = loop.create_task(director.serve(host, port)), loop.create_task(told.wait())
+    await asyncio.wait([starting, asked], return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    if not starting.done():
+        starting.cancel()  # a start that fails leaves nothing open
+        await asyncio.gather(starting, return_exceptions=True)
+        return None
+    return starting.result()

@@ -8,7 +8,9 @@ from typing import Any
 from aiohttp import WSCloseCode, web
 
 from ..dispatch.dispatcher import Dispatcher
+from ..engines.native.workers import WorkerService
 from ..wire import stream
+from .problems import Problem
 from .stage import STAGE
 from .worker_auth import admit
 from .worker_stream import Channel, serve_stream
@@ -18,6 +20,16 @@ log = logging.getLogger("regista.stream")
 #: Seconds between two looks at who is silent.
 _SWEEP_S = 1.0
 
+#: The headers of a WebSocket's handshake.
+_HANDSHAKE = (
+    "Upgrade",
+    "Connection",
+    "Sec-WebSocket-Version",
+    "Sec-WebSocket-Key",
+    "Sec-WebSocket-Protocol",
+    "Sec-WebSocket-Extensions",
+)
+
 routes = web.RouteTableDef()
 
 
@@ -26,19 +38,30 @@ routes = web.RouteTableDef()
 async def connect(request: web.Request) -> web.StreamResponse:
     """Our own workers ask for the stream by its subprotocol; anybody else gets the command socket."""
     worker_id = request.match_info.get("worker_id")
-    admit(request, worker_id)
+    speaker = await admit(request, worker_id)
+    _check_handshake(request)
     offered = request.headers.get("Sec-WebSocket-Protocol", "")
     if worker_id and stream.PROTOCOL in [name.strip() for name in offered.split(",")]:
         return await serve_stream(request, worker_id, request.config_dict[CHANNELS])
     from .sockets import serve_stock_socket
 
-    return await serve_stock_socket(request, worker_id)
+    # The older SDK does not say who it is; where its credential does, that is who it is.
+    owner = speaker.worker_id or request.config_dict[STAGE].doors.owner_of(speaker.token)
+    return await serve_stock_socket(request, worker_id or owner)
+
+
+def _check_handshake(request: web.Request) -> None:
+    """Bytes that are no text in what a handshake says are refused here: those who read it further on stumble over them."""
+    for name in _HANDSHAKE:
+        if not request.headers.get(name, "").isascii():
+            raise Problem(400, "malformed_request", f"expected ASCII in the header {name}")
 
 
 class Channels:
     """The open streams, by worker. The newest connection of a worker is the one that counts."""
 
-    def __init__(self, dispatcher: Dispatcher, lease_s: float) -> None:
+    def __init__(self, workers: WorkerService, dispatcher: Dispatcher, lease_s: float) -> None:
+        self._workers = workers
         self._dispatcher = dispatcher
         self._lease_s = lease_s
         self._open: dict[str, Channel] = {}
@@ -49,8 +72,13 @@ class Channels:
         old = self._open.get(channel.worker_id)
         self._open[channel.worker_id] = channel
         if old is not None:
-            again = stream.Again(displaced=old.session != channel.session)
-            self._finish(old.end(again))
+            self._finish(old.end(old.farewell(channel.worker, channel.address)))
+
+    async def check(self, worker_id: str) -> None:
+        """Close the stream of a worker that is not let in any more."""
+        channel = self._open.get(worker_id)
+        if channel is not None:
+            await channel.check()
 
     def _finish(self, last_words: Coroutine[Any, Any, None]) -> None:
         ending = asyncio.get_running_loop().create_task(last_words, name="stream-displaced")
@@ -62,7 +90,7 @@ class Channels:
         if self._open.get(channel.worker_id) is channel:
             del self._open[channel.worker_id]
             if channel.has_seat():  # else it polls by now, and that is no business of a stream's
-                self._dispatcher.cut(channel.worker_id, channel.session)
+                self._workers.cut(channel.worker_id, channel.session)
 
     async def watch(self) -> None:
         """Drop streams that are silent for a lease, and tell workers that an operator drains."""
@@ -105,7 +133,7 @@ CHANNELS = web.AppKey("channels", Channels)
 def install(app: web.Application) -> None:
     """Add the streams to an application."""
     stage = app[STAGE]
-    channels = app[CHANNELS] = Channels(stage.dispatcher, stage.config.lease_s)
+    channels = app[CHANNELS] = Channels(stage.workers, stage.dispatcher, stage.config.lease_s)
 
     async def alive(_: web.Application) -> AsyncIterator[None]:
         watching = asyncio.get_running_loop().create_task(channels.watch(), name="streams")

@@ -51,6 +51,15 @@ class Doors:
         own = self._guests.workers.of(worker_id)
         return self._guests.worker_token if own is None else own
 
+    def has_own(self, worker_id: str) -> bool:
+        """The worker has a token of its own, and may come in with no other."""
+        return self._guests.workers.of(worker_id) is not None
+
+    def owner_of(self, token: str) -> str | None:
+        """The worker whose own token this is; None when it is nobody's, or good for several."""
+        every = [(name, _same(token, own)) for name, own in self._guests.workers.by_id.items()]
+        return next((name for name, same in every if same), None)
+
     def knows(self, token: str) -> bool:
         """Some worker has this token."""
         workers = self._guests.workers

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 from aiohttp import web
 
+from ..config.rates import Context
 from ..engines.base import Verdict
 from ..engines.native.desk import Desk, UnknownWorker
 from ..errors import OrchestratorStopped, StorageAway
@@ -25,10 +26,12 @@ from ..wire.worker import (
     WorkerEvent,
     registers_again,
 )
-from . import bodies
+from . import bodies, sts
+from .address import peer_of, tell_if_clear
+from .middleware.ratelimit import gate_of
 from .problems import Problem
 from .stage import STAGE, Stage
-from .worker_auth import admit, check_signature, check_worker
+from .worker_auth import admit, check_signature, check_still_in, check_worker
 
 #: A poll may ask for so many tasks at once.
 MAX_TASKS = 1000
@@ -58,7 +61,7 @@ def install(app: web.Application) -> None:
     async def close(_: web.Application) -> None:
         await desk.close()
 
-    app.add_routes(routes)
+    app.add_routes([*routes, *sts.routes])
     app.on_shutdown.append(close)
     app.on_response_prepare.append(_say_version)
 
@@ -72,14 +75,18 @@ async def _say_version(request: web.Request, response: web.StreamResponse) -> No
 @routes.post("/_worker/workers/register")
 async def register(request: web.Request) -> web.Response:
     """A worker says who it is and what it can do."""
-    admit(request, None)
+    speaker = await admit(request, None, password=True)
     stage = request.config_dict[STAGE]
     body = await bodies.read(request)
     said = _read(body, Registration)
     check_worker(request, said.worker_id)
-    check_signature(stage, body, said, said.worker_id, fresh=True)
+    check_signature(request, body, said, said.worker_id, fresh=True)
+    await gate_of(request).worker(request, Context.HEARTBEAT, said.worker_id)
+    tell_if_clear(request, f"worker {said.worker_id}")
+    # Before it is taken in: of two that come with one password, one is let in.
+    login = await sts.trade(request, said.worker_id) if speaker.by == "password" else None
     try:
-        arrival = await request.config_dict[DESK].register(said)
+        arrival = await request.config_dict[DESK].register(said, peer_of(request))
     except BadMessage as error:
         raise _refused(error) from error
     worker = arrival.worker
@@ -93,6 +100,8 @@ async def register(request: web.Request) -> web.Response:
     }
     if arrival.stop:
         answer["cancel_task_ids"] = arrival.stop
+    if login is not None:
+        answer |= sts.shown(login)
     return _answer(answer)
 
 
@@ -102,14 +111,15 @@ async def heartbeat(request: web.Request) -> web.Response:
     stage, desk = request.config_dict[STAGE], request.config_dict[DESK]
     began = stage.clock.elapsed()  # before anything is read: what is offered from now on it cannot know
     worker_id = request.match_info["worker_id"]
-    admit(request, worker_id)
+    await admit(request, worker_id)
+    await gate_of(request).worker(request, Context.HEARTBEAT, worker_id)
     body = await bodies.read(request)
     if not body.strip():
         return _answer({"status": "ttl_refreshed"} if await desk.refresh_lease(worker_id) else None)
     said = _read(body, Heartbeat)
     if said.worker_id not in (None, worker_id):
         raise Problem(403, "worker_mismatch", f"the path names {worker_id!r}, the body {said.worker_id!r}")
-    check_signature(stage, body, said, worker_id)
+    check_signature(request, body, said, worker_id)
     try:
         answer = await desk.beat(worker_id, said, began, request.headers.get(VERSION_HEADER))
     except BadMessage as error:
@@ -129,7 +139,9 @@ async def next_task(request: web.Request) -> web.StreamResponse:
     """Wait for a task: 200 with it, or 204 when the time is up. `limit` asks for several."""
     stage, desk = request.config_dict[STAGE], request.config_dict[DESK]
     worker_id = request.match_info["worker_id"]
-    admit(request, worker_id)
+    await admit(request, worker_id)
+    gate = gate_of(request)
+    gate.check_poll(request, worker_id)
     query = request.query
     timeout_s = min(_number(query, "timeout", stage.config.poll_timeout_s), stage.config.poll_timeout_s)
     limit = _count(query, "limit")
@@ -137,6 +149,10 @@ async def next_task(request: web.Request) -> web.StreamResponse:
         available, hot = _names(query, "available_skills"), _names(query, "hot_skills")
         poll = desk.poll(worker_id, timeout_s, limit or 1, available, hot, _count(query, "session"))
         async with poll as tasks:
+            if not tasks:
+                gate.found_nothing(request)
+            else:
+                await check_still_in(request, worker_id)  # the wait was long enough for a token to be taken back
             # Written in here: what cannot be written has not been delivered, and waits for the next poll.
             response = _task_answer(stage, tasks, plural=limit is not None)
             await response.prepare(request)
@@ -151,12 +167,13 @@ async def next_task(request: web.Request) -> web.StreamResponse:
 @routes.post("/_worker/tasks/result")
 async def result(request: web.Request) -> web.Response:
     """How an attempt went. Answered after the commit that it caused; sent again, it is answered alike."""
-    admit(request, None)
+    await admit(request, None)
     stage, desk = request.config_dict[STAGE], request.config_dict[DESK]
     body = await bodies.read(request)
     said = _read(body, Result)
     worker_id = _speaker(request, said)
-    check_signature(stage, body, said, worker_id)
+    check_signature(request, body, said, worker_id)
+    await gate_of(request).worker(request, Context.RESULT, worker_id)
     told = result_of(said, worker_id, stage.clock.now())
     try:
         verdict, task = await desk.result(told)
@@ -172,12 +189,13 @@ async def result(request: web.Request) -> web.Response:
 @routes.post("/_worker/events")
 async def event(request: web.Request) -> web.Response:
     """Progress of an attempt. Any other event is accepted, and means nothing to us."""
-    admit(request, None)
-    stage, desk = request.config_dict[STAGE], request.config_dict[DESK]
+    await admit(request, None)
+    desk = request.config_dict[DESK]
     body = await bodies.read(request)
     said = _read(body, WorkerEvent)
     worker_id = _speaker(request, said)
-    check_signature(stage, body, said, worker_id, event=True)
+    check_signature(request, body, said, worker_id, event=True)
+    await gate_of(request).worker(request, Context.EVENT, worker_id)
     try:
         progress = progress_of(said)
     except BadMessage as error:
@@ -185,14 +203,6 @@ async def event(request: web.Request) -> web.Response:
     if progress is not None:
         desk.progress(progress, worker_id)
     return _answer({"status": "event_accepted"})
-
-
-@routes.post("/_worker/auth/token")
-@routes.post("/_worker/auth/token/refresh")
-async def token(request: web.Request) -> web.Response:
-    """Short-lived tokens are not given out here: the configured one is good for ever."""
-    admit(request, None)
-    raise Problem(501, "tokens_not_offered", "this orchestrator gives out no tokens; use the configured one")
 
 
 def _hang_up_on_the_hasty(request: web.Request) -> None:

@@ -7,15 +7,17 @@ from collections.abc import Sequence
 import msgspec
 from aiohttp import WSMsgType, web
 
+from ..config.rates import Context
 from ..engines.native.desk import Desk
 from ..model import job_of, task_of
 from ..wire.bad_message import BadMessage, read
 from ..wire.dialects import progress_of
 from ..wire.worker import WorkerEvent
+from .middleware.ratelimit import gate_of
 from .performers import DESK
 from .problems import Problem
-from .stage import STAGE, Stage
-from .worker_auth import admit, check_signature
+from .stage import STAGE
+from .worker_auth import SPEAKER, check_claim, check_signature, is_still_in
 
 log = logging.getLogger("regista.sockets")
 
@@ -34,8 +36,8 @@ async def serve_stock_socket(request: web.Request, worker_id: str | None) -> web
     The older SDK connects without saying which worker it is (None): it hears every command, and heeds those
     for tasks that it has.
     """
-    admit(request, worker_id)
     stage, desk = request.config_dict[STAGE], request.config_dict[DESK]
+    gate = gate_of(request)
     ws = web.WebSocketResponse(
         heartbeat=_PING_S, timeout=_CLOSING_S, max_msg_size=stage.config.max_body_bytes
     )
@@ -46,8 +48,12 @@ async def serve_stock_socket(request: web.Request, worker_id: str | None) -> web
         await desk.connect(worker_id, line)
         async for message in ws:
             if message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
+                if worker_id and not await is_still_in(request, worker_id):
+                    break
                 data = message.data
-                hear(stage, desk, worker_id or "", data.encode() if isinstance(data, str) else data)
+                hear(request, desk, worker_id or "", data.encode() if isinstance(data, str) else data)
+                if pause_s := gate.breather_s(Context.EVENT, worker_id or "", 1):
+                    await asyncio.sleep(pause_s)
     finally:
         desk.disconnect(worker_id, line)
         await line.finish()
@@ -85,11 +91,11 @@ class SocketLine:
 
     async def finish(self) -> None:
         """Return when nothing is written any more."""
-        if self._closing is not None:
-            await asyncio.gather(self._closing, return_exceptions=True)
         if self._writer is not None:
+            # Before anything is waited for: whoever waits may be cancelled, and nobody would end it then.
             self._writer.cancel()
-            await asyncio.gather(self._writer, return_exceptions=True)
+        left = [one for one in (self._closing, self._writer) if one is not None]
+        await asyncio.gather(*left, return_exceptions=True)
 
     async def _write(self) -> None:
         try:
@@ -99,11 +105,13 @@ class SocketLine:
             pass  # gone; the reader notices too
 
 
-def hear(stage: Stage, desk: Desk, worker_id: str, body: bytes) -> None:
+def hear(request: web.Request, desk: Desk, worker_id: str, body: bytes) -> None:
     """One message of a worker. A bad one is noted and forgotten: there is no answer on this socket."""
     try:
         said = read(body, WorkerEvent)
-        check_signature(stage, body, said, worker_id or said.worker_id or "", event=True)
+        if said.worker_id and not worker_id:
+            check_claim(request.config_dict[STAGE], request[SPEAKER], said.worker_id)
+        check_signature(request, body, said, worker_id or said.worker_id or "", event=True)
         if said.worker_id and worker_id and said.worker_id != worker_id:
             raise BadMessage(f"the socket is {worker_id!r}'s, the message {said.worker_id!r}'s")
         progress = progress_of(said)

@@ -1,50 +1,152 @@
-"""Who may speak as a worker: the token, and that every place which names the worker names the same one."""
+"""Who may speak as a worker, and that every place which names the worker names the same one.
+
+The order is that of the documents: the common name of a certificate, a short-lived token, the worker's own token (a
+mismatch is final), everybody's token. One-time passwords only open the two doors that trade them for a login.
+"""
+
+from typing import Literal
 
 import msgspec
 from aiohttp import web
+from msgspec import Struct
 
+from ..fleet.credentials import Login, TokenRefused, is_access
+from ..fleet.passwords import UNKNOWN, is_password
 from ..wire.bad_message import BadMessage
 from ..wire.signing import is_signed
 from ..wire.worker import ID_HEADER, TOKEN_HEADER, Message, check_identifier
+from .certificate import certificate_name
+from .logins import LOGINS
 from .problems import Problem
 from .stage import STAGE, Stage
 
-#: A registration that was signed longer ago than this (or will be) is refused. Nothing else is: finished
-#: work must survive an outage, and everything else may be said twice.
+#: A registration, or a request for a token, that was signed longer ago than this (or will be) is refused. Nothing
+#: else is: finished work must survive an outage, and everything else may be said twice.
 SIGNATURE_WINDOW_S = 60.0
 
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
-def admit(request: web.Request, worker_id: str | None) -> None:
+class Speaker(Struct, frozen=True):
+    """Who speaks, and by what right."""
+
+    by: Literal["certificate", "login", "password", "token"]
+    #: What was brought along, if it is good; empty where a certificate does. It keys signatures.
+    token: str
+    #: The only worker that it may speak for; None: any that has to bring this very token.
+    worker_id: str | None = None
+
+
+#: Who speaks, once `admit` has let the request in.
+SPEAKER = web.RequestKey("speaker", Speaker)
+
+
+async def admit(request: web.Request, worker_id: str | None, *, password: bool = False) -> Speaker:
     """Let a worker in, or raise the Problem that says why not.
 
-    401 `token_missing` or `token_unknown`; 403 `worker_mismatch` when `worker_id` (of the path or the body)
-    is not the one that X-Worker-ID names; 400 for an id that is none.
+    401 `token_missing`, `token_unknown`, `token_expired`, `certificate_missing`; 403 `worker_mismatch` when `worker_id`
+    (of the path or the body) is not the one that the certificate, the token or X-Worker-ID name; 400 for an id that is
+    none. Where `worker_id` is None it stands in the body: `check_worker` comes once that is read. `password`: a
+    one-time password opens this door, too.
     """
-    token = _token_of(request)
+    speaker = request[SPEAKER] = await _recognise(request, password)
+    if worker_id is not None:
+        check_worker(request, worker_id)
+    elif speaker.by == "token" and not request.config_dict[STAGE].doors.knows(speaker.token):
+        raise _unknown_token()
+    return speaker
+
+
+async def _recognise(request: web.Request, password: bool) -> Speaker:
+    mode = request.config_dict[STAGE].config.worker_auth_mode
+    name = certificate_name(request) if mode != "token-only" else None
+    token = token_of(request)
+    login = await _login(request, token, must=name is None) if is_access(token) else None
+    if name is not None:
+        if login is not None and login.worker_id != name:
+            raise _mismatch(f"the certificate is {name!r}'s, the token {login.worker_id!r}'s")
+        return Speaker("certificate", "" if login is None else token, name)
+    if mode == "mtls-only":
+        raise Problem(
+            401, "certificate_missing", "expected a client certificate, got none", headers=_CHALLENGE
+        )
     if not token:
         raise Problem(
             401, "token_missing", f"expected a worker token in {TOKEN_HEADER}, got none", headers=_CHALLENGE
         )
-    if worker_id is not None:
-        check_worker(request, worker_id)
-    elif not request.config_dict[STAGE].doors.knows(token):
-        # Who it is stands in the body; `check_worker` comes once that is read.
-        raise _unknown_token()
+    if login is not None:
+        return Speaker("login", token, login.worker_id)
+    if is_password(token) and password:
+        owner = await request.config_dict[LOGINS].passwords.owner(token)
+        if owner is None:
+            raise Problem(401, "password_unknown", UNKNOWN, headers=_CHALLENGE)
+        # One that was used may come with a repeat of the request; trading it says what it is.
+        return Speaker("password", token, owner or None)
+    return Speaker("token", token)
+
+
+async def _login(request: web.Request, token: str, must: bool) -> Login | None:
+    """The login of an access token. One that is no good is refused, unless a certificate does instead."""
+    stage, logins = request.config_dict[STAGE], request.config_dict[LOGINS]
+    try:
+        login = await logins.credentials.find(token)
+        if not await logins.is_grounded(login, stage.doors):
+            raise TokenRefused(
+                "token_unknown", "the token that this login was given for has changed: begin anew"
+            )
+    except TokenRefused as refusal:
+        if must and not stage.doors.knows(token):  # a configured token may look like one of ours
+            raise Problem(401, refusal.code, str(refusal), headers=_CHALLENGE) from refusal
+        return None
+    logins.keys.remember(login.worker_id, token)
+    return login
 
 
 def check_worker(request: web.Request, worker_id: str) -> None:
-    """The id is one, the token is this worker's, and nobody speaks for another."""
+    """The id is one, the speaker is this worker, and nobody speaks for another."""
     try:
         check_identifier("worker id", worker_id)
     except BadMessage as error:
         raise Problem(400, "bad_identifier", str(error)) from error
     hint = request.headers.get(ID_HEADER)
     if hint and hint != worker_id:
-        raise Problem(403, "worker_mismatch", f"{ID_HEADER} names {hint!r}, the request {worker_id!r}")
-    if not request.config_dict[STAGE].doors.is_of(_token_of(request), worker_id):
+        raise _mismatch(f"{ID_HEADER} names {hint!r}, the request {worker_id!r}")
+    check_claim(request.config_dict[STAGE], request[SPEAKER], worker_id)
+
+
+def check_claim(stage: Stage, speaker: Speaker, worker_id: str) -> None:
+    """The speaker may speak as this worker."""
+    if speaker.worker_id is not None:
+        if speaker.worker_id != worker_id:
+            raise _mismatch(f"the {speaker.by} is {speaker.worker_id!r}'s, the request names {worker_id!r}")
+    elif speaker.by == "token" and not stage.doors.is_of(speaker.token, worker_id):
         raise _unknown_token()
+    elif speaker.by == "password" and stage.doors.has_own(worker_id):
+        # One that anybody may use does not open what a token of one's own keeps shut.
+        raise _unknown_token()
+
+
+async def is_still_in(request: web.Request, worker_id: str) -> bool:
+    """What this worker came in with is still good: a connection that stays for days is asked again and again."""
+    stage, logins, speaker = request.config_dict[STAGE], request.config_dict[LOGINS], request[SPEAKER]
+    match speaker.by:
+        case "login":
+            login = await logins.credentials.living(speaker.token)
+            return login is not None and await logins.is_grounded(login, stage.doors)
+        case "token":
+            return stage.doors.is_of(speaker.token, worker_id)
+        case _:
+            return True  # a certificate holds for as long as its connection
+
+
+async def check_still_in(request: web.Request, worker_id: str) -> None:
+    """The same, as a refusal."""
+    if not await is_still_in(request, worker_id):
+        raise _unknown_token()
+
+
+def _mismatch(words: str) -> Problem:
+    return Problem(403, "worker_mismatch", words)
 
 
 def _unknown_token() -> Problem:
@@ -52,28 +154,47 @@ def _unknown_token() -> Problem:
 
 
 def check_signature(
-    stage: Stage, body: bytes, said: Message, worker_id: str, *, fresh: bool = False, event: bool = False
+    request: web.Request,
+    body: bytes,
+    said: Message,
+    worker_id: str,
+    *,
+    fresh: bool = False,
+    event: bool = False,
+    required: bool | None = None,
 ) -> None:
-    """A signature that is there must be right; settings may ask for one. `fresh` ones must be of this minute."""
+    """A signature that is there must be right; settings may ask for one. `fresh` ones must be of this minute.
+
+    It is keyed with the token that the message comes with. A worker that has got another one meanwhile may have signed
+    with the one before, or with the configured one: those are tried too.
+    """
+    stage = request.config_dict[STAGE]
     security = said.security
     if security is None or not security.signature:
-        if stage.config.worker_require_signatures:
+        if stage.config.worker_require_signatures if required is None else required:
             raise Problem(401, "signature_missing", "expected a signed message, got one without a signature")
         return
     if security.signer_id is not None and security.signer_id != worker_id:
         signer = security.signer_id
-        raise Problem(403, "worker_mismatch", f"signed by {signer!r}, but it speaks of {worker_id!r}")
+        raise _mismatch(f"signed by {signer!r}, but it speaks of {worker_id!r}")
     # `bubbling_chain` grows on the way, so it is not part of what an event's author has signed.
     leave_out = ("bubbling_chain",) if event else ()
     members = msgspec.json.decode(body)
     try:
-        right = is_signed(members, security.signature, stage.doors.token_of(worker_id), leave_out)
+        right = [is_signed(members, security.signature, key, leave_out) for key in _keys(request, worker_id)]
     except BadMessage as error:
         raise Problem(400, "bad_message", str(error)) from error
-    if not right:
+    if not any(right):
         raise Problem(401, "signature_wrong", "the signature does not fit the message and the worker's token")
     if fresh:
         _check_time(stage, said.timestamp)
+
+
+def _keys(request: web.Request, worker_id: str) -> list[str]:
+    """What this worker may have signed with. Never nothing: anybody can sign with that."""
+    stage, logins = request.config_dict[STAGE], request.config_dict[LOGINS]
+    known = [request[SPEAKER].token, stage.doors.token_of(worker_id), *logins.keys.of(worker_id)]
+    return [key for key in dict.fromkeys(known) if key]
 
 
 def _check_time(stage: Stage, stamp: float | None) -> None:
@@ -88,7 +209,8 @@ def _check_time(stage: Stage, stamp: float | None) -> None:
         )
 
 
-def _token_of(request: web.Request) -> str:
+def token_of(request: web.Request) -> str:
+    """The token that a request brings along, or nothing."""
     token = request.headers.get(TOKEN_HEADER, "")
     if token:
         return token

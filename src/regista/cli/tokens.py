@@ -1,4 +1,4 @@
-"""`regista tokens new`: a token, and what to write down so that its owner may come in."""
+"""`regista tokens …`: a token and what to write down so that its owner may come in; one-time passwords; taking back."""
 
 import argparse
 import secrets
@@ -7,6 +7,7 @@ import msgspec
 
 from ..tokens import digest
 from . import exits
+from .calls import client_for
 from .output import screen_for
 from .refusals import UsageError
 
@@ -29,6 +30,32 @@ def new(asked: argparse.Namespace) -> int:
     else:
         screen.say(f"{token}\n\nIt is shown this once. For {_file(asked)}, and then SIGHUP or a restart:\n")
         screen.say("\n".join(lines))
+    return exits.OK
+
+
+async def otp(asked: argparse.Namespace) -> int:
+    """A one-time password. On a terminal with what to do with it; into a pipe it goes alone."""
+    screen = screen_for(asked)
+    async with client_for(asked) as client:
+        made = await client.one_time_password(asked.worker_id)
+    if screen.json:
+        screen.document(made)
+        return exits.OK
+    screen.say(made["password"])
+    whose = made["worker_id"] or "one worker, whichever is first"
+    screen.note(f"REGISTA_TOKEN for {whose}; good once, for {made['expires_in']:.0f} seconds")
+    return exits.OK
+
+
+async def revoke(asked: argparse.Namespace) -> int:
+    """End what a worker was given."""
+    screen = screen_for(asked)
+    async with client_for(asked) as client:
+        ended = await client.revoke(asked.worker_id)
+    if screen.json:
+        screen.document(ended)
+    else:
+        screen.say(f"{asked.worker_id}: {ended['logins']} logins and {ended['passwords']} passwords ended")
     return exits.OK
 
 

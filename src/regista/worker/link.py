@@ -17,6 +17,7 @@ from .profile import registration
 from .streaming import Stream, open_socket
 from .targets import Target
 from .voice import Crew, Displaced, NoStream, Over, Refused, Session, Voice
+from .wallet import Wallet
 
 log = logging.getLogger("regista.worker")
 
@@ -27,6 +28,8 @@ _LAST_PAUSE_S = 30.0
 _NOT_WANTED_PAUSE_S = 1.0
 #: The pause after a conversation that went well until it was cut.
 _BRIEF_PAUSE_S = 0.2
+#: Whoever takes our id after a connection of so many seconds is news again.
+_LONG_S = 600.0
 #: What ends sooner than this was not worth having; after so many such streams in a row we poll.
 _SHORT_S = 2.0
 _SHORT_STREAMS = 5
@@ -53,6 +56,7 @@ class Link:
         worker_id: str,
         config: WorkerConfig,
         http: aiohttp.ClientSession,
+        wallet: Wallet,
         crew: Crew,
         describe: Callable[[str], model.Worker],
         on_change: Callable[[], None],
@@ -67,6 +71,7 @@ class Link:
         self.session: Session | None = None
         self._config = config
         self._http = http
+        self._wallet = wallet
         self._crew = crew
         self._describe = describe
         self._on_change = on_change
@@ -77,6 +82,7 @@ class Link:
         self._short_streams = 0
         self._drained = False
         self._was_connected = False
+        self._displaced = False
         self._gone = False
         self._began = 0.0
         self._short_ends = 0
@@ -114,10 +120,8 @@ class Link:
                 await self._speak(self.session)
             except Refused as error:
                 self._away(f"refuses us ({error}); {_TOKEN_ADVICE}", slow=True)
-            except Displaced:
-                self._away(
-                    f"has another worker named {self.worker_id!r}; give this one another id", slow=True
-                )
+            except Displaced as error:
+                self._displaced_by(str(error))
             except Over as error:
                 self._cut(error)
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
@@ -127,12 +131,21 @@ class Link:
                 self._away("failed")
             await asyncio.sleep(self._pause_s())
 
-    def _away(self, why: str, slow: bool = False) -> None:
+    def _displaced_by(self, rival: str) -> None:
+        """Another worker has our id. Two would take it from each other for ever: we come back slowly, and say why once."""
+        if asyncio.get_running_loop().time() - self._began > _LONG_S:
+            self._displaced = False
+        level = logging.DEBUG if self._displaced else logging.WARNING
+        self._displaced = True
+        named = f"has another worker named {self.worker_id!r} now ({rival or 'nobody knows from where'})"
+        self._away(f"{named}; give each its own WORKER_ID", slow=True, level=level)
+
+    def _away(self, why: str, slow: bool = False, level: int | None = None) -> None:
         """Say once that we wait, and why."""
         self._tries = 10 if slow else self._tries + 1
         if why != self._told:
             self._told = why
-            level = logging.ERROR if slow else logging.WARNING
+            level = level or (logging.ERROR if slow else logging.WARNING)
             log.log(level, "%s %s; trying again", self.target.url, why, extra=self._extra("waiting"))
         self.failed = True
         self._on_change()
@@ -188,7 +201,9 @@ class Link:
         held = self._crew.held(f"{cluster}/{self.worker_id}") if cluster else []
         body = registration(self._describe(self.worker_id), held, cluster, self._may_stream)
         token = self.target.token_now(self._config)
-        session, stop = await enrol(self._http, self.target.url, token, self.worker_id, body)
+        session, stop = await enrol(
+            self._http, self.target.url, self._wallet, token, self.worker_id, body
+        )
         self._crew.performer.cancel(stop)
         return session
 
@@ -199,7 +214,9 @@ class Link:
     # -- speaking --------------------------------------------------------------------------------
 
     async def _speak(self, session: Session) -> None:
-        """One conversation; ends by raising what happened."""
+        """One conversation; ends by raising what happened. Meanwhile what we came in with is renewed."""
+        loop, wallet = asyncio.get_running_loop(), self._wallet
+        fresh = loop.create_task(wallet.keep_fresh(self._http, session.url)) if wallet.is_short_lived else None
         try:
             socket = await self._find_stream(session)
             if socket is not None:
@@ -207,6 +224,8 @@ class Link:
             else:
                 await self._poll(session)
         finally:
+            if fresh is not None:
+                fresh.cancel()
             self.voice = None
             if self._crew.slots is not None:
                 self._crew.slots.leave(self)

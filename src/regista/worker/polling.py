@@ -27,6 +27,9 @@ _SENDERS = 4
 #: The pause after an answer that makes no sense.
 _ODD_PAUSE_S = 1.0
 
+#: The pause where an orchestrator that was asked too often says none of its own, and the longest.
+_LATER_S, _MUCH_LATER_S = 1.0, 30.0
+
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
 
@@ -218,11 +221,25 @@ class Polling:
     async def _request(
         self, method: str, url: str, body: dict[str, Any] | None = None, params: dict[str, str] | None = None
     ) -> tuple[int, bytes]:
-        """The answer. Refused, Over or a ClientError where there is none that counts."""
+        """The answer. Refused, Over or a ClientError where there is none that counts.
+
+        After a 401 once more, with what the wallet has then: a login may just have been over.
+        """
+        token = self._session.wallet.token
+        try:
+            return await self._try(method, url, body, params)
+        except Refused:
+            if not await self._session.wallet.renew(self._http, self._session.url, token):
+                raise
+            return await self._try(method, url, body, params)
+
+    async def _try(
+        self, method: str, url: str, body: dict[str, Any] | None, params: dict[str, str] | None
+    ) -> tuple[int, bytes]:
         headers = dict(self._session.headers)
         data = None
         if body is not None:
-            data = BytesIO(_encode(body))
+            data = BytesIO(_encode(self._session.wallet.signed(body)))
             headers["Content-Type"] = "application/json"
         timeout = aiohttp.ClientTimeout(total=self._poll_s + _PATIENCE_S)
         async with self._http.request(
@@ -233,9 +250,14 @@ class Polling:
                 raise Refused(words(text.decode(errors="replace"))[:500])
             if answer.status in (404, 409) and method != "POST":
                 raise Over("the orchestrator does not know us any more")
-            if answer.status >= 500 or answer.status == 429:
+            if answer.status >= 500:
                 raise Over(f"HTTP {answer.status}")
-            return answer.status, text
+            if answer.status != 429:
+                return answer.status, text
+            pause_s = _seconds(answer.headers.get("Retry-After", ""))
+        # Too often: nothing was lost by it, and the conversation goes on where it was.
+        await asyncio.sleep(pause_s)
+        return await self._try(method, url, body, params)
 
     # -- what the performer says -----------------------------------------------------------------
 
@@ -294,3 +316,8 @@ def _offer(task: dict[str, Any]) -> Offer:
         priority=task.get("priority") or 0.0,
         tracing_context=task.get("tracing_context") or {},
     )
+
+
+def _seconds(text: str) -> float:
+    """A Retry-After, within reason."""
+    return min(max(float(text), _LATER_S), _MUCH_LATER_S) if text.isascii() and text.isdigit() else _LATER_S

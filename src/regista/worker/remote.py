@@ -2,14 +2,18 @@
 
 import asyncio
 import logging
+import uuid
 from collections.abc import Callable
 from typing import Any
 
 import aiohttp
+from msgspec.structs import replace
 
 from .. import model
 from ..clock import Clock, SystemClock
 from ..config import WorkerConfig
+from ..payloads.task_files import FilesRoom
+from ..wire.tls import Files, client_context
 from .link import Link
 from .performer import LAST_WORDS_S, Performance, Performer
 from .profile import id_of, record_of
@@ -17,6 +21,7 @@ from .slots import Slots
 from .targets import targets_of
 from .tasks import Worker
 from .voice import Crew
+from .wallet import Wallet
 
 log = logging.getLogger("regista.worker")
 
@@ -43,18 +48,21 @@ class RemoteWorker:
         *,
         clock: Clock | None = None,
         worker_id: str = "",
+        files: FilesRoom | None = None,
     ) -> None:
         self.config = config if config is not None else WorkerConfig.from_env()
         self.id = worker_id or id_of(worker, self.config)
+        self._incarnation = uuid.uuid4().hex
         self._worker = worker
         self._targets = targets_of(self.config)
         self._shares = len(self._targets) > 1 and self.config.multi_orchestrator_mode == "ROUND_ROBIN"
         self._clock = clock or SystemClock()
         capacity = self.config.max_concurrent_tasks or worker.concurrency
-        self._performer = Performer(worker, self.id, capacity, self._clock, self)
+        self._performer = Performer(worker, self.id, capacity, self._clock, self, files)
         self._slots = Slots(capacity, lambda: self._performer.load) if self._shares else None
         self._crew = Crew(self._performer, self._slots, lambda: worker.hot)
         self._http: aiohttp.ClientSession | None = None
+        self._shared_wallet: Wallet | None = None
         self._links: list[Link] = []
         self._tasks: dict[Link, asyncio.Task[None]] = {}
         self._ticking: asyncio.Task[None] | None = None
@@ -70,7 +78,10 @@ class RemoteWorker:
         self._stopped.clear()
         self._performer.resume()
         # No limit on connections: a poll that is open must not keep a result from being sent.
-        self._http = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        tls = client_context(
+            Files(self.config.tls_cert_path, self.config.tls_key_path, self.config.tls_ca_path)
+        )
+        self._http = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, ssl=tls or True))
         self._links = [self._link(number) for number in range(len(self._targets))]
         loop = asyncio.get_running_loop()
         self._choose()
@@ -85,11 +96,20 @@ class RemoteWorker:
             worker_id,
             self.config,
             self._http,
+            self._wallet_of(worker_id),
             self._crew,
             self._record,
             self._on_change,
             self._covers,
         )
+
+    def _wallet_of(self, worker_id: str) -> Wallet:
+        """A password is good once, so whoever shares the id shares what it was traded for: its orchestrators share a store."""
+        if worker_id != self.id or not self.config.one_time_password:
+            return Wallet(worker_id, self.config)
+        if self._shared_wallet is None:
+            self._shared_wallet = Wallet(worker_id, self.config, self.config.one_time_password)
+        return self._shared_wallet
 
     def _covers(self, link: Link) -> bool:
         """Another orchestrator of the same store is our choice: there we have the one session that we can have.
@@ -101,7 +121,7 @@ class RemoteWorker:
         return any(other.session is not None and other.session.home == home for other in others)
 
     def _record(self, worker_id: str) -> model.Worker:
-        return record_of(self._worker, worker_id, self.config)
+        return replace(record_of(self._worker, worker_id, self.config), incarnation=self._incarnation)
 
     async def stop(self, grace_s: float | None = None) -> None:
         """Drain: take nothing new, let what runs finish within the grace, deliver, hand back the rest."""

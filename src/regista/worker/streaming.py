@@ -183,8 +183,10 @@ class Stream:
                 self._crew.slots.returned(self._taker, more)
             case stream.Drain(on):
                 log.info("the orchestrator %s", "sends no more tasks" if on else "sends tasks again")
-            case stream.Again(displaced):
-                raise (Displaced if displaced else Over)("the orchestrator asks us to register again")
+            case stream.Again(displaced, by):
+                if displaced:
+                    raise Displaced(words(by))
+                raise Over("the orchestrator asks us to register again")
 
     def _acknowledged(self, attempt_id: str) -> None:
         self._sent.pop(attempt_id, None)

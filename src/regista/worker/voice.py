@@ -1,7 +1,7 @@
 """Voice: a way to speak with an orchestrator. The stream is one, long-poll is the other."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -9,6 +9,9 @@ from msgspec.structs import replace
 from ..model import TaskFailure, TaskResult
 from .performer import Performance, Performer
 from .slots import Slots
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession
 
 
 class Refused(Exception):
@@ -24,14 +27,25 @@ class Over(Exception):
 
 
 class Displaced(Over):
-    """Another worker has registered with our id."""
+    """Another worker has registered with our id; the words say which, as far as the orchestrator knows."""
+
+
+class Purse(Protocol):
+    """What a worker comes in with; see `wallet`."""
+
+    @property
+    def token(self) -> str: ...
+    @property
+    def headers(self) -> dict[str, str]: ...
+    def signed(self, body: dict[str, Any]) -> dict[str, Any]: ...
+    async def renew(self, http: "ClientSession", url: str, stale: str) -> bool: ...
 
 
 class Session(Struct, frozen=True):
     """One registration."""
 
     url: str
-    token: str
+    wallet: Purse
     worker_id: str
     cluster_id: str
     #: Names the registration; an older one loses by it.
@@ -45,7 +59,8 @@ class Session(Struct, frozen=True):
 
     @property
     def headers(self) -> dict[str, str]:
-        return {"X-Worker-Token": self.token, "X-Worker-ID": self.worker_id}
+        """Who we are, by what we have now: it may be renewed while we speak."""
+        return self.wallet.headers
 
 
 class Crew(Struct, frozen=True):

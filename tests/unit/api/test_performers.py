@@ -263,14 +263,6 @@ def test_nobody_speaks_for_another_worker() -> None:
     play(scenario)
 
 
-def test_short_lived_tokens_are_not_given_out_here() -> None:
-    async def scenario(here: House, worker: Raw) -> None:
-        for path in ("/_worker/auth/token", "/_worker/auth/token/refresh"):
-            assert await refusal(worker, "POST", path) == (501, "tokens_not_offered")
-
-    play(scenario)
-
-
 # -- signatures --------------------------------------------------------------------------------------
 
 

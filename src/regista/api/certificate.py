@@ -1,0 +1,73 @@
+"""Client certificates: the name in the one that a worker has shown, to us or to a proxy that we trust."""
+
+import logging
+from typing import Any
+
+from aiohttp import web
+
+from .address import is_from_proxy
+from .problems import Problem
+
+log = logging.getLogger("regista.doors")
+
+#: What a trusted proxy says about the certificate that it was shown: the common name, and how its check went.
+NAME_HEADER = "X-Client-Cert-CN"
+VERIFY_HEADER = "X-Client-Cert-Verify"
+#: What it says when the certificate is one of our authority's.
+VERIFIED = "SUCCESS"
+
+#: Addresses that were told of; so many at most.
+_told: set[str] = set()
+_MOST_TOLD = 100
+
+
+def certificate_name(request: web.Request) -> str | None:
+    """The common name of the verified certificate of whoever asks; None when none was shown.
+
+    Headers count only from a trusted proxy, and then they alone do: the connection's own certificate is the proxy's.
+    A certificate with no common name, or with several, is a Problem: nobody could say whose it is.
+    """
+    if is_from_proxy(request):
+        return _said(request)
+    if NAME_HEADER in request.headers:
+        _tell_ignored(request)
+    certificate: dict[str, Any] | None = None
+    if request.transport is not None:
+        certificate = request.transport.get_extra_info("peercert")
+    return _common_name(certificate) if certificate else None
+
+
+def _said(request: web.Request) -> str | None:
+    names, verified = request.headers.getall(NAME_HEADER, []), request.headers.getall(VERIFY_HEADER, [])
+    if verified != [VERIFIED]:
+        return None
+    if len(names) != 1 or not names[0]:
+        raise _nameless()
+    return names[0]
+
+
+def _common_name(certificate: dict[str, Any]) -> str:
+    parts = [part for parts in certificate.get("subject", ()) for part in parts]
+    names = [value for key, value in parts if key == "commonName"]
+    if len(names) != 1:
+        raise _nameless()
+    return str(names[0])
+
+
+def _nameless() -> Problem:
+    return Problem(
+        403, "certificate_nameless", "expected a certificate with one common name: the id of the worker"
+    )
+
+
+def _tell_ignored(request: web.Request) -> None:
+    """Once for each address: either somebody tries, or the proxy was forgotten in the settings."""
+    peer = request.remote or "?"
+    if peer not in _told and len(_told) < _MOST_TOLD:
+        _told.add(peer)
+        log.warning(
+            "%s from %s is ignored; if that is your proxy, name it in REGISTA_TRUSTED_PROXIES",
+            NAME_HEADER,
+            peer,
+            extra={"action": "proxy_header_ignored"},
+        )

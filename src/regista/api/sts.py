@@ -1,0 +1,162 @@
+"""Short-lived tokens over the worker protocol: ask for a login, renew it, begin one with a one-time password."""
+
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from ..config.rates import Context
+from ..fleet.credentials import TokenRefused, Tokens
+from ..fleet.passwords import WrongWorker
+from ..wire.bad_message import BadMessage, read
+from ..wire.worker import ID_HEADER, VERSION_HEADER, Message, registers_again
+from . import bodies
+from .audit import audit
+from .certificate import certificate_name
+from .logins import LOGINS
+from .middleware.ratelimit import gate_of
+from .problems import Problem
+from .stage import STAGE
+from .worker_auth import SPEAKER, Speaker, admit, check_signature, check_worker
+
+#: Stock workers may refresh from several of their loops at once, with one token: for so long all get the same answer.
+_STOCK_LEEWAY_S = 5.0
+_STOCK_REQUEST = "stock"
+
+#: A shorter one could be guessed, and whoever guesses it is answered like the one who sent it.
+_LEAST_REQUEST_ID = 16
+
+_NO_STORE = {"Cache-Control": "no-store"}
+
+routes = web.RouteTableDef()
+
+
+class TokenRequest(Message, frozen=True, kw_only=True, gc=False):
+    """A wish for tokens. Stock workers send no body at all with the first one."""
+
+    #: A secret of the sender's choice: the same request again is answered alike.
+    request_id: str = ""
+    refresh_token: str = ""
+
+
+@routes.post("/_worker/auth/token")
+async def issue(request: web.Request) -> web.Response:
+    """A login for a worker that comes with a certificate, a configured token or a one-time password."""
+    speaker = await admit(request, None, password=True)
+    body, said = await _read(request)
+    worker_id = _worker_of(request, speaker, said)
+    check_worker(request, worker_id)
+    # What has no body cannot be signed, and the stock SDK sends none.
+    check_signature(request, body, said, worker_id, fresh=True, required=False)
+    await gate_of(request).worker(request, Context.HEARTBEAT, worker_id)
+    if speaker.by == "login":
+        raise Problem(
+            403, "refresh_instead", "a short-lived token is renewed with its refresh token, not with itself"
+        )
+    if speaker.by == "password":
+        return _answer(await trade(request, worker_id, said.request_id))
+    logins = request.config_dict[LOGINS]
+    grounds = await logins.credentials.fingerprint(speaker.token) if speaker.by == "token" else ""
+    return _answer(await logins.credentials.issue(worker_id, grounds))
+
+
+@routes.post("/_worker/auth/token/refresh")
+async def refresh(request: web.Request) -> web.Response:
+    """The next pair, for a refresh token. It is a credential of its own: the access token may be over by now."""
+    body, said = await _read(request)
+    if not said.refresh_token:
+        raise Problem(400, "bad_message", "expected a `refresh_token`, got none")
+    worker_id = _claimed(said.refresh_token)
+    request[SPEAKER] = Speaker("login", said.refresh_token, worker_id)
+    for named in (said.worker_id, request.headers.get(ID_HEADER), _certificate(request)):
+        if named and named != worker_id:
+            raise Problem(
+                403, "worker_mismatch", f"the token is {worker_id!r}'s, the request names {named!r}"
+            )
+    check_signature(request, body, said, worker_id, fresh=True, required=False)
+    stock = registers_again(request.headers.get(VERSION_HEADER)) and not said.request_id
+    credentials = request.config_dict[LOGINS].credentials
+    try:
+        wish = (_STOCK_REQUEST, _STOCK_LEEWAY_S) if stock else (said.request_id, None)
+        tokens = await credentials.refresh(said.refresh_token, *wish)
+    except TokenRefused as refusal:
+        if refusal.code == "token_reused":
+            await audit(request, "token.reused", worker_id, actor=f"worker:{worker_id}")
+        raise refused(refusal) from refusal
+    return _answer(tokens)
+
+
+async def trade(request: web.Request, worker_id: str, request_id: str = "") -> Tokens:
+    """The login that the one-time password of this request is good for, once."""
+    logins, token = request.config_dict[LOGINS], request[SPEAKER].token
+    try:
+        tokens = await logins.passwords.trade(token, worker_id, request_id)
+    except TokenRefused as refusal:
+        if refusal.code == "password_used":
+            await audit(request, "token.reused", worker_id, actor=f"worker:{worker_id}")
+        raise refused(refusal) from refusal
+    await audit(request, "token.traded", worker_id, actor=f"worker:{worker_id}")
+    # The newer stock SDK goes on signing with what it came with.
+    logins.keys.remember(worker_id, token)
+    return tokens
+
+
+def refused(refusal: TokenRefused) -> Problem:
+    """The answer to a token that is no good."""
+    if isinstance(refusal, WrongWorker):
+        return Problem(403, refusal.code, str(refusal))
+    return Problem(401, refusal.code, str(refusal), headers={"WWW-Authenticate": "Bearer"})
+
+
+def shown(tokens: Tokens) -> dict[str, Any]:
+    """The members of an answer that carry tokens."""
+    # The stock SDK takes whole seconds only.
+    return {
+        "access_token": tokens.access_token,
+        "refresh_token": tokens.refresh_token,
+        "expires_in": max(1, int(tokens.expires_in)),
+        "worker_id": tokens.worker_id,
+    }
+
+
+def _answer(tokens: Tokens) -> web.Response:
+    body = msgspec.json.encode(shown(tokens))
+    return web.Response(body=body, content_type="application/json", headers=_NO_STORE)
+
+
+async def _read(request: web.Request) -> tuple[bytes, TokenRequest]:
+    body = await bodies.read(request)
+    if not body.strip() or body.strip() == b"null":
+        return b"{}", TokenRequest()
+    try:
+        said = read(body, TokenRequest)
+    except BadMessage as error:
+        raise Problem(400, "bad_message", str(error)) from error
+    if said.request_id and len(said.request_id) < _LEAST_REQUEST_ID:
+        words = f"request_id: expected a secret of at least {_LEAST_REQUEST_ID} characters, got a shorter one"
+        raise Problem(400, "bad_message", words)
+    return body, said
+
+
+def _worker_of(request: web.Request, speaker: Speaker, said: TokenRequest) -> str:
+    """For whom tokens are asked: what the body or the header says, else whose certificate or token it is."""
+    named = said.worker_id or request.headers.get(ID_HEADER) or speaker.worker_id
+    if not named:
+        named = request.config_dict[STAGE].doors.owner_of(speaker.token)
+    if not named:
+        raise Problem(400, "bad_message", f"expected the worker's id in `worker_id` or {ID_HEADER}, got none")
+    return named
+
+
+def _claimed(refresh_token: str) -> str:
+    """Whose a refresh token says it is; whether it is, the store knows."""
+    parts = refresh_token.split(".")
+    return parts[1] if len(parts) == 4 else ""
+
+
+def _certificate(request: web.Request) -> str | None:
+    mode = request.config_dict[STAGE].config.worker_auth_mode
+    name = None if mode == "token-only" else certificate_name(request)
+    if name is None and mode == "mtls-only":
+        raise Problem(401, "certificate_missing", "expected a client certificate, got none")
+    return name
