@@ -1,0 +1,56 @@
+"""Addresses that may be told: public ones, and those that an operator has allowed."""
+
+import ipaddress
+from collections.abc import Sequence
+
+from ..errors import WebhookRefused
+
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+#: IPv4 behind NAT64: such an address is as good as the one inside.
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+
+class Allowed:
+    """Says which addresses may be spoken to. Whoever submits a job must not reach our own network through us."""
+
+    def __init__(self, networks: Sequence[str] = ()) -> None:
+        self._networks = tuple(ipaddress.ip_network(network) for network in networks)
+
+    def check(self, text: str) -> None:
+        """Raise WebhookRefused for an address that is not for everybody and that nobody has allowed."""
+        address = ipaddress.ip_address(text.partition("%")[0])
+        for one in _meant(address):
+            if not self._is_allowed(one):
+                raise WebhookRefused(
+                    f"{one} is not a public address; REGISTA_WEBHOOK_ALLOW_PRIVATE names networks that may be told"
+                )
+
+    def check_host(self, host: str) -> None:
+        """The same for a host in a URL, where that is an address already. A name is looked up when it is time."""
+        try:
+            ipaddress.ip_address(host.partition("%")[0])
+        except ValueError:
+            if host.rstrip(".").lower() != "localhost":
+                return
+            host = "127.0.0.1"
+        self.check(host)
+
+    def _is_allowed(self, address: _Address) -> bool:
+        if any(address.version == one.version and address in one for one in self._networks):
+            return True
+        return address.is_global and not address.is_multicast and not address.is_reserved
+
+
+def _meant(address: _Address) -> list[_Address]:
+    """The address, or those inside it where it only wraps them: each must be allowed."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return [address]
+    if address.ipv4_mapped is not None:
+        return [address.ipv4_mapped]
+    if address.sixtofour is not None:
+        return [address.sixtofour]
+    if address.teredo is not None:
+        return list(address.teredo)
+    if address in _NAT64:
+        return [ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)]
+    return [address]

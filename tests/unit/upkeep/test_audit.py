@@ -1,0 +1,54 @@
+"""The audit trail: newest first, bounded by number and age, and written by whoever has no request, too."""
+
+from datetime import timedelta
+
+from regista import Config, MemoryStorage
+from regista.model.audit import AUDIT_SHELF, AuditRecord, audit_record, audit_write
+from regista.testing.clock import Clock
+from regista.upkeep.audit import AuditTrimmer, note
+from tests.webhook_kit import THEN, in_loop
+
+
+def record(number: int) -> AuditRecord:
+    return AuditRecord(at=THEN + timedelta(seconds=number), actor="system", action="a.b", target=str(number))
+
+
+async def targets(storage: MemoryStorage) -> list[str]:
+    return [audit_record(item).target for item in await storage.items(AUDIT_SHELF, limit=10_000)]
+
+
+@in_loop
+async def test_the_newest_comes_first_and_two_of_one_moment_are_two() -> None:
+    storage = MemoryStorage(Clock())
+    await storage.start()
+    await storage.put([audit_write(record(number), 60.0) for number in (1, 3, 2, 3)])
+    assert await targets(storage) == ["3", "3", "2", "1"]
+    await storage.stop()
+
+
+@in_loop
+async def test_beyond_so_many_the_oldest_are_removed() -> None:
+    storage = MemoryStorage(Clock())
+    await storage.start()
+    await storage.put([audit_write(record(number), 60.0) for number in range(2500)])
+    report = await AuditTrimmer(storage, most=1200).run_once(THEN)
+    assert report.done == 1300
+    assert await targets(storage) == [str(number) for number in range(2499, 1299, -1)]
+    assert (await AuditTrimmer(storage, most=1200).run_once(THEN)).done == 0
+    await storage.stop()
+
+
+@in_loop
+async def test_what_is_too_old_is_gone_by_itself() -> None:
+    clock = Clock()
+    storage = MemoryStorage(clock)
+    await storage.start()
+    await note(storage, clock, Config(instance_id="one", audit_days=2), "config.reload", "", outcome="done")
+    (item,) = await storage.items(AUDIT_SHELF)
+    kept = audit_record(item)
+    assert (kept.actor, kept.action, kept.instance, kept.facts) == (
+        "system", "config.reload", "one", {"outcome": "done"},
+    )  # fmt: skip
+    clock.move(days=2, seconds=1)
+    assert await storage.items(AUDIT_SHELF) == []
+    await storage.stop()

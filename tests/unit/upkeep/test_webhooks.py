@@ -1,0 +1,446 @@
+"""WebhookSender: what happened to a job is told at least once, in order, and given up in the open."""
+
+import asyncio
+import random
+import tracemalloc
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from regista import MemoryStorage, StateMachineBlueprint
+from regista.clock import SystemClock
+from regista.config.webhooks import ClientWebhook
+from regista.errors import StorageUnavailable
+from regista.model import ItemWrite
+from regista.model.delivery import DEAD_SHELF, WEBHOOK_SHELF, Delivery, delivery_of, delivery_write
+from regista.testing.orchestrator import TestOrchestrator
+from regista.upkeep.lines import AT_ONCE
+from regista.upkeep.webhooks import PAUSES_S, WebhookSender
+from regista.webhooks import verify
+from regista.webhooks.addresses import Allowed
+from regista.webhooks.base import Answer
+from regista.webhooks.book import Book
+from regista.wire.webhooks import render
+from tests.support import script
+from tests.webhook_kit import THEN, delivery, in_loop
+
+URL = "https://hooks.example.com/jobs?key=1"
+BROKEN = Answer(status=503, error="answered 503")
+
+
+def told(kit: TestOrchestrator) -> list[str]:
+    return [letter.body["event"] for letter in kit.letterbox.letters]
+
+
+def shelf(kit: TestOrchestrator, name: str) -> list[Delivery]:
+    return [delivery_of(item) for item in kit.call(lambda: kit.director.storage.items(name))]
+
+
+def quick() -> StateMachineBlueprint:
+    return script(lambda context, actions: actions.transition_to("done"), "done")
+
+
+def asking(name: str = "script") -> StateMachineBlueprint:
+    def start(context: Any, actions: Any) -> None:
+        actions.await_human_approval("May it?", {"yes": "done", "no": "done"})
+
+    return script(start, "done", name=name)
+
+
+def broken() -> StateMachineBlueprint:
+    def start(context: Any, actions: Any) -> None:
+        raise LookupError("nothing there")
+
+    return script(start, "done")
+
+
+# -- what is told ------------------------------------------------------------------------------------
+
+
+def test_the_end_of_a_job_is_told_signed_and_without_what_it_was_given() -> None:
+    with TestOrchestrator(quick()) as kit:
+        job = kit.run("script", {"secret": "of the client"}, webhook_url=URL, client="acme")
+        kit.skip(1)
+        (letter,) = kit.letterbox.letters
+        secrets = kit.call(lambda: kit.director.webhooks.book.secrets_of("acme"))
+
+        assert (letter.url, letter.body["event"], letter.body["job_id"]) == (URL, "job_finished", job.id)
+        assert "of the client" not in str(letter.body)
+        now = float(letter.headers["webhook-timestamp"])
+        raw = msgspec.json.encode(letter.body)
+        assert verify(secrets[0], letter.headers, raw, now=now) == letter.body["id"]
+        assert shelf(kit, WEBHOOK_SHELF) == shelf(kit, DEAD_SHELF) == []
+
+
+def test_a_job_without_a_webhook_writes_nothing_on_the_shelf() -> None:
+    with TestOrchestrator(quick()) as kit:
+        kit.run("script")
+        assert shelf(kit, WEBHOOK_SHELF) == []
+        assert kit.letterbox.letters == []
+
+
+def test_a_question_is_told_with_the_token_that_answers_it() -> None:
+    with TestOrchestrator(asking()) as kit:
+        job = kit.run("script", webhook_url=URL)
+        kit.skip(1)
+        (letter,) = kit.letterbox.letters
+        question = letter.body["approval"]
+
+        assert letter.body["event"] == "job_waiting_for_human"
+        assert question["decisions"] == ["no", "yes"]
+        assert question["token"] == kit.director.engine.approval_token(kit.get(job))
+        assert question["url"] == f"/_public/webhooks/approval/{job.id}?token={question['token']}"
+
+
+def test_every_way_to_settle_is_told() -> None:
+    with TestOrchestrator(asking("asks"), broken()) as kit:
+        cancelled = kit.submit("asks", webhook_url=URL)
+        kit.skip(1)
+        kit.cancel(cancelled)
+        kit.skip(1)
+        assert told(kit) == ["job_waiting_for_human", "job_cancelled"]
+
+        quarantined = kit.run("script", webhook_url=URL)
+        kit.skip(1)
+        kit.fail(quarantined, "given up")
+        kit.skip(1)
+        assert told(kit)[2:] == ["job_quarantined", "job_failed"]
+        assert kit.letterbox.letters[-1].body["error"] == {"code": "failed_by_hand", "message": "given up"}
+
+
+def test_a_child_asks_for_itself_and_leaves_its_end_to_its_parent() -> None:
+    def start(context: Any, actions: Any) -> None:
+        actions.run_blueprint("asks", {}, {"success": "done"})
+
+    with TestOrchestrator(script(start, "done"), asking("asks")) as kit:
+        parent = kit.submit("script", webhook_url=URL)
+        kit.skip(1)
+        (letter,) = kit.letterbox.letters
+        child = letter.body["job_id"]
+        assert letter.body["data"]["parent_id"] == parent.id
+        kit.approve(child, "yes")
+        kit.skip(1)
+        assert [(one.body["event"], one.body["job_id"]) for one in kit.letterbox.letters[1:]] == [
+            ("job_finished", parent.id)
+        ]
+
+
+def test_a_power_cut_after_the_commit_loses_no_word() -> None:
+    with TestOrchestrator(quick()) as kit:
+        kit.crash_at(lambda event: event.type == "job_finished", when="after")
+        kit.submit("script", webhook_url=URL)
+        kit.skip(5)
+        assert kit.crashes == 1
+        assert told(kit) == ["job_finished"]
+
+
+def test_a_power_cut_before_the_commit_tells_nothing_that_was_not_so() -> None:
+    with TestOrchestrator(quick()) as kit:
+        kit.crash_at(lambda event: event.type == "job_finished", when="before")
+        kit.submit("script", webhook_url=URL)
+        kit.skip(5)
+        assert kit.crashes == 1
+        assert told(kit) == ["job_finished"]
+
+
+def test_what_a_client_does_not_want_to_hear_is_not_sent() -> None:
+    with TestOrchestrator(asking()) as kit:
+        job = kit.submit("script", client="acme", webhook_url=URL)
+        kit.director.webhooks.book.clients = {"acme": ClientWebhook(events=("finished",))}
+        kit.skip(1)
+        assert told(kit) == []
+        assert shelf(kit, WEBHOOK_SHELF) == []
+        kit.approve(job, "yes")
+        kit.skip(1)
+        assert told(kit) == ["job_finished"]
+
+
+# -- trying again ------------------------------------------------------------------------------------
+
+
+def test_a_receiver_that_fails_is_tried_again_later_and_later_under_the_same_id() -> None:
+    with TestOrchestrator(quick()) as kit:
+        kit.letterbox.answers = [BROKEN] * 3
+        kit.run("script", webhook_url=URL)
+        kit.skip(1)
+        (waiting,) = shelf(kit, WEBHOOK_SHELF)
+        assert (waiting.tries, waiting.status, waiting.error) == (1, 503, "answered 503")
+        assert len(kit.letterbox.letters) == 1
+
+        kit.skip(hours=1)
+        assert len({letter.body["id"] for letter in kit.letterbox.letters}) == 1
+        assert len(kit.letterbox.letters) == 4
+        assert shelf(kit, WEBHOOK_SHELF) == []
+
+
+def test_after_the_last_try_it_is_a_dead_letter_that_says_why() -> None:
+    with TestOrchestrator(quick()) as kit:
+        kit.letterbox.answers = [BROKEN] * 100
+        kit.run("script", webhook_url=URL)
+        kit.skip(hours=10)
+        assert shelf(kit, DEAD_SHELF) == []
+        kit.skip(days=2)
+        (dead,) = shelf(kit, DEAD_SHELF)
+        assert (dead.tries, dead.error) == (len(PAUSES_S) + 1, "answered 503")
+        assert len(kit.letterbox.letters) == dead.tries
+        assert shelf(kit, WEBHOOK_SHELF) == []
+
+
+def test_a_final_answer_is_not_argued_with() -> None:
+    with TestOrchestrator(quick()) as kit:
+        kit.letterbox.answers = [Answer(status=410, error="answered 410", final=True)]
+        kit.run("script", webhook_url=URL)
+        kit.skip(1)
+        (dead,) = shelf(kit, DEAD_SHELF)
+        assert (dead.tries, dead.status) == (1, 410)
+
+
+def test_a_later_word_waits_for_the_first_try_of_an_earlier_one_and_not_for_its_retries() -> None:
+    with TestOrchestrator(asking()) as kit:
+        kit.letterbox.answers = [BROKEN, Answer(status=200)]
+        job = kit.submit("script", webhook_url=URL)
+        kit.approve(job, "yes")
+        kit.skip(3)
+        assert told(kit) == ["job_waiting_for_human", "job_finished"]
+        kit.skip(60)
+        assert told(kit)[2:] == ["job_waiting_for_human"]
+        first, second, again = (one.body["sequence"] for one in kit.letterbox.letters)
+        assert first == again < second
+
+
+# -- by itself, over a store -------------------------------------------------------------------------
+
+
+class Receivers:
+    """Answers at once, but for hosts that hang until they are let go."""
+
+    def __init__(self, *hanging: str) -> None:
+        self.told: list[str] = []
+        self.asked: list[str] = []
+        self.free = asyncio.Event()
+        self._hanging = hanging
+
+    async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> Answer:
+        self.asked.append(url)
+        if url.startswith(self._hanging):
+            await self.free.wait()
+        self.told.append(url)
+        return Answer(status=204)
+
+    async def stop(self) -> None:
+        return None
+
+
+def sender(storage: MemoryStorage, post: Any, concurrency: int = 32) -> WebhookSender:
+    book = Book(Allowed(), storage.secret)
+    return WebhookSender(
+        storage,
+        post,
+        book,
+        lambda one: render(one, "token"),
+        SystemClock(),
+        random.Random(1),
+        concurrency=concurrency,
+    )
+
+
+async def store(*deliveries: Delivery) -> MemoryStorage:
+    storage = MemoryStorage(SystemClock())
+    await storage.start()
+    await storage.put([delivery_write(one, one.at) for one in deliveries])
+    return storage
+
+
+@in_loop
+async def test_two_senders_tell_everything_once() -> None:
+    every = [delivery(job=f"job-{number:03}") for number in range(50)]
+    storage = await store(*every)
+    post = Receivers()
+    one, two = sender(storage, post), sender(storage, post)
+    while await storage.items(WEBHOOK_SHELF):
+        now = SystemClock().now() + timedelta(seconds=1)
+        await asyncio.gather(one.run_once(now), two.run_once(now))
+        await asyncio.gather(one.drain(), two.drain())
+        await asyncio.sleep(0.01)
+    assert len(post.told) == 50
+    await storage.stop()
+
+
+@in_loop
+async def test_a_receiver_that_hangs_holds_up_nobody_else() -> None:
+    slow = [delivery(job=f"a-{number:03}", url="https://slow.example.com") for number in range(200)]
+    fast = [delivery(job=f"b-{number}", url=f"https://fast-{number}.example.com") for number in range(20)]
+    storage = await store(*slow, *fast)
+    post = Receivers("https://slow.")
+    chore = sender(storage, post)
+    for _ in range(4):  # pages of one hundred; all of the slow one's come first
+        await chore.run_once(SystemClock().now())
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.01)
+    assert len(post.told) == 20
+    assert len(post.asked) == 20 + AT_ONCE
+    post.free.set()
+    await chore.drain()
+    await chore.stop()
+    await storage.stop()
+
+
+@in_loop
+async def test_what_was_taken_on_by_a_sender_that_died_is_due_again_after_its_lease() -> None:
+    storage = await store(delivery())
+    hung = sender(storage, Receivers("https://"))
+    await hung.run_once(SystemClock().now())
+    await hung.stop()
+
+    post = Receivers()
+    heir = sender(storage, post)
+    assert (await heir.run_once(SystemClock().now())).done == 0
+    assert (await heir.run_once(SystemClock().now() + timedelta(seconds=23))).done == 1
+    await heir.drain()
+    assert len(post.told) == 1
+    await storage.stop()
+
+
+@in_loop
+async def test_no_more_are_under_way_than_there_is_room_for_and_the_end_of_one_asks_for_the_next() -> None:
+    storage = await store(*[delivery(job=f"j-{n}", url=f"https://h{n}.example.com") for n in range(5)])
+    post = Receivers("https://")
+    chore = sender(storage, post, concurrency=2)
+    asked = asyncio.Event()
+    chore.on_room = asked.set
+    await chore.run_once(SystemClock().now())
+    await asyncio.sleep(0.01)
+    assert len(post.asked) == 2
+    post.free.set()
+    async with asyncio.timeout(5):
+        await asked.wait()
+    await chore.stop()
+    await storage.stop()
+
+
+@in_loop
+async def test_a_record_that_nobody_can_read_keeps_no_other_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    storage = await store(delivery(job="z"))
+    now = SystemClock().now()
+    await storage.put([ItemWrite(WEBHOOK_SHELF, "a-000001", b"\xc1", now)])
+    post = Receivers()
+    chore = sender(storage, post)
+    await chore.run_once(now + timedelta(seconds=1))
+    await chore.drain()
+    assert len(post.told) == 1
+    assert await storage.ripe(WEBHOOK_SHELF, now + timedelta(hours=1), 10) == []
+    assert "cannot be read" in caplog.text
+    await storage.stop()
+
+
+class Moody(MemoryStorage):
+    """A store that is away now and then, as a Redis may be."""
+
+    away = False
+
+    async def put(self, writes: Any) -> list[bool]:
+        if self.away:
+            raise StorageUnavailable("away")
+        return await super().put(writes)
+
+
+@in_loop
+async def test_a_store_that_is_away_after_the_word_was_heard_means_that_it_is_said_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    storage = Moody(SystemClock())
+    await storage.start()
+    await storage.put([delivery_write(delivery(), THEN)])
+    post = Receivers("https://")
+    chore = sender(storage, post)
+    now = SystemClock().now()
+    await chore.run_once(now)
+    storage.away = True
+    post.free.set()
+    await chore.drain()
+    assert len(post.told) == 1
+    with pytest.raises(StorageUnavailable):  # the loop of all chores waits, and runs it again
+        await chore.run_once(now + timedelta(seconds=30))
+    storage.away = False
+    assert (await chore.run_once(now + timedelta(seconds=30))).done == 1
+    await chore.drain()
+    assert len(post.told) == 2
+    assert await storage.items(WEBHOOK_SHELF) == []
+    assert "Traceback" not in caplog.text
+    await storage.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+@in_loop
+async def test_ten_thousand_that_wait_for_a_dead_receiver_take_no_memory_of_the_sender() -> None:
+    storage = await store(*[delivery(job=f"job-{number:05}") for number in range(10_000)])
+    post = Receivers("https://")
+    chore = sender(storage, post)
+    await chore.run_once(SystemClock().now())
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    report = await chore.run_once(SystemClock().now())
+    runs = 1
+    while report.again_s == 0:
+        report = await chore.run_once(SystemClock().now())
+        runs += 1
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert runs >= 99
+    # Every value was written again, once; that is all there is, and nothing of it is the sender's.
+    values = sum(len(item.value) + 800 for item in await storage.items(WEBHOOK_SHELF, limit=10_000))
+    assert after - before < values + 1_000_000
+    assert len(post.asked) == AT_ONCE
+    spread = [item.due for item in await storage.items(WEBHOOK_SHELF, limit=10_000) if item.due]
+    assert len(set(spread)) > 5000  # they do not come back all at once
+    await chore.stop()
+    await storage.stop()
+
+
+@in_loop
+async def test_an_error_of_our_own_is_a_try_like_any_other(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Receivers):
+        async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> Answer:
+            raise RuntimeError("a bug")
+
+    storage = await store(delivery())
+    chore = sender(storage, Broken())
+    await chore.run_once(SystemClock().now())
+    await chore.drain()
+    (item,) = await storage.items(WEBHOOK_SHELF)
+    assert (delivery_of(item).tries, "a bug" in caplog.text) == (1, True)
+    await storage.stop()
+
+
+@in_loop
+async def test_what_is_being_told_at_the_stop_gets_a_moment_to_be_heard() -> None:
+    storage = await store(delivery())
+    post = Receivers("https://")
+    chore = sender(storage, post)
+    await chore.run_once(SystemClock().now())
+    asyncio.get_running_loop().call_later(0.05, post.free.set)
+    await chore.stop(2.0)
+    assert len(post.told) == 1
+    assert await storage.items(WEBHOOK_SHELF) == []
+    await storage.stop()
+
+
+@in_loop
+async def test_what_somebody_else_took_on_meanwhile_is_no_dead_letter() -> None:
+    storage = await store(delivery())
+
+    class Slow(Receivers):
+        async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> Answer:
+            (item,) = await storage.items(WEBHOOK_SHELF)
+            await storage.put([delivery_write(delivery_of(item), THEN, item.revision)])
+            return Answer(status=410, error="answered 410", final=True)
+
+    chore = sender(storage, Slow())
+    await chore.run_once(SystemClock().now())
+    await chore.drain()
+    assert await storage.items(DEAD_SHELF) == []
+    assert len(await storage.items(WEBHOOK_SHELF)) == 1
+    await storage.stop()

@@ -1,0 +1,227 @@
+"""Postman: real requests to real receivers; whatever these do is an answer, and no address is reached unseen."""
+
+import asyncio
+import socket
+import threading
+import time
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from regista.webhooks.addresses import Allowed
+from regista.webhooks.base import Answer
+from regista.webhooks.postman import Postman
+from regista.webhooks.resolver import OwnThreads
+from tests.webhook_kit import Receiver, in_loop, receiving
+
+HERE = Allowed(["127.0.0.0/8"])
+BODY = b'{"n":1}'
+
+
+async def post(url: str, allowed: Allowed = HERE, timeout_s: float = 5.0, **options: Any) -> Answer:
+    postman = Postman(allowed, timeout_s, **options)
+    try:
+        return await postman(url, {"webhook-id": "x"}, BODY)
+    finally:
+        await postman.stop()
+        await postman.stop()
+
+
+def replying(receiver: Receiver, status: int, **headers: str) -> None:
+    async def reply(number: int) -> web.StreamResponse:
+        return web.Response(status=status, headers=headers)
+
+    receiver.reply = reply
+
+
+@in_loop
+async def test_what_is_sent_arrives_as_it_was_signed() -> None:
+    async with receiving() as receiver:
+        assert await post(receiver.url) == Answer(status=204)
+        (heard,) = receiver.heard
+        assert heard.raw == BODY
+        assert heard.headers["webhook-id"] == "x"
+        assert heard.headers["Content-Type"] == "application/json"
+
+
+@in_loop
+async def test_a_refusal_says_its_status_and_how_long_to_wait() -> None:
+    async with receiving() as receiver:
+        replying(receiver, 429, **{"Retry-After": "120"})
+        assert await post(receiver.url) == Answer(status=429, error="answered 429", retry_after_s=120.0)
+        replying(receiver, 503, **{"Retry-After": "99999999"})
+        assert (await post(receiver.url)).retry_after_s == 3600.0
+        replying(receiver, 503, **{"Retry-After": "Fri, 31 Dec 1999 23:59:59 GMT"})
+        assert (await post(receiver.url)).retry_after_s is None
+
+
+@in_loop
+async def test_a_receiver_that_is_gone_for_good_is_believed() -> None:
+    async with receiving() as receiver:
+        replying(receiver, 410)
+        assert await post(receiver.url) == Answer(status=410, error="answered 410", final=True)
+
+
+@in_loop
+async def test_a_redirect_is_not_followed_wherever_it_leads() -> None:
+    async with receiving() as inside, receiving() as outside:
+        for status in (301, 302, 303, 307, 308):
+            replying(outside, status, Location=inside.url)
+            answer = await post(outside.url)
+            assert (answer.status, answer.final) == (status, False)
+            assert "redirects are not followed" in answer.error
+        assert inside.heard == []
+
+
+@in_loop
+async def test_a_receiver_that_hangs_or_drips_is_left_after_the_time_out() -> None:
+    async with receiving() as receiver:
+
+        async def hang(number: int) -> web.StreamResponse:
+            await asyncio.sleep(30)
+            return web.Response()
+
+        receiver.reply = hang
+        began = time.monotonic()
+        answer = await post(receiver.url, timeout_s=0.2)
+        assert answer == Answer(error="no answer within 0.2 s")
+        assert time.monotonic() - began < 3
+
+
+@in_loop
+async def test_an_endless_answer_is_not_read() -> None:
+    """The status is all that counts; of a body that never ends not even the beginning is waited for."""
+
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000000000\r\n\r\n")
+        try:
+            while True:
+                writer.write(b"x" * 65536)
+                await writer.drain()
+        except ConnectionError:
+            writer.close()
+
+    server = await asyncio.start_server(endless, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        assert (await post(f"http://127.0.0.1:{port}/")).status == 200
+        await asyncio.sleep(0.05)
+
+
+@in_loop
+async def test_nobody_there_and_nonsense_are_answers_too() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        answer = await post(f"http://127.0.0.1:{taken.getsockname()[1]}/")
+    assert answer.status is None
+    assert answer.error
+    assert not answer.final
+
+    async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"SSH-2.0-secret-inside\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(nonsense, "127.0.0.1", 0)
+    async with server:
+        answer = await post(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+        assert answer.error
+        assert "secret-inside" not in answer.error
+
+
+@in_loop
+async def test_what_is_no_url_is_given_up_at_once() -> None:
+    for url in ("", "http://", "nonsense", "http://[::1"):
+        assert (await post(url)).final
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "localhost", "127.1", "0x7f.0.0.1", "2130706433", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0"],
+)
+@in_loop
+async def test_our_own_machine_is_not_reached_however_its_address_is_written(host: str) -> None:
+    async with receiving() as receiver:
+        answer = await post(f"http://{host}:{receiver.port}/", Allowed())
+        assert receiver.heard == []
+        assert answer.final or answer.status is None
+        assert answer.error
+
+
+class Rebinding(AbstractResolver):
+    """Says a public address at the first question and ours ever after, as an attacker's name server does."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def resolve(self, host: str, port: int = 0, family: Any = socket.AF_INET) -> list[ResolveResult]:
+        self.asked += 1
+        address = "127.0.0.1" if self.asked > 1 else "192.0.2.1"
+        return [
+            ResolveResult(hostname=host, host=address, port=port, family=socket.AF_INET, proto=0, flags=0)
+        ]
+
+    async def close(self) -> None:
+        return None
+
+
+@in_loop
+async def test_a_name_that_changes_its_meaning_is_looked_at_every_time_it_is_looked_up() -> None:
+    """The first meaning is allowed here and leads nowhere; the second is ours, and is refused before any connection."""
+    async with receiving() as receiver:
+        resolver = Rebinding()
+        postman = Postman(Allowed(["192.0.2.0/24"]), 0.3, lambda: resolver)
+        url = f"http://rebind.example.com:{receiver.port}/"
+        try:
+            first = await postman(url, {}, BODY)
+            second = await postman(url, {}, BODY)
+        finally:
+            await postman.stop()
+        assert (first.status, first.final) == (None, False)
+        assert second.final
+        assert "127.0.0.1 is not a public address" in second.error
+        assert (resolver.asked, receiver.heard) == (2, [])
+
+
+class Both(Rebinding):
+    """Names a public address and ours at once."""
+
+    async def resolve(self, host: str, port: int = 0, family: Any = socket.AF_INET) -> list[ResolveResult]:
+        good = await super().resolve(host, port, family)
+        return [*good, *await super().resolve(host, port, family)]
+
+
+@in_loop
+async def test_one_bad_address_spoils_the_name() -> None:
+    async with receiving() as receiver:
+        answer = await post(
+            f"http://both.example.com:{receiver.port}/", Allowed(["192.0.2.0/24"]), resolver=Both
+        )
+        assert answer.final
+        assert receiver.heard == []
+
+
+@in_loop
+async def test_no_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with receiving() as proxy, receiving() as receiver:
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.port}")
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.port}")
+        assert (await post(receiver.url)).ok
+        assert (len(proxy.heard), len(receiver.heard)) == (0, 1)
+
+
+@in_loop
+async def test_names_are_looked_up_by_the_system_in_threads_of_their_own() -> None:
+    async with receiving() as receiver:
+        resolver = OwnThreads()
+        (found, *_) = await resolver.resolve("localhost", receiver.port)
+        assert (found["host"], found["port"]) == ("127.0.0.1", receiver.port)
+        assert any(one.name.startswith("webhook-names") for one in threading.enumerate())
+        await resolver.close()
+        assert (await post(f"http://localhost:{receiver.port}/", Allowed(["127.0.0.0/8", "::1/128"]))).ok
+        nobody = await post("http://no-such-host.invalid/")
+        assert (nobody.status, nobody.final) == (None, False)
