@@ -13,18 +13,34 @@ from .. import errors
 #: The class of an error → the status of its answer. The nearest class up the tree decides.
 STATUS_OF: dict[type[errors.RegistaError], int] = {
     errors.NotPlain: 400,
+    errors.BadQuery: 400,
+    errors.BadSearchAttribute: 400,
+    errors.WebhookRefused: 400,
     errors.BlueprintNotFound: 404,
     errors.JobNotFound: 404,
     errors.JobAlreadyTerminal: 409,
     errors.IdempotencyConflict: 409,
+    errors.QuotaExceeded: 429,
     errors.ApprovalConflict: 409,
     errors.NotQuarantined: 409,
+    errors.ScheduleInvalid: 400,
+    errors.ScheduleNotFound: 404,
+    errors.ScheduleExists: 409,
+    errors.ScheduleInFile: 409,
     errors.GraphvizMissing: 501,
     errors.HistoryDisabled: 501,
+    errors.PayloadsDisabled: 501,
+    errors.BadFileName: 400,
+    errors.FileMissing: 404,
+    errors.FileTooLarge: 413,
+    errors.IntegrityError: 502,
+    errors.PayloadUnavailable: 503,
     errors.OrchestratorStopped: 503,
     errors.StorageFailed: 503,
     errors.StorageUnavailable: 503,
 }
+#: The code of a refusal, for whoever counts answers.
+CODE = web.ResponseKey("code", str)
 #: Answers that are worth another try say when, in seconds.
 RETRY_AFTER = {503: "1", 429: "1"}
 
@@ -59,7 +75,9 @@ def problem_of(error: errors.RegistaError) -> Problem | None:
     for kind in type(error).__mro__:
         status = STATUS_OF.get(kind)
         if status is not None:
-            problem = Problem(status, error.code, str(error))
+            problem = Problem(status, error.code, str(error), **getattr(error, "facts", {}))
+            if isinstance(error, errors.QuotaExceeded):
+                problem.headers["Retry-After"] = str(error.retry_after_s)
             if isinstance(error, errors.JobError):
                 problem.more["job_id"] = error.job_id
                 if (now := getattr(error, "status", None)) is not None:
@@ -86,9 +104,13 @@ def response_of(problem: Problem) -> web.Response:
     headers = dict(problem.headers)
     if problem.status in RETRY_AFTER:
         headers.setdefault("Retry-After", RETRY_AFTER[problem.status])
-    return web.Response(
+    response = web.Response(
         status=problem.status,
         body=msgspec.json.encode(body_of(problem)),
         content_type="application/problem+json",
         headers=headers,
     )
+    response[CODE] = problem.code
+    if headers.get("Connection") == "close":  # the header alone is only a word
+        response.force_close()
+    return response

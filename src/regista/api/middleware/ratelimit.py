@@ -1,0 +1,231 @@
+"""How often. Before it is known who asks, by address; then by client; workers are counted where they are let in."""
+
+import ipaddress
+import math
+from collections.abc import AsyncIterator
+from functools import lru_cache
+
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
+
+from ...config.rates import Context, rates_of
+from ...model import Rate
+from ..address import client_address
+from ..buckets import Bucket
+from ..limits import Limits
+from ..operations import CLIENTS_ONLY
+from ..problems import Problem
+from ..stage import CLIENT, Stage
+
+#: The bucket that a request was counted in; its answer tells what is left.
+COUNTED = web.RequestKey("counted", Bucket)
+#: Credentials that are remembered, by address, as good ones.
+_MOST_KNOWN = 100_000
+#: What a token may come in.
+_TOKEN_HEADERS = tuple(map(type(hdrs.VARY), ("X-Client-Token", "X-Worker-Token", "Authorization")))
+#: What a guess at a signed address is answered with.
+_GUESSES = frozenset({"token_wrong", "link_invalid"})
+#: A socket over which too much comes is not read for so long.
+_BREATHER_S = 0.5
+#: POSTs that only look.
+_LOOKING = (":wait",)
+_WORDS = {
+    Context.AUTH: "too many requests from this address brought no good token",
+    Context.EMPTY_POLL: "too many polls found nothing: let a poll wait (`timeout`)",
+}
+
+
+class Gate:
+    """Counts requests, refuses those that are too many, and tells everybody what is left."""
+
+    def __init__(self, stage: Stage) -> None:
+        take = stage.storage.take if stage.storage.shared else None
+        self.limits = Limits(rates_of(stage.config.rate_limits), stage.clock.elapsed, take)
+        self._proxied = bool(stage.config.trusted_proxies)
+        self._auth = self.limits.rate(Context.AUTH)
+        self._public = self.limits.rate(Context.PUBLIC)
+        #: Addresses with failures lately; mostly nobody.
+        self._failing: dict[str, Bucket] = {}
+        #: Hashes of (address, credential) that were let in; never the credentials themselves.
+        self._known: set[int] = set()
+
+    # -- by address ------------------------------------------------------------------------------
+
+    @web.middleware
+    async def by_address(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """The public is counted; of the others, whoever fails to prove who he is.
+
+        An address that failed too often is not even listened to, but for credentials that were good from there
+        before: one broken worker must not lock out its neighbours behind the same address.
+        """
+        try:
+            handler_of = request.match_info.handler
+            if handler_of not in CLIENTS_ONLY and "/_worker/" not in request.rel_url.raw_path:
+                if self._public is not None:
+                    await self._spend(request, Context.PUBLIC, self._address(request), self._public)
+                return await handler(request)
+            where = self._address(request) if self._proxied else request.remote
+            mark = hash((where, _credential(request)))
+            known = mark in self._known
+            if not known and self._failing:
+                self._listen_to(self._address(request))
+            response = await handler(request)
+            if not known:  # no answer without a good credential comes here: the others raise
+                self._remember(mark)
+            return response
+        except Problem as problem:
+            if self._auth is not None and (problem.status == 401 or problem.code in _GUESSES):
+                self._failed(request, self._auth)
+            raise
+
+    def _listen_to(self, address: str) -> None:
+        bucket = self._failing.get(address)
+        if bucket is None:
+            return
+        if self.limits.is_spent(bucket):
+            raise self._too_many(bucket)
+        if bucket.left() >= bucket.rate.limit:
+            del self._failing[address]
+
+    def _failed(self, request: web.Request, rate: Rate) -> None:
+        address = self._address(request)
+        bucket = self.limits.bucket(Context.AUTH, address, rate)
+        self.limits.charge(bucket)
+        self._failing[address] = request[COUNTED] = bucket
+        if len(self._failing) > _MOST_KNOWN:
+            self._failing = {}  # what is remembered of strangers is bounded; they begin anew
+
+    def _remember(self, mark: int) -> None:
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known.add(mark)
+
+    def _address(self, request: web.Request) -> str:
+        return neighbourhood(client_address(request) if self._proxied else request.remote or "")
+
+    # -- by client -------------------------------------------------------------------------------
+
+    @web.middleware
+    async def by_client(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Count what clients ask for; `client_auth` has said who they are."""
+        client = request.get(CLIENT)
+        if client is not None:
+            looks = request.method in ("GET", "HEAD") or request.path.endswith(_LOOKING)
+            context = Context.READ if looks else Context.SUBMIT
+            own = client.rate_limits
+            rate = own[context] if context in own else self.limits.rate(context)
+            if rate is not None:
+                await self._spend(request, context, client.name, rate)
+        return await handler(request)
+
+    async def more(self, request: web.Request, n: int) -> None:
+        """The request stands for `n` more than the one that was counted: the jobs of a batch."""
+        bucket = request.get(COUNTED)
+        if bucket is not None and n > 0 and not await self.limits.spend(bucket, n):
+            raise self._too_many(bucket, n)
+
+    # -- by worker -------------------------------------------------------------------------------
+
+    async def worker(self, request: web.Request, context: Context, worker_id: str) -> None:
+        """Count what a worker, who was let in, says."""
+        rate = self.limits.rate(context)
+        if rate is not None:
+            await self._spend(request, context, worker_id, rate)
+
+    def breather_s(self, context: Context, worker_id: str, n: int) -> float:
+        """Count `n` words that came over a socket; seconds for which it should not be read, mostly none.
+
+        Nothing is refused there: a socket that is not read pushes back. The pause is short enough for heartbeats.
+        """
+        rate = self.limits.rate(context)
+        if rate is None:
+            return 0.0
+        bucket = self.limits.bucket(context, worker_id, rate)
+        self.limits.charge(bucket, n)
+        return _BREATHER_S if self.limits.is_spent(bucket) else 0.0
+
+    def check_poll(self, request: web.Request, worker_id: str) -> None:
+        """Refuse a poll of a worker whose polls found nothing too often."""
+        rate = self.limits.rate(Context.EMPTY_POLL)
+        if rate is not None:
+            bucket = request[COUNTED] = self.limits.bucket(Context.EMPTY_POLL, worker_id, rate)
+            if self.limits.is_spent(bucket):
+                raise self._too_many(bucket)
+
+    def found_nothing(self, request: web.Request) -> None:
+        """A poll was empty."""
+        bucket = request.get(COUNTED)
+        if bucket is not None:
+            self.limits.charge(bucket)
+
+    # -- telling ---------------------------------------------------------------------------------
+
+    async def _spend(self, request: web.Request, context: Context, key: str, rate: Rate) -> None:
+        bucket = self.limits.bucket(context, key, rate)
+        done = self.limits.spend_here(bucket)
+        if done is None:
+            done = await self.limits.spend_there(bucket)
+        if not done:
+            raise self._too_many(bucket)
+        request[COUNTED] = bucket
+
+    def _too_many(self, bucket: Bucket, n: int = 1) -> Problem:
+        wait_s = max(math.ceil(self.limits.wait_s(bucket, n)), 1)
+        rate = bucket.rate
+        words = _WORDS.get(Context(bucket.context), f"too many requests of the kind {bucket.context}")
+        return Problem(
+            429,
+            "rate_limited",
+            f"{words}; expected at most {rate.limit} in {rate.window_s:g} s; try again in {wait_s} s",
+            headers={"Retry-After": str(wait_s), **dict(bucket.told())},
+            context=str(bucket.context),
+        )
+
+
+GATE = web.AppKey("gate", Gate)
+
+
+def install(app: web.Application, gate: Gate) -> None:
+    """Let every answer tell what is left, and the gate end with the application."""
+    app[GATE] = gate
+
+    async def alive(_: web.Application) -> AsyncIterator[None]:
+        yield
+        await gate.limits.close()
+
+    app.on_response_prepare.append(_tell)
+    app.cleanup_ctx.append(alive)
+
+
+async def _tell(request: web.Request, response: web.StreamResponse) -> None:
+    bucket = request.get(COUNTED)
+    if bucket is not None:
+        response.headers.update(bucket.told())
+
+
+def _credential(request: web.Request) -> str | None:
+    """Whatever a request would prove with who sends it."""
+    headers = request.headers
+    for name in _TOKEN_HEADERS:
+        if (said := headers.get(name)) is not None:
+            return said
+    return None
+
+
+@lru_cache(maxsize=4096)
+def neighbourhood(address: str) -> str:
+    """Whom an address stands for: of IPv6 everybody has as many as he likes within one /64."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((found, 64), strict=False))
+
+
+def gate_of(request: web.Request) -> Gate:
+    """The gate that a request came through."""
+    return request.config_dict[GATE]

@@ -1,0 +1,95 @@
+"""Which packing an Accept-Encoding asks for."""
+
+import gzip
+import zlib
+from collections.abc import Callable
+
+import pytest
+from backports import zstd
+
+from regista.api.encodings import PACKERS, READABLE, Broken, TooLarge, chosen, unpack
+
+
+def test_zstd_comes_before_gzip_where_both_are_there() -> None:
+    assert list(PACKERS) == ["zstd", "gzip"]
+    assert READABLE == ("identity", "gzip", "deflate", "zstd")
+
+
+@pytest.mark.parametrize(
+    ("accept", "coding"),
+    [
+        ("", None),
+        ("gzip", "gzip"),
+        ("x-gzip", "gzip"),
+        ("GZIP", "gzip"),
+        ("gzip, deflate", "gzip"),
+        ("gzip, deflate, br, zstd", "zstd"),
+        ("zstd;q=0.5, gzip;q=0.9", "gzip"),
+        ("zstd;q=0, gzip", "gzip"),
+        ("gzip;q=0", None),
+        ("*", "zstd"),
+        ("*;q=0.1, zstd;q=0", "gzip"),
+        ("*;q=0", None),
+        ("identity", None),
+        ("identity;q=1, gzip;q=0.5", None),
+        ("identity;q=0.5, gzip;q=0.5", "gzip"),
+        ("br", None),
+        ("gzip;q=nonsense", None),
+        ("gzip;q=7", None),
+        ("gzip; q = 0.5", "gzip"),
+        (",,;q=1,;", None),
+        ("gzip;foo=bar", "gzip"),
+    ],
+)
+def test_the_most_liked_is_chosen_and_ours_among_equals(accept: str, coding: str | None) -> None:
+    assert chosen(accept) == coding
+
+
+def test_what_is_packed_can_be_unpacked() -> None:
+    body = b'{"items": []}' * 100
+    assert gzip.decompress(PACKERS["gzip"](body)) == body
+    assert zstd.decompress(PACKERS["zstd"](body)) == body
+
+
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "deflate": zlib.compress,
+    "zstd": zstd.compress,
+}
+
+
+@pytest.mark.parametrize("coding", PACKED)
+def test_a_body_is_unpacked_up_to_the_largest_and_no_further(coding: str) -> None:
+    packed = PACKED[coding](b"x" * 1000)
+    assert unpack(packed, coding, 1000) == b"x" * 1000
+    with pytest.raises(TooLarge):
+        unpack(packed, coding, 999)
+    assert unpack(b"", coding, 10) == b""
+    assert unpack(b"{}", "identity", 10) == b"{}"
+
+
+@pytest.mark.parametrize("coding", PACKED)
+@pytest.mark.parametrize("how", ["cut", "more", "other", "changed"])
+def test_bytes_that_are_not_what_they_say_are_broken(coding: str, how: str) -> None:
+    packed = PACKED[coding](b"x" * 1000)
+    changed = {
+        "cut": packed[:-4],
+        "more": packed + b"more",
+        "other": b"not packed at all",
+        "changed": packed[:4] + bytes([packed[4] ^ 0xFF]) + packed[5:-1] + bytes([packed[-1] ^ 0xFF]),
+    }
+    with pytest.raises((Broken, TooLarge)):
+        unpack(changed[how], coding, 10_000)
+
+
+def test_raw_deflate_is_understood_too() -> None:
+    packer = zlib.compressobj(6, zlib.DEFLATED, -15)
+    assert unpack(packer.compress(b"abc" * 50) + packer.flush(), "deflate", 200) == b"abc" * 50
+
+
+def test_a_zstd_frame_cannot_ask_for_a_huge_window() -> None:
+    options: dict[int, int] = {zstd.CompressionParameter.window_log: 27}
+    packer = zstd.ZstdCompressor(options=options)
+    packed = packer.compress(b"x" * 100) + packer.flush()
+    with pytest.raises(Broken):
+        unpack(packed, "zstd", 1000)
