@@ -5,6 +5,9 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from ..model import Entry, Event, Summary
+from .listfilter import Field, Query
+from .listfilter import Place as SearchPlace
+from .listfilter.tally import Member, Tally
 
 #: A place in the list of jobs: when the job there was created, and its id.
 Place = tuple[datetime, str]
@@ -34,7 +37,11 @@ class HistoryStorage(Protocol):
         ...
 
     async def record(self, entries: Sequence[Entry]) -> None:
-        """Write these entries and move the cursor, together. Entries that are there already are left alone."""
+        """Write these entries and move the cursor, together. Entries that are there already are left alone.
+
+        A story that is told anew (a higher number for a seq that is there) takes the place of the old one from that
+        seq on. An entry that the backend can never take is set aside, with a word in the log, and the rest goes on.
+        """
         ...
 
     async def sync(self) -> int:
@@ -70,4 +77,35 @@ class HistoryStorage(Protocol):
         limit: int = 100,
     ) -> list[Summary]:
         """Rows, newest first, that stand behind `before`: hand in the place of a page's last row for the next."""
+        ...
+
+    async def search(self, query: Query, after: SearchPlace | None = None, limit: int = 100) -> list[Summary]:
+        """The rows that fit, in the order that the query asks for, behind a place in it."""
+        ...
+
+    async def tally(
+        self,
+        query: Query,
+        by: Field | None = None,
+        *,
+        without: Sequence[str] = (),
+        beside: Sequence[Member] = (),
+        limit: int = 100,
+    ) -> Tally:
+        """How many fit, in all and in the largest groups, and how long they took.
+
+        Jobs of `without` are left out, and `beside` is counted in: what is known of jobs that are not recorded yet.
+        """
+        ...
+
+    async def expired(self, before: datetime | None, keep: int | None, limit: int = 500) -> list[str]:
+        """Up to `limit` ended jobs that may be forgotten, oldest first.
+
+        Those that ended before `before`; when there are none, those that stand behind the newest `keep` jobs of all.
+        Jobs that have not ended are never among them.
+        """
+        ...
+
+    async def forget(self, job_ids: Sequence[str]) -> None:
+        """Forget these jobs with all their events. The cursor stays."""
         ...

@@ -1,22 +1,32 @@
 """MemoryHistory: the reference. What it does, every other history does too."""
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
-from heapq import nlargest
+from datetime import datetime
+from heapq import nlargest, nsmallest
 
 from msgspec.structs import replace
 
-from ..model import Entry, Event, Summary
+from ..model import Entry, Event, JobStatus, Summary
 from .base import Place, Stretch
 from .encoding import encoded_json
+from .listfilter import Field, Query
+from .listfilter import Place as SearchPlace
+from .listfilter.evaluate import matching
+from .listfilter.index import stored
+from .listfilter.tally import Member, Tally, members_of, tally_of
+from .story import replaces, unfolded
 
 
 class MemoryHistory:
-    """Keeps history as long as the object lives; nothing is ever dropped, and nothing survives."""
+    """Keeps history as long as the object lives; nothing survives it."""
+
+    #: Other processes cannot read it.
+    shared = False
 
     def __init__(self) -> None:
         self._cursor = 0
-        #: By job, then by the seq of the entry's first event.
+        #: By job, then by the seq of the entry's first event, in this order.
         self._entries: dict[str, dict[int, Entry]] = {}
         #: The newest entry of each job that carried a summary.
         self._latest: dict[str, tuple[int, Summary]] = {}
@@ -35,25 +45,40 @@ class MemoryHistory:
     async def record(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             self._cursor = max(self._cursor, entry.number)
-            known = self._entries.setdefault(entry.job_id, {}) if entry.events else {}
-            if entry.events and entry.first_seq not in known:
-                known[entry.first_seq] = entry
-                insort(self._order, (entry.number, entry.job_id, entry.first_seq))
+            if entry.events:
+                self._tell(entry)
             if entry.summary is not None and entry.number > self._latest.get(entry.job_id, (-1,))[0]:
-                self._latest[entry.job_id] = (entry.number, entry.summary)
+                self._latest[entry.job_id] = (entry.number, _kept(entry.summary))
+
+    def _tell(self, entry: Entry) -> None:
+        known = self._entries.setdefault(entry.job_id, {})
+        last = next(reversed(known.values()), None)
+        if last is not None and not (last.number < entry.number and last.first_seq < entry.first_seq):
+            if entry.first_seq in known and known[entry.first_seq].number >= entry.number:
+                return
+            if any(replaces(other, entry) for other in known.values()):
+                return
+            for seq in [seq for seq, other in known.items() if replaces(entry, other)]:
+                self._strike(known.pop(seq))
+        known[entry.first_seq] = entry
+        insort(self._order, _spot(entry))
+        if last is not None and last.first_seq > entry.first_seq:
+            self._entries[entry.job_id] = dict(sorted(known.items()))
+
+    def _strike(self, entry: Entry) -> None:
+        del self._order[bisect_left(self._order, _spot(entry))]
 
     async def sync(self) -> int:
         """There is no power cut to survive: all of it is as safe as it will ever be."""
         return self._cursor
 
     async def events(self, job_id: str, after_seq: int = 0, limit: int = 1000) -> list[Event]:
-        found: list[Event] = []
-        for _, entry in sorted(self._entries.get(job_id, {}).items()):
-            if entry.first_seq + len(entry.events) > after_seq + 1:
-                found += (event for event in entry.numbered() if event.seq > after_seq)
-            if len(found) >= limit:
-                break
-        return found[:limit]
+        known = self._entries.get(job_id, {})
+        seqs = list(known)
+        first = max(0, bisect_right(seqs, after_seq + 1) - 1)
+        # One more than events asked for: the first may hold none of them.
+        told = unfolded(known[seq] for seq in seqs[first : first + limit + 1])
+        return [event for event in told if event.seq > after_seq][:limit]
 
     async def stories(self, job_ids: Sequence[str], limit: int = 1000) -> dict[str, list[Event]]:
         return {job_id: await self.events(job_id, 0, limit) for job_id in job_ids if job_id in self._entries}
@@ -74,7 +99,7 @@ class MemoryHistory:
 
     async def summary(self, job_id: str) -> Summary | None:
         found = self._latest.get(job_id)
-        return None if found is None else _given_back(found[1])
+        return None if found is None else found[1]
 
     async def summaries(
         self,
@@ -93,10 +118,51 @@ class MemoryHistory:
             and (status is None or summary.status == status)
             and (before is None or (summary.created_at, job_id) < before)
         )
-        return [_given_back(self._latest[job_id][1]) for _, job_id in nlargest(limit, wanted)]
+        return [self._latest[job_id][1] for _, job_id in nlargest(limit, wanted)]
+
+    async def search(self, query: Query, after: SearchPlace | None = None, limit: int = 100) -> list[Summary]:
+        return matching(query, (row for _, row in self._latest.values()), after, limit)
+
+    async def tally(
+        self,
+        query: Query,
+        by: Field | None = None,
+        *,
+        without: Sequence[str] = (),
+        beside: Sequence[Member] = (),
+        limit: int = 100,
+    ) -> Tally:
+        apart = set(without)
+        rows = (row for job_id, (_, row) in self._latest.items() if job_id not in apart)
+        return tally_of([*members_of(query, by, rows), *beside], limit, grouped=by is not None)
+
+    async def expired(self, before: datetime | None, keep: int | None, limit: int = 500) -> list[str]:
+        ended = [row for _, row in self._latest.values() if JobStatus(row.status).terminal]
+        found: list[Place] = []
+        if before is not None:
+            found = [_place(row) for row in ended if row.finished_at is not None and row.finished_at < before]
+        if keep and not found and len(self._latest) >= keep:
+            floor = nlargest(keep, (_place(row) for _, row in self._latest.values()))[-1]
+            found = [_place(row) for row in ended if _place(row) < floor]
+        return [job_id for _, job_id in nsmallest(limit, found)]
+
+    async def forget(self, job_ids: Sequence[str]) -> None:
+        for job_id in job_ids:
+            for entry in self._entries.pop(job_id, {}).values():
+                self._strike(entry)
+            self._latest.pop(job_id, None)
 
 
-def _given_back(summary: Summary) -> Summary:
+def _place(row: Summary) -> Place:
+    return row.created_at, row.job_id
+
+
+def _spot(entry: Entry) -> tuple[int, str, int]:
+    return entry.number, entry.job_id, entry.first_seq
+
+
+def _kept(summary: Summary) -> Summary:
+    """As a database would give it back."""
     if not summary.search_attributes:
         return summary
-    return replace(summary, search_attributes=encoded_json(summary.search_attributes))
+    return replace(summary, search_attributes=encoded_json(stored(summary.search_attributes)))

@@ -1,10 +1,14 @@
 """NoHistory: for a store that several orchestrators share and that has no history beside it."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 
 from ..errors import HistoryDisabled
 from ..model import Entry, Event, Summary
 from .base import Place, Stretch
+from .listfilter import Field, Query
+from .listfilter import Place as SearchPlace
+from .listfilter.tally import Member, Tally
 
 
 class NoHistory:
@@ -56,3 +60,23 @@ class NoHistory:
         limit: int = 100,
     ) -> list[Summary]:
         raise HistoryDisabled
+
+    async def search(self, query: Query, after: SearchPlace | None = None, limit: int = 100) -> list[Summary]:
+        raise HistoryDisabled
+
+    async def tally(
+        self,
+        query: Query,
+        by: Field | None = None,
+        *,
+        without: Sequence[str] = (),
+        beside: Sequence[Member] = (),
+        limit: int = 100,
+    ) -> Tally:
+        raise HistoryDisabled
+
+    async def expired(self, before: datetime | None, keep: int | None, limit: int = 500) -> list[str]:
+        return []
+
+    async def forget(self, job_ids: Sequence[str]) -> None:
+        """There is nothing to forget."""

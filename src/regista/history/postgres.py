@@ -5,16 +5,28 @@ import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
+import msgspec
 
 from ..errors import HistoryUnavailable, SchemaError, StorageError
 from ..model import Entry, Event, Summary
 from .base import Place, Stretch
 from .encoding import decode_events
-from .postgres_rows import events_of, pack, storable, summary_of
+from .indexed import Indexed
+from .leads import Lead, best, leads_of
+from .listfilter import Field, Query
+from .listfilter import Place as SearchPlace
+from .listfilter.index import keys_of, text_index
+from .listfilter.tally import GroupRow, Member, Tally, tally_from
+from .postgres_rows import Keys, entry_of, pack, storable, summary_of
+from .postgres_search import counting, searching, tallying
+from .setting_aside import KEPT_ID, Refused, record_sparing, shown_entry
+from .story import unfolded
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -33,6 +45,13 @@ MIGRATE_S = 300.0
 MIGRATION_LOCK = 0x52454748
 #: Classes of SQLSTATE that pass: no connection, a server that only reads, turns that met, no room, interference.
 _PASSING = ("08", "25", "40", "53", "57")
+#: Classes of SQLSTATE that mean the data itself: it does not fit, or is beyond a limit. A broken constraint is not
+#: among them: somebody has changed the tables, and setting everything aside would only hide that.
+_REFUSED = ("22", "54")
+#: How asyncpg says that a value does not fit the type of its parameter.
+_REFUSALS = (asyncpg.DataError, OverflowError)
+#: The step of the schema that brought an index of search attributes.
+SEARCHABLE_FROM = 2
 #: No seq and no number is higher.
 _HIGHEST = 1 << 62
 
@@ -63,6 +82,9 @@ class PostgresHistory:
         self._name = re.sub(r"^\w+://(.*@)?|\?.*$", "", uri, flags=re.DOTALL)
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._away = False
+        self._indexed = Indexed()
+        #: Entries that the server refused, since the start.
+        self.set_aside = 0
 
     async def start(self) -> None:
         if self._pool is not None:
@@ -75,6 +97,7 @@ class PostgresHistory:
                 max_size=MAX_CONNECTIONS,
                 timeout=CONNECT_S,
                 server_settings={"application_name": "regista"},
+                init=_without_jit,
                 reset=_as_it_is,
             )
         self._pool = pool
@@ -105,8 +128,24 @@ class PostgresHistory:
 
     async def record(self, entries: Sequence[Entry]) -> None:
         if entries:
-            batch = await pack(entries)
-            self._cursor_in(await self._ask(_QUERIES["record"], *batch, timeout_s=RECORD_S))
+            await record_sparing(self._write, self._set_aside, entries)
+
+    async def _write(self, entries: Sequence[Entry]) -> None:
+        batch, news = await pack(entries, self._indexed)
+        try:
+            rows = await self._ask(_QUERIES["record"], *batch.arguments(), timeout_s=RECORD_S)
+        except StorageError as error:
+            cause = error.__cause__
+            if isinstance(cause, _REFUSALS) or (getattr(cause, "sqlstate", None) or "").startswith(_REFUSED):
+                raise Refused(str(cause)) from error
+            raise
+        self._cursor_in(rows)
+        self._indexed.written(news)
+
+    async def _set_aside(self, entry: Entry, reason: str) -> None:
+        kept = (storable(entry.job_id[:KEPT_ID]), storable(reason), shown_entry(entry))
+        await self._ask(_QUERIES["set_aside"], entry.number, *kept)
+        self.set_aside += 1
 
     def _cursor_in(self, rows: list[asyncpg.Record]) -> int:
         if not rows:  # nothing was written either
@@ -119,15 +158,15 @@ class PostgresHistory:
 
     async def events(self, job_id: str, after_seq: int = 0, limit: int = 1000) -> list[Event]:
         rows = await self._ask(_QUERIES["events"], storable(job_id), min(after_seq, _HIGHEST), limit)
-        found = [event for row in rows for event in events_of(job_id, *row) if event.seq > after_seq]
-        return found[:limit]
+        told = unfolded(entry_of(job_id, *row) for row in rows)
+        return [event for event in told if event.seq > after_seq][:limit]
 
     async def stories(self, job_ids: Sequence[str], limit: int = 1000) -> dict[str, list[Event]]:
         asked = {storable(job_id): job_id for job_id in job_ids}
-        found: dict[str, list[Event]] = {}
+        found: dict[str, list[Entry]] = {}
         for stored, first_seq, body in await self._ask(_QUERIES["stories"], list(asked), limit):
-            found.setdefault(asked[stored], []).extend(events_of(asked[stored], first_seq, body))
-        return {job_id: events[:limit] for job_id, events in found.items()}
+            found.setdefault(asked[stored], []).append(entry_of(asked[stored], first_seq, body))
+        return {job_id: unfolded(told)[:limit] for job_id, told in found.items()}
 
     async def entries(self, after: int, limit: int = 1000, client: str | None = None) -> Stretch:
         wanted = None if client is None else storable(client)
@@ -165,6 +204,50 @@ class PostgresHistory:
             filters.append(f"(created_at, job_id) < (${len(asked) - 1}, ${len(asked)})")
         rows = await self._ask(_QUERIES["summaries"].format(filters=" AND ".join(filters)), *asked)
         return [summary_of(dict(row)) for row in rows]
+
+    async def search(self, query: Query, after: SearchPlace | None = None, limit: int = 100) -> list[Summary]:
+        text, asked = searching(_QUERIES["search"], query, await self._lead(query), after, limit)
+        return [summary_of(dict(row)) for row in await self._ask(text, *asked)]
+
+    async def _lead(self, query: Query) -> Lead | None:
+        # Of columns the server knows more than we do; of search attributes it knows nothing.
+        leads = leads_of(query)
+        if not any(lead.name for lead in leads):
+            return None
+        text, asked = counting(leads)
+        (row,) = await self._ask(text, *asked)
+        chosen = best(leads, list(row))
+        return chosen if chosen is not None and chosen.name else None
+
+    async def tally(
+        self,
+        query: Query,
+        by: Field | None = None,
+        *,
+        without: Sequence[str] = (),
+        beside: Sequence[Member] = (),
+        limit: int = 100,
+    ) -> Tally:
+        lead = await self._lead(query)
+        text, asked = tallying(_QUERIES["tally"], query, lead, by, without, beside, limit)
+        rows = await self._ask(text, *asked)
+        return tally_from([msgspec.convert(_plain(row), GroupRow) for row in rows], by)
+
+    async def expired(self, before: datetime | None, keep: int | None, limit: int = 500) -> list[str]:
+        rows: list[asyncpg.Record] = []
+        if before is not None:
+            rows = await self._ask(_QUERIES["expired_by_age"], before, limit)
+        if keep and not rows:
+            rows = await self._ask(_QUERIES["expired_by_count"], keep, limit)
+        return [row["job_id"] for row in rows]
+
+    async def forget(self, job_ids: Sequence[str]) -> None:
+        gone = [storable(job_id) for job_id in job_ids]
+        keys = Keys([], [], [], [])
+        for job_id, created_at, attributes in await self._ask(_QUERIES["attributes"], gone):
+            keys.add(job_id, created_at, keys_of(msgspec.json.decode(attributes)))
+        await self._ask(_QUERIES["forget"], gone, *keys, timeout_s=RECORD_S)
+        self._indexed.forget(job_ids)
 
     async def _ask(self, query: str, *asked: Any, timeout_s: float = READ_S) -> list[asyncpg.Record]:
         pool = self._pool
@@ -238,7 +321,18 @@ class PostgresHistory:
             )
         for number, step in enumerate(steps[version:], version + 1):
             await connection.execute(step.read_text(), timeout=MIGRATE_S)
+            if number == SEARCHABLE_FROM:
+                await self._index(connection)
             await connection.execute(_QUERIES["migrated"], number, step.stem)
+
+    async def _index(self, connection: "_Connection") -> None:
+        """What leads to the jobs that were recorded before there was an index."""
+        for job_id, created_at, text in await connection.fetch(_QUERIES["unindexed"], timeout=MIGRATE_S):
+            attributes = msgspec.json.decode(text)
+            pairs = list(keys_of(attributes))
+            names, keys = [name for name, _ in pairs], [storable(key) for _, key in pairs]
+            words = storable(text_index(attributes))
+            await connection.execute(_QUERIES["index"], names, keys, created_at, job_id, words)
 
     async def _claim(self, connection: "_Connection", store: str) -> None:
         known = await connection.fetchval(_QUERIES["claim"], store)
@@ -250,6 +344,21 @@ class PostgresHistory:
             )
 
 
+def _plain(row: asyncpg.Record) -> list[Any]:
+    """Numbers of PostgreSQL's as those of Python."""
+    return [_number(value) if isinstance(value, Decimal) else value for value in row]
+
+
+def _number(value: Decimal) -> int | float:
+    whole = value == value.to_integral_value() and abs(value) < 1 << 63
+    return int(value) if whole else float(value)
+
+
+async def _without_jit(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
+    """A second of compiling for a query of milliseconds: what the server guesses of its cost is far off for new tables."""
+    await connection.execute("SET jit = off")
+
+
 async def _as_it_is(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
     """Nothing is left behind in a connection of ours, so giving it back need not cost a second round trip."""
 
@@ -257,3 +366,13 @@ async def _as_it_is(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
 def _migrations() -> list[Path]:
     """The steps in their order; the first takes an empty schema to version 1."""
     return sorted(_SQL.glob("[0-9]*.sql"))
+
+
+async def server_version(uri: str) -> str:
+    """What answers there, by its own word. Only looks."""
+    async with PostgresHistory(uri)._translated():
+        connection = await asyncpg.connect(uri, timeout=CONNECT_S)
+        try:
+            return str(await connection.fetchval("SHOW server_version"))
+        finally:
+            await connection.close()

@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import msgspec
 
-from ..model import Entry, Event, Summary
+from ..model import Entry, Summary
 from .encoding import decode_events, encode_events, encode_json, legible
+from .indexed import Indexed, Said
+from .story import latest, undisputed
 
 #: Entries encoded before the loop gets a turn: about a millisecond.
 ENCODED_AT_ONCE = 200
@@ -23,23 +26,48 @@ class Batch(NamedTuple):
     numbers: list[int]
     bodies: list[bytes]
     jobs: str
+    keys: "Keys"
     cursor: int
 
+    def arguments(self) -> tuple[Any, ...]:
+        """All of them, side by side."""
+        return (*self[:5], *self.keys, self.cursor)
 
-async def pack(entries: Sequence[Entry]) -> Batch:
-    """Encode each entry once, and of each job's summaries only the last."""
-    batch = Batch([], [], [], [], "", max(entry.number for entry in entries))
-    latest: dict[str, Entry] = {}
-    for count, entry in enumerate(entries, 1):
-        if entry.events:
-            _add(batch, entry)
-        if entry.summary is not None:
-            rival = latest.get(entry.job_id)
-            if rival is None or rival.number < entry.number:
-                latest[entry.job_id] = entry
+
+class Keys(NamedTuple):
+    """The columns of what leads to jobs."""
+
+    names: list[str]
+    keys: list[str]
+    created_at: list[datetime]
+    job_ids: list[str]
+
+    def add(self, job_id: str, created_at: datetime, keys: Iterable[tuple[str, str]]) -> None:
+        """Lead to this job by these."""
+        for name, key in keys:
+            self.names.append(name)
+            self.keys.append(storable(key))
+            self.created_at.append(created_at)
+            self.job_ids.append(storable(job_id))
+
+
+async def pack(entries: Sequence[Entry], indexed: Indexed) -> tuple[Batch, list[tuple[str, Said]]]:
+    """Encode each entry once, and of each job's summaries only the last; and what that says of attributes."""
+    batch = Batch([], [], [], [], "", Keys([], [], [], []), max(entry.number for entry in entries))
+    for count, entry in enumerate(undisputed(entries), 1):
+        _add(batch, entry)
         if count % ENCODED_AT_ONCE == 0:
             await asyncio.sleep(0)
-    return batch._replace(jobs=storable_json(_job_rows(latest.values())))
+    rows: list[dict[str, Any]] = []
+    news: list[tuple[str, Said]] = []
+    for number, summary in latest(entries).values():
+        said = indexed.say(summary)
+        further = {"number": number, "search_attributes": said.attributes, "words": said.words}
+        rows.append(msgspec.structs.asdict(summary) | further)
+        if said.keys:
+            news.append((summary.job_id, said))
+            batch.keys.add(summary.job_id, summary.created_at, said.keys)
+    return batch._replace(jobs=storable_json(rows)), news
 
 
 def _add(batch: Batch, entry: Entry) -> None:
@@ -49,14 +77,6 @@ def _add(batch: Batch, entry: Entry) -> None:
     batch.first_seqs.append(entry.first_seq)
     batch.numbers.append(entry.number)
     batch.bodies.append(bytes(body))
-
-
-def _job_rows(entries: Iterable[Entry]) -> list[dict[str, Any]]:
-    return [
-        msgspec.structs.asdict(entry.summary) | {"number": entry.number}
-        for entry in entries
-        if entry.summary is not None
-    ]
 
 
 def storable(text: str) -> str:
@@ -84,12 +104,19 @@ def _without_nul(value: Any) -> Any:
             return value
 
 
-def events_of(job_id: str, first_seq: int, body: bytes) -> list[Event]:
-    """The events of one row, with their names."""
-    return Entry(0, job_id, first_seq, decode_events(body)).numbered()
+def entry_of(job_id: str, first_seq: int, body: bytes) -> Entry:
+    """The entry of one row, for its events."""
+    return Entry(0, job_id, first_seq, decode_events(body))
 
 
 def summary_of(columns: dict[str, Any]) -> Summary:
     """A row of the query `summaries`."""
-    attributes = msgspec.json.decode(columns["search_attributes"])
+    attributes = {
+        name: _number(value) for name, value in msgspec.json.decode(columns["search_attributes"]).items()
+    }
     return Summary(**columns | {"search_attributes": attributes})
+
+
+def _number(value: Any) -> Any:
+    """JSONB writes 1e300 with all its digits; what is beyond 64 bits was no int of ours."""
+    return float(value) if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63 else value

@@ -4,9 +4,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
+from msgspec.structs import replace
+
 from ..clock import Clock, SystemClock
 from ..errors import StorageUnavailable
-from ..model import Event
+from ..model import Entry, Event
 from ..storage.base import Outbox
 from .base import HistoryStorage
 
@@ -65,6 +67,8 @@ class HistoryRecorder:
         #: Entries of the last batch.
         self._last = 0
         self._synced_at = float("-inf")
+        #: Entries that the store tells anew, with numbers of ours.
+        self._anew: list[Entry] = []
         self._pruned = 0
         self._woken = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -108,16 +112,44 @@ class HistoryRecorder:
         async with self._turn:
             # Forgotten until all went well: after a failure only history knows how far it came.
             after, self._cursor = await self._position(), None
-            entries = await self._storage.outbox(after, self._limit)
+            entries = self._anew or await self._storage.outbox(after, self._limit)
+            if not entries:
+                # Kept until they are recorded: the store would not tell them again.
+                entries = self._anew = await self._retold(after)
             if entries:
                 await self._history.record(entries)
                 self._unsynced += len(entries)
+            self._anew = []
             cursor = entries[-1].number if entries else after
             if settle or self._sync_due_in(caught_up=len(entries) < self._limit) <= 0:
                 await self._prune(cursor)
             self._cursor = cursor
             self._last = len(entries)
             return self._last
+
+    async def _retold(self, after: int) -> list[Entry]:
+        """What a store tells anew that has lost its last moments, and with them the numbers that history knows.
+
+        Its numbers are behind our cursor, and would not be looked at. So it goes on counting from above, and what it
+        has told since it came back gets higher numbers too: the newer word counts. Without that there is nothing.
+        """
+        newest, leap = getattr(self._storage, "newest", None), getattr(self._storage, "leap", None)
+        if newest is None or leap is None or not after or await newest() >= after:
+            return []
+        last = await leap(after)
+        told: list[Entry] = []
+        while page := await self._storage.outbox(told[-1].number if told else 0, self._limit):
+            told += (entry for entry in page if entry.number <= last)
+            if page[-1].number >= last:
+                break
+        logger.warning(
+            "the store has lost what it told last (its numbers end at %d, history's at %d): %d entries are told anew",
+            last,
+            after,
+            len(told),
+            extra={"action": "history_retold"},
+        )
+        return [replace(entry, number=entry.number + after) for entry in told]
 
     async def _position(self) -> int:
         if self._cursor is not None:
@@ -203,10 +235,16 @@ async def read_events(
     The other way round, an entry could be recorded and pruned between the two looks and be in neither.
     """
     unrecorded = await storage.tail(job_id, after_seq)
-    events = await history.events(job_id, after_seq, limit)
-    last = events[-1].seq if events else after_seq
-    events += (event for event in unrecorded if event.seq > last)
-    return events[:limit]
+    return _joined(await history.events(job_id, after_seq, limit), unrecorded)[:limit]
+
+
+def _joined(recorded: list[Event], tail: list[Event]) -> list[Event]:
+    """What history has, and what the outbox has. Where they differ the story was told anew, and history does not know it yet."""
+    known = {event.seq: event for event in tail}
+    if any(known.get(event.seq, event) != event for event in recorded):
+        return [event for event in recorded if event.seq < tail[0].seq] + tail
+    last = recorded[-1].seq if recorded else 0
+    return recorded + [event for event in tail if event.seq > last]
 
 
 async def read_stories(
@@ -221,7 +259,5 @@ async def read_stories(
     if partly:
         recorded = await history.stories(list(partly), limit)
         for job_id, tail in partly.items():
-            events = recorded.get(job_id, [])
-            last = events[-1].seq if events else 0
-            found[job_id] = (events + [event for event in tail if event.seq > last])[:limit]
+            found[job_id] = _joined(recorded.get(job_id, []), tail)[:limit]
     return found

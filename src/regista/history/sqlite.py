@@ -1,21 +1,30 @@
 """SqliteHistory: history in a file of its own, written a batch at a time by a thread of its own."""
 
-import asyncio
 import re
 import sqlite3
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from ..clock import EPOCH
 from ..errors import SchemaError, StorageError, StorageFailed
 from ..model import Entry, Event, Summary
 from ..onethread import OneThread
 from .base import Place, Stretch
-from .encoding import decode_events, encode_events, encode_json
+from .encoding import decode_events, encode_json
+from .indexed import Indexed
+from .leads import Lead, best, leads_of
+from .listfilter import Field, Query
+from .listfilter import Place as SearchPlace
+from .listfilter.evaluate import in_order
+from .listfilter.index import keys_of, text_index
+from .listfilter.tally import GroupRow, Member, Tally, tally_from
+from .setting_aside import KEPT_ID, Refused, record_sparing, shown_entry
+from .sqlite_rows import JobRow, index_rows, pack
+from .sqlite_search import counting, statement, tallying
+from .story import unfolded
 
 T = TypeVar("T")
 
@@ -26,8 +35,8 @@ APPLICATION_ID = 0x52454748
 #: Pages of WAL after which SQLite checkpoints by itself, inside `record`. `sync` comes long before;
 #: this only bounds the file for somebody who never calls it.
 AUTOCHECKPOINT_PAGES = 50_000
-#: Entries encoded before the loop gets a turn: about a millisecond.
-ENCODED_AT_ONCE = 200
+#: The step of the schema that brought an index of search attributes.
+SEARCHABLE_FROM = 3
 
 _SQL = Path(__file__).with_name("sql")
 #: Each query of queries.sql under its name, without the sentence that explains it.
@@ -45,13 +54,24 @@ class SqliteHistory:
     an answer: every step gives up the GIL, and beside a busy loop it is milliseconds until it is back.
     """
 
+    #: Orchestrators on other machines cannot read it.
+    shared = False
+
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
         self._thread: OneThread | None = None
         #: Opened, used and closed by the thread alone.
         self._connection: sqlite3.Connection | None = None
         self._synced = 0
+        self._indexed = Indexed()
+        #: Entries that could not be written, since the start.
+        self.set_aside = 0
         self._fsync_failed = False
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
 
     async def start(self) -> None:
         if self._thread is not None:
@@ -77,8 +97,26 @@ class SqliteHistory:
 
     async def record(self, entries: Sequence[Entry]) -> None:
         if entries:
-            batch = await _pack(entries)
+            await record_sparing(self._write, self._set_aside, entries)
+
+    async def _write(self, entries: Sequence[Entry]) -> None:
+        batch, news = await pack(entries, self._indexed)
+        try:
             await self._run(lambda connection: connection.execute(_QUERIES["record"], batch).close())
+        except StorageError as error:
+            if isinstance(error.__cause__, sqlite3.DataError):
+                raise Refused(str(error)) from error
+            raise
+        self._indexed.written(news)
+
+    async def _set_aside(self, entry: Entry, reason: str) -> None:
+        asked = (entry.number, entry.job_id[:KEPT_ID], reason, shown_entry(entry))
+        await self._run(
+            lambda connection: _together(
+                connection, (_QUERIES["set_aside"], asked), (_QUERIES["move"], (entry.number, entry.number))
+            )
+        )
+        self.set_aside += 1
 
     async def sync(self) -> int:
         if self._fsync_failed:
@@ -89,20 +127,17 @@ class SqliteHistory:
 
     async def events(self, job_id: str, after_seq: int = 0, limit: int = 1000) -> list[Event]:
         asked = {"job_id": job_id, "after_seq": after_seq, "limit": limit}
-        found: list[Event] = []
-        for first_seq, body in sorted(await self._read(_QUERIES["events"], asked, list[tuple[int, str]])):
-            entry = Entry(0, job_id, first_seq, decode_events(bytes.fromhex(body)))
-            found += (event for event in entry.numbered() if event.seq > after_seq)
-        return found[:limit]
+        rows = await self._read(_QUERIES["events"], asked, list[tuple[int, str]])
+        told = unfolded(_entry(job_id, first_seq, body) for first_seq, body in rows)
+        return [event for event in told if event.seq > after_seq][:limit]
 
     async def stories(self, job_ids: Sequence[str], limit: int = 1000) -> dict[str, list[Event]]:
         asked = {"job_ids": encode_json(job_ids).decode(), "limit": limit}
         rows = await self._read(_QUERIES["stories"], asked, list[tuple[str, int, str]])
-        found: dict[str, list[Event]] = {}
-        for job_id, first_seq, body in sorted(rows):
-            entry = Entry(0, job_id, first_seq, decode_events(bytes.fromhex(body)))
-            found.setdefault(job_id, []).extend(entry.numbered())
-        return {job_id: events[:limit] for job_id, events in found.items()}
+        found: dict[str, list[Entry]] = {}
+        for job_id, first_seq, body in rows:
+            found.setdefault(job_id, []).append(_entry(job_id, first_seq, body))
+        return {job_id: unfolded(told)[:limit] for job_id, told in found.items()}
 
     async def entries(self, after: int, limit: int = 1000, client: str | None = None) -> Stretch:
         asked = {"after": after, "limit": limit, "client": client}
@@ -139,9 +174,54 @@ class SqliteHistory:
 
     async def _summaries(self, filters: list[str], asked: dict[str, Any]) -> list[Summary]:
         query = _QUERIES["summaries"].format(filters=" AND ".join(filters) or "true")
-        rows = await self._read(query, asked, list[_JobRow])
+        rows = await self._read(query, asked, list[JobRow])
         rows.sort(key=lambda row: (row.created_at, row.job_id), reverse=True)
         return [row.summary() for row in rows]
+
+    async def search(self, query: Query, after: SearchPlace | None = None, limit: int = 100) -> list[Summary]:
+        found = statement(query, await self._lead(query), after)
+        text = _QUERIES["search"].format(source=found.source, filters=found.filters, order=found.order)
+        rows = await self._read(text, {**found.asked, "limit": limit}, list[JobRow])
+        return in_order(query.order, [row.summary() for row in rows])
+
+    async def _lead(self, query: Query) -> Lead | None:
+        leads = leads_of(query)
+        if not leads:
+            return None
+        if len(leads) == 1 and (leads[0].column or leads[0].exact):
+            return leads[0]
+        return best(leads, await self._read(*counting(leads), list[int]))
+
+    async def tally(
+        self,
+        query: Query,
+        by: Field | None = None,
+        *,
+        without: Sequence[str] = (),
+        beside: Sequence[Member] = (),
+        limit: int = 100,
+    ) -> Tally:
+        source, filters, group, asked = tallying(query, await self._lead(query), by, without, beside)
+        text = _QUERIES["tally"].format(source=source, filters=filters, group=group)
+        rows = await self._read(text, {**asked, "limit": limit}, list[GroupRow])
+        return tally_from(rows, by)
+
+    async def expired(self, before: datetime | None, keep: int | None, limit: int = 500) -> list[str]:
+        found: list[str] = []
+        if before is not None:
+            asked: dict[str, Any] = {"before": before.timestamp(), "limit": limit}
+            found = await self._read(_QUERIES["expired_by_age"], asked, list[str])
+        if keep and not found:
+            found = await self._read(_QUERIES["expired_by_count"], {"keep": keep, "limit": limit}, list[str])
+        return found
+
+    async def forget(self, job_ids: Sequence[str]) -> None:
+        asked = {"jobs": encode_json(job_ids).decode()}
+        rows = await self._read(_QUERIES["attributes"], asked, list[tuple[str, dict[str, Any]]])
+        keys = [(*key, job_id) for job_id, attributes in rows for key in keys_of(attributes)]
+        asked["keys"] = encode_json(keys).decode()
+        await self._run(lambda connection: _forget(connection, asked))
+        self._indexed.forget(job_ids)
 
     async def _read(self, query: str, asked: dict[str, Any], shape: type[T]) -> T:
         (answer,) = await self._run(lambda connection: connection.execute(query, asked).fetchone())
@@ -181,77 +261,26 @@ class SqliteHistory:
             connection.close()  # the last one to close checkpoints, as `sync` does
 
 
-class _Batch(NamedTuple):
-    """The columns of the view `batches`."""
-
-    entries: str
-    bodies: bytearray
-    jobs: str
-    cursor: int
+def _entry(job_id: str, first_seq: int, body: str) -> Entry:
+    return Entry(0, job_id, first_seq, decode_events(bytes.fromhex(body)))
 
 
-async def _pack(entries: Sequence[Entry]) -> _Batch:
-    """Encode each entry once, and of each job's summaries only the last."""
-    bodies = bytearray()
-    rows: list[tuple[str, int, int, int, int]] = []
-    latest: dict[str, Entry] = {}
-    for count, entry in enumerate(entries, 1):
-        if entry.events:
-            start = len(bodies)
-            encode_events(entry.events, bodies)
-            rows.append((entry.job_id, entry.first_seq, entry.number, start + 1, len(bodies) - start))
-        if entry.summary is not None:
-            rival = latest.get(entry.job_id)
-            if rival is None or rival.number < entry.number:
-                latest[entry.job_id] = entry
-        if count % ENCODED_AT_ONCE == 0:
-            await asyncio.sleep(0)
-    jobs = [_job_row(entry.number, entry.summary) for entry in latest.values() if entry.summary is not None]
-    cursor = max(entry.number for entry in entries)
-    return _Batch(encode_json(rows).decode(), bodies, encode_json(jobs).decode(), cursor)
+def _together(connection: sqlite3.Connection, *statements: tuple[str, Any]) -> None:
+    """Several statements, all or none."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for text, asked in statements:
+            connection.execute(text, asked)
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
 
 
-def _job_row(number: int, summary: Summary) -> tuple[Any, ...]:
-    """The columns of `jobs`, in their order."""
-    return (
-        summary.job_id,
-        number,
-        summary.client,
-        summary.blueprint,
-        summary.version,
-        summary.status,
-        summary.state,
-        summary.created_at.timestamp(),
-        summary.updated_at.timestamp(),
-        None if summary.finished_at is None else summary.finished_at.timestamp(),
-        summary.parent_id,
-        summary.error_code,
-        summary.search_attributes,
-    )
-
-
-class _JobRow(msgspec.Struct, array_like=True):
-    """A row of `jobs` as the query `summaries` gives it back; times in microseconds."""
-
-    job_id: str
-    client: str
-    blueprint: str
-    version: str
-    status: str
-    state: str
-    created_at: int
-    updated_at: int
-    finished_at: int | None
-    parent_id: str | None
-    error_code: str | None
-    search_attributes: dict[str, Any]
-
-    def summary(self) -> Summary:
-        fields = msgspec.structs.asdict(self)
-        for name in ("created_at", "updated_at", "finished_at"):
-            if fields[name] is not None:
-                fields[name] = EPOCH + timedelta(microseconds=fields[name])
-        return Summary(**fields)
+def _forget(connection: sqlite3.Connection, gone: dict[str, str]) -> None:
+    # Keys first: they are found by way of the rows of their jobs.
+    steps = ("forget_keys", "forget_entries", "forget_jobs")
+    _together(connection, *((_QUERIES[step], gone) for step in steps))
 
 
 def _read_cursor(connection: sqlite3.Connection) -> int:
@@ -293,7 +322,21 @@ def _migrate(connection: sqlite3.Connection, version: int) -> None:
     for number, step in enumerate(_migrations()[version:], version + 1):
         connection.executescript(
             f"BEGIN IMMEDIATE; {step.read_text()}"
-            f"; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {number}; COMMIT"
+            f"; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {number}"
+        )
+        if number == SEARCHABLE_FROM:
+            _index(connection)
+        connection.execute("COMMIT")
+
+
+def _index(connection: sqlite3.Connection) -> None:
+    """What leads to the jobs that were recorded before there was an index."""
+    found = connection.execute(_QUERIES["unindexed"]).fetchall()
+    for job_id, created_at, text in found:
+        attributes = msgspec.json.decode(text)
+        connection.execute("UPDATE jobs SET words = ? WHERE job_id = ?", (text_index(attributes), job_id))
+        connection.executemany(
+            "INSERT OR IGNORE INTO attributes VALUES (?, ?, ?, ?)", index_rows(job_id, created_at, attributes)
         )
 
 

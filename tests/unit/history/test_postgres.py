@@ -13,12 +13,16 @@ from hypothesis import strategies as st
 from regista.errors import HistoryUnavailable, SchemaError, StorageError
 from regista.history import postgres as module
 from regista.history import postgres_rows as rows
+from regista.history.indexed import Indexed
+from regista.history.listfilter import understand
 from regista.history.memory import MemoryHistory
 from regista.history.postgres import PostgresHistory
 from regista.model import Entry, Event, EventType
+from regista.model.attributes import declared_types
 from regista.testing.conformance.history import START, make_entry, make_summary, running, seqs
 from tests.conftest import Require
 from tests.postgres_server import PASSWORD, PostgresServer, postgres_binary
+from tests.unit.history.plays import batches
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +60,10 @@ def test_orchestrators_that_start_at_once_make_one_schema(server: PostgresServer
         await asyncio.gather(*(history.stop() for history in histories))
 
     asyncio.run(body())
-    assert server.ask("SELECT name FROM regista_migrations", schema_of(place)) == ["0001_entries_and_jobs"]
+    assert server.ask("SELECT name FROM regista_migrations", schema_of(place)) == [
+        "0001_entries_and_jobs",
+        "0002_search",
+    ]
 
 
 def test_a_newer_schema_is_refused(server: PostgresServer, place: str) -> None:
@@ -92,7 +99,7 @@ def test_a_role_that_may_only_read_and_write_is_enough_once_the_schema_is_there(
         start(clerk)
     start(place)
     server.ask(f"GRANT USAGE ON SCHEMA {schema} TO clerk_{schema}")
-    server.ask(f"GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA {schema} TO clerk_{schema}")
+    server.ask(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO clerk_{schema}")
 
     async def body() -> None:
         async with running(PostgresHistory(clerk)) as history:
@@ -306,7 +313,7 @@ def test_the_loop_gets_turns_while_a_large_batch_is_encoded() -> None:
                 await asyncio.sleep(0)
 
         counting = asyncio.create_task(count())
-        await rows.pack([make_entry(n, f"job-{n}") for n in range(1, 2001)])
+        await rows.pack([make_entry(n, f"job-{n}") for n in range(1, 2001)], Indexed())
         counting.cancel()
         assert turns >= 2000 // rows.ENCODED_AT_ONCE
 
@@ -416,16 +423,33 @@ def test_a_page_of_summaries_needs_no_sorting(place: str, filters: dict[str, Any
     assert "Sort" not in " ".join(plan)
 
 
+def test_a_history_from_before_there_was_a_search_is_searchable(server: PostgresServer, place: str) -> None:
+    schema = schema_of(place)
+
+    async def first_step() -> None:
+        connection = await asyncpg.connect(place)
+        await connection.execute(module._QUERIES["migrations"])
+        await connection.execute(module._migrations()[0].read_text())
+        await connection.execute(module._QUERIES["migrated"], 1, "0001_entries_and_jobs")
+        await connection.close()
+
+    asyncio.run(first_step())
+    attributes = '{"Asset":"x","Size":3,"Name":"Summer Holiday","Tags":["a","b"]}'
+    columns = (
+        f"'job-1', 1, 'acme', 'b', 'v', 'finished', 'end', now(), now(), now(), NULL, NULL, '{attributes}'"
+    )
+    server.ask(f"INSERT INTO regista_jobs VALUES ({columns})", schema)
+    types = declared_types({"Asset": "Keyword", "Size": "Int", "Name": "Text", "Tags": "KeywordList"})
+
+    async def body() -> None:
+        async with running(PostgresHistory(place)) as history:
+            for text in ("Asset = 'x'", "Size > 2 AND Size < 4", "Name = 'holiday'", "Tags = 'b'"):
+                assert [row.job_id for row in await history.search(understand(text, types))] == ["job-1"]
+
+    asyncio.run(body())
+
+
 _ids = st.sampled_from(["a", "b", "c"])
-_entries = st.builds(
-    lambda number, job_id, index, status: make_entry(
-        number, job_id, index * 3 + 1, 3, make_summary(job_id, status) if status else None
-    ),
-    st.integers(1, 9),
-    _ids,
-    st.integers(0, 3),
-    st.sampled_from([None, "running", "failed", "finished"]),
-)
 
 
 @pytest.fixture(scope="module")
@@ -440,7 +464,7 @@ def played(server: PostgresServer) -> Iterator[tuple[asyncio.Runner, PostgresHis
 
 @settings(max_examples=40)
 @given(
-    batches=st.lists(st.lists(_entries, max_size=5, unique_by=lambda entry: entry.number), max_size=5),
+    told=batches(),
     after_seq=st.integers(0, 12),
     limit=st.integers(1, 12),
     status=st.sampled_from([None, "running", "failed", "finished"]),
@@ -448,7 +472,7 @@ def played(server: PostgresServer) -> Iterator[tuple[asyncio.Runner, PostgresHis
 )
 def test_whatever_is_recorded_reads_as_from_memory(
     played: tuple[asyncio.Runner, PostgresHistory],
-    batches: list[list[Entry]],
+    told: list[list[Entry]],
     after_seq: int,
     limit: int,
     status: str | None,
@@ -460,8 +484,9 @@ def test_whatever_is_recorded_reads_as_from_memory(
         memory = MemoryHistory()
         await postgres._ask("DELETE FROM regista_entries")
         await postgres._ask("DELETE FROM regista_jobs")
+        await postgres._ask("DELETE FROM regista_attributes")
         await postgres._ask("UPDATE regista_cursor SET value = 0")
-        for batch in batches:
+        for batch in told:
             for history in (memory, postgres):
                 await history.record(batch)
         assert await postgres.cursor() == await memory.cursor()

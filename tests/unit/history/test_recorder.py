@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from regista.errors import StorageError
 from regista.history import recorder as recorder_module
@@ -531,5 +532,87 @@ def test_events_have_no_gap_and_no_duplicate_while_the_recorder_runs(limit: int)
         await recorder.run_once()
         outbox.meanwhile = recorder.drain  # records and prunes all of it between the two looks
         assert seqs(await read_events(outbox, history, "job", limit=limit)) == list(range(1, 9))[:limit]
+
+    asyncio.run(body())
+
+
+# A story that is told anew
+
+
+class ForgetfulOutbox(ListOutbox):
+    """An outbox whose store may lose its last moments: entries, and the numbers that were counted."""
+
+    async def newest(self) -> int:
+        return self.last
+
+    async def leap(self, by: int) -> int:
+        self.last += by
+        return self.last - by
+
+    def lose(self, entries: int) -> None:
+        self.last -= entries
+        self.entries = [entry for entry in self.entries if entry.number <= self.last]
+
+    def tell(self, job_id: str, first_seq: int, events: int = 1) -> None:
+        self.last += 1
+        self.entries.append(make_entry(self.last, job_id, first_seq, events))
+
+
+def _messages(events: list[Event]) -> list[str | None]:
+    return [event.message for event in events]
+
+
+def test_what_a_store_tells_after_a_loss_is_recorded_though_its_numbers_are_old() -> None:
+    async def body() -> None:
+        outbox, history = ForgetfulOutbox(), SpyHistory()
+        recorder = HistoryRecorder(outbox, history)
+        for _ in range(5):
+            outbox.add("job")
+        await recorder.run_once()
+        outbox.lose(3)
+        outbox.tell("job", 3, events=2)  # the story goes on behind its second event, with number 3 again
+        outbox.add("other")
+        assert await recorder.run_once() == 2
+        assert seqs(await history.events("job")) == [1, 2, 3, 4]
+        assert seqs(await history.events("other")) == [1]
+        outbox.tell("job", 5)
+        assert await recorder.run_once() == 1
+        assert seqs(await history.events("job")) == [1, 2, 3, 4, 5]
+        assert await recorder.run_once() == 0
+
+    asyncio.run(body())
+
+
+def test_what_is_told_after_a_loss_is_kept_until_history_takes_it() -> None:
+    async def body() -> None:
+        outbox, history = ForgetfulOutbox(), SpyHistory()
+        recorder = HistoryRecorder(outbox, history)
+        for _ in range(4):
+            outbox.add("job")
+        await recorder.run_once()
+        outbox.lose(3)
+        outbox.tell("job", 2)
+        history.failures = 2
+        for _ in range(2):
+            with pytest.raises(ConnectionError):
+                await recorder.run_once()
+        await recorder.drain()
+        assert seqs(await history.events("job")) == [1, 2]
+        assert outbox.entries == []
+
+    asyncio.run(body())
+
+
+def test_a_story_that_history_does_not_know_yet_is_read_without_the_old_one() -> None:
+    async def body() -> None:
+        outbox, history = ListOutbox(), MemoryHistory()
+        await history.record([make_entry(1, "job", events=5)])
+        outbox.last = 7
+        outbox.add("job", events=2)
+        anew = [replace(event, message="anew") for event in outbox.entries[0].events]
+        outbox.entries[0] = replace(outbox.entries[0], events=tuple(anew))
+        assert _messages(await read_events(outbox, history, "job")) == ["anew", "anew"]
+        assert _messages((await read_stories(outbox, history, ["job"]))["job"]) == ["anew", "anew"]
+        assert _messages(await read_events(outbox, history, "job", after_seq=1)) == ["anew"]
 
     asyncio.run(body())

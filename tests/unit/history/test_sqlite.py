@@ -14,10 +14,16 @@ from hypothesis import strategies as st
 
 from regista.errors import SchemaError, StorageError, StorageFailed
 from regista.history import sqlite as module
+from regista.history import sqlite_rows
+from regista.history.indexed import Indexed
+from regista.history.listfilter import understand
 from regista.history.memory import MemoryHistory
 from regista.history.sqlite import SqliteHistory
+from regista.history.sqlite_search import statement
 from regista.model import Entry
+from regista.model.attributes import declared_types
 from regista.testing.conformance.history import START, make_entry, make_summary, running, seqs
+from tests.unit.history.plays import batches
 
 
 @pytest.fixture
@@ -186,9 +192,9 @@ def test_the_loop_gets_turns_while_a_large_batch_is_encoded(path: Path) -> None:
                 await asyncio.sleep(0)
 
         counting = asyncio.create_task(count())
-        await module._pack([make_entry(n, f"job-{n}") for n in range(1, 2001)])
+        await sqlite_rows.pack([make_entry(n, f"job-{n}") for n in range(1, 2001)], Indexed())
         counting.cancel()
-        assert turns >= 2000 // module.ENCODED_AT_ONCE
+        assert turns >= 2000 // sqlite_rows.ENCODED_AT_ONCE
 
     asyncio.run(body())
 
@@ -298,20 +304,61 @@ def test_a_page_of_summaries_needs_no_sorting(path: Path, filters: dict[str, Any
     asyncio.run(body())
 
 
-_ids = st.sampled_from(["a", "b", "c"])
-_entries = st.builds(
-    lambda number, job_id, index, status: make_entry(
-        number, job_id, index * 3 + 1, 3, make_summary(job_id, status) if status else None
-    ),
-    st.integers(1, 9),
-    _ids,
-    st.integers(0, 3),
-    st.sampled_from([None, "running", "failed", "finished"]),
+def test_a_history_from_before_there_was_a_search_is_searchable(path: Path) -> None:
+    steps = module._migrations()
+    old = sqlite3.connect(path, isolation_level=None)
+    for number in (1, 2):
+        script = steps[number - 1].read_text()
+        old.executescript(f"BEGIN; {script}; PRAGMA application_id = {module.APPLICATION_ID}; COMMIT")
+    old.execute("PRAGMA user_version = 2")
+    attributes = '{"Asset":"x","Size":3,"Name":"Summer Holiday","Tags":["a","b"]}'
+    row = ("job-1", 1, "acme", "b", "v", "finished", "end", 1.5, 2.5, 2.5, None, None, attributes)
+    old.execute(f"INSERT INTO jobs VALUES ({', '.join('?' * 13)})", row)
+    old.close()
+    types = declared_types({"Asset": "Keyword", "Size": "Int", "Name": "Text", "Tags": "KeywordList"})
+
+    async def body() -> None:
+        async with running(SqliteHistory(path)) as history:
+            for text in ("Asset = 'x'", "Size > 2 AND Size < 4", "Name = 'holiday'", "Tags = 'b'"):
+                assert [row.job_id for row in await history.search(understand(text, types))] == ["job-1"]
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize(
+    ("text", "plan"),
+    [
+        ("", "jobs_by_time"),
+        ("Asset = 'x'", "SEARCH lead USING PRIMARY KEY (name=? AND key=? AND (created_at,job_id)<"),
+        (
+            "Asset = 'x' AND StartTime > '2026-01-01'",
+            "lead USING PRIMARY KEY (name=? AND key=? AND created_at>? AND (created_at,job_id)<",
+        ),
+        ("ClientName = 'acme'", "jobs_by_client"),
+        ("BlueprintName = 'b'", "jobs_by_blueprint"),
+        ("ExecutionStatus = 'Failed'", "jobs_unfinished"),
+        ("StartTime > '2026-01-01'", "jobs_by_time (created_at>?"),
+    ],
 )
+def test_a_search_reads_along_an_index(path: Path, text: str, plan: str) -> None:
+    query = understand(text, declared_types({"Asset": "Keyword"}))
+
+    async def body() -> None:
+        async with running(SqliteHistory(path)) as history:
+            found = statement(query, await history._lead(query), (START, "job-9"))
+            told = f"EXPLAIN QUERY PLAN SELECT jobs.* FROM {found.source} WHERE {found.filters} ORDER BY {found.order}"
+            rows = await history._run(lambda connection: connection.execute(told, found.asked).fetchall())
+            assert plan in " ".join(row[3] for row in rows)
+            assert "TEMP B-TREE" not in " ".join(row[3] for row in rows)
+
+    asyncio.run(body())
+
+
+_ids = st.sampled_from(["a", "b", "c"])
 
 
 @given(
-    batches=st.lists(st.lists(_entries, max_size=5, unique_by=lambda entry: entry.number), max_size=5),
+    told=batches(),
     after_seq=st.integers(0, 12),
     limit=st.integers(1, 12),
     status=st.sampled_from([None, "running", "failed", "finished"]),
@@ -319,7 +366,7 @@ _entries = st.builds(
 )
 def test_whatever_is_recorded_reads_as_from_memory(
     tmp_path_factory: pytest.TempPathFactory,
-    batches: list[list[Entry]],
+    told: list[list[Entry]],
     after_seq: int,
     limit: int,
     status: str | None,
@@ -328,7 +375,7 @@ def test_whatever_is_recorded_reads_as_from_memory(
     async def body() -> None:
         memory = MemoryHistory()
         async with running(SqliteHistory(tmp_path_factory.mktemp("play") / "history.db")) as sqlite:
-            for batch in batches:
+            for batch in told:
                 for history in (memory, sqlite):
                     await history.record(batch)
             assert await sqlite.cursor() == await memory.cursor()

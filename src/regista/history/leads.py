@@ -1,0 +1,91 @@
+"""Leads: which index takes a search to the fewest rows.
+
+Databases guess that from what they know of columns, and of search attributes they know nothing. So each
+condition that an index can answer is counted, up to a bound, before the search; the fewest lead, and the rest of
+the query is asked of the rows that they lead to.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from ..model.attributes import MAX_KEYWORD
+from .listfilter.index import key_of
+from .listfilter.nodes import Among, Is, Kind, Node, Query, Starts, conjuncts
+
+#: Counted no further: beyond that a lead is worth little, and counting costs milliseconds.
+COUNTED = 10_000
+#: Columns with an index of their own, each in the order of creation.
+_COLUMNS = ("status", "blueprint", "client")
+#: What is rarest among what is common; a search attribute comes second.
+_RARE = ("status", "", "blueprint", "client")
+#: Behind every key that begins like another.
+_LAST = "\U0010ffff"
+
+
+class Lead(Struct, frozen=True):
+    """A condition that an index answers. A key leads in the order of creation; a range of keys does not."""
+
+    #: The column, for one of the job's own; else empty.
+    column: str = ""
+    values: tuple[str, ...] = ()
+    #: The search attribute, and the keys from the lowest to the highest.
+    name: str = ""
+    low: str = ""
+    high: str = ""
+
+    @property
+    def exact(self) -> bool:
+        """One key, so the order of creation is kept."""
+        return self.low == self.high
+
+
+def leads_of(query: Query) -> list[Lead]:
+    """Everything that could lead."""
+    found = [_lead(node) for node in conjuncts(query.where)]
+    return [lead for lead in found if lead is not None]
+
+
+def _lead(node: Node) -> Lead | None:
+    if isinstance(node, Is | Among) and node.field.column in _COLUMNS:
+        values = node.values if isinstance(node, Among) else (node.value,)
+        if not (isinstance(node, Is) and node.operator != "=") and "finished" not in values and values:
+            return Lead(column=node.field.column, values=tuple(map(str, values)))
+        return None
+    field = getattr(node, "field", None)
+    if field is None or field.column or field.kind in (Kind.TEXT, Kind.SPAN, Kind.TRUTH):
+        return None
+    bounds = _bounds(node)
+    return None if bounds is None else Lead(name=field.name, low=bounds[0], high=bounds[1])
+
+
+def _bounds(node: Node) -> tuple[str, str] | None:
+    """The lowest and the highest key of what fits; other keys may lie between them."""
+    if isinstance(node, Starts):
+        low = key_of(node.prefix[:MAX_KEYWORD]) or ""
+        return low, low + _LAST
+    if isinstance(node, Among):
+        keys = sorted(key for value in node.values if (key := key_of(value)) is not None)
+        return (keys[0], keys[-1]) if len(keys) == len(node.values) else None
+    if not isinstance(node, Is) or (key := key_of(node.value)) is None:
+        return None
+    kind = key[0]
+    match node.operator:
+        case "=":
+            return key, key
+        case "<" | "<=":
+            return kind, key
+    return key, kind + _LAST
+
+
+def best(leads: Sequence[Lead], counts: Sequence[int]) -> Lead | None:
+    """The one that leads to the fewest; None: walk along the time of creation.
+
+    Beyond the bound all are the same: then one that keeps the order, so that the first page comes without a look
+    at the rest.
+    """
+    few = [(count, at) for at, count in enumerate(counts) if count < COUNTED]
+    if few:
+        return leads[min(few)[1]]
+    ordered = [lead for lead in leads if (lead.exact if lead.name else len(lead.values) == 1)]
+    return min(ordered, key=lambda lead: _RARE.index(lead.column), default=None)
