@@ -1,9 +1,10 @@
-"""HealthChecker: takes back what dead workers held."""
+"""HealthChecker: takes back what dead workers held, and takes them out of the index."""
 
 from datetime import datetime
 
+from ..dispatch.dispatcher import Dispatcher
 from ..engines.native.workers import WorkerService
-from ..storage.base import StorageBackend
+from ..storage.base import StorageBackend, WorkerStore
 from .loop import Grace, Report
 
 
@@ -58,6 +59,43 @@ class HealthChecker:
 
     async def _known(self) -> set[str]:
         return {worker.id for worker in await self._storage.workers()}
+
+
+class IndexCleaner:
+    """Takes workers out of this instance's index of seats that the store knows no more, or not like this.
+
+    Whoever buries a worker, or takes it over, frees the seat that it has there. Another instance may have missed that: the word
+    of it is a hint. A seat of the dead would be offered tasks, each of which waits for a lease to lapse. Every instance cleans its
+    own index; what instances tell each other of their slots ends by itself. While the store's roll is the same, nobody came or
+    went, and a look costs one number, however many workers there are.
+    """
+
+    name = "index_cleaner"
+    needs_leader = False
+
+    def __init__(
+        self, storage: WorkerStore, dispatcher: Dispatcher, service: WorkerService, interval_s: float = 1.5
+    ) -> None:
+        self.interval_s = interval_s
+        self._storage = storage
+        self._dispatcher = dispatcher
+        self._service = service
+        #: The roll at the last look.
+        self._roll: int | None = None
+
+    async def run_once(self, now: datetime) -> Report:
+        """Let go of whoever is not ours any more; `done` is how many."""
+        # Seats first: whoever sits was in the store before.
+        seats = self._dispatcher.seats()
+        if not seats:
+            return Report()
+        roll = await self._storage.roll()
+        if roll == self._roll:
+            return Report()
+        known = {worker.id: worker for worker in await self._storage.workers()}
+        gone = sum(self._service.compare(seat, known.get(seat.worker.id)) for seat in seats)
+        self._roll = roll
+        return Report(done=gone)
 
 
 class SignWriter:

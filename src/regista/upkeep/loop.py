@@ -4,11 +4,12 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..clock import Clock
 from ..errors import StorageFailed, StorageUnavailable
@@ -23,6 +24,26 @@ class Report(Struct, frozen=True):
     done: int = 0
     #: Run again after so many seconds, if that is before the chore's interval is over.
     again_s: float | None = None
+
+
+class ChoreStatus(Struct, frozen=True, kw_only=True):
+    """How a chore has fared at this instance, since its start."""
+
+    name: str
+    interval_s: float
+    needs_leader: bool
+    #: This instance is the one that does it; None: nobody leads, or nobody has asked yet.
+    leading: bool | None = None
+    runs: int = 0
+    failures: int = 0
+    #: What all runs did, and what the last one did.
+    done: int = 0
+    last_done: int = 0
+    last_run_at: datetime | None = None
+    last_duration_s: float | None = None
+    #: The last failure; a later success does not make it unsaid.
+    last_error: str | None = None
+    last_error_at: datetime | None = None
 
 
 class Chore(Protocol):
@@ -90,6 +111,18 @@ class UpkeepLoop:
         self._stall_s = stall_s
         self._tasks: list[asyncio.Task[None]] = []
         self._nudges: dict[str, asyncio.Event] = {}
+        #: Told every second how late the loop comes.
+        self.on_lag: Callable[[float], None] = lambda _: None
+        self._statuses = {
+            chore.name: ChoreStatus(
+                name=chore.name, interval_s=chore.interval_s, needs_leader=chore.needs_leader
+            )
+            for chore in chores
+        }
+
+    def statuses(self) -> list[ChoreStatus]:
+        """How every chore has fared here, in the order in which they are done."""
+        return list(self._statuses.values())
 
     def nudge(self, name: str) -> None:
         """Run this chore now: something came up that it would see to."""
@@ -134,11 +167,45 @@ class UpkeepLoop:
 
     async def turn(self, chore: Chore) -> float | None:
         """Run a chore once, if it is ours to run; returns how soon it wants to run again."""
-        if chore.needs_leader:
-            lease_s = 3 * chore.interval_s
-            if not await self._leadership.lead(f"chore:{chore.name}", self._instance, lease_s):
+        began_at, began = self._clock.now(), self._clock.elapsed()
+        try:
+            if chore.needs_leader and not await self._leads(chore):
                 return None
-        return (await chore.run_once(self._clock.now())).again_s
+            report = await chore.run_once(began_at)
+        except Exception as error:
+            self._note(chore, began_at, began, error=error)
+            raise
+        self._note(chore, began_at, began, report)
+        return report.again_s
+
+    async def _leads(self, chore: Chore) -> bool:
+        lease_s = 3 * chore.interval_s
+        leads = await self._leadership.lead(f"chore:{chore.name}", self._instance, lease_s)
+        self._statuses[chore.name] = replace(self._statuses[chore.name], leading=leads)
+        return leads
+
+    def _note(
+        self,
+        chore: Chore,
+        at: datetime,
+        began: float,
+        report: Report | None = None,
+        error: Exception | None = None,
+    ) -> None:
+        """Take down how a run went."""
+        old = self._statuses[chore.name]
+        done = 0 if report is None else report.done
+        self._statuses[chore.name] = replace(
+            old,
+            runs=old.runs + 1,
+            failures=old.failures + int(error is not None),
+            done=old.done + done,
+            last_done=done,
+            last_run_at=at,
+            last_duration_s=round(self._clock.elapsed() - began, 6),
+            last_error=old.last_error if error is None else f"{type(error).__name__}: {error}",
+            last_error_at=old.last_error_at if error is None else at,
+        )
 
     async def _watch_stalls(self) -> None:
         """A loop that woke up late was stopped, starved or suspended: that was an outage."""
@@ -149,6 +216,7 @@ class UpkeepLoop:
             # While a machine is suspended only the time of day goes on; while a process is stopped both do.
             passed_s = max(self._clock.elapsed() - before, (self._clock.now() - wall).total_seconds())
             late_s = passed_s - beat_s
+            self.on_lag(max(0.0, late_s))
             if late_s > self._stall_s:
                 log.warning("the loop stalled for %.1f s; nothing expires for one lease", late_s)
                 self._grace.restart()

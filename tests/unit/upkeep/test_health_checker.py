@@ -6,7 +6,7 @@ from regista import JobStatus
 from regista.model import AttemptState, Worker
 from regista.storage.memory import MemoryStorage
 from regista.testing.orchestrator import TestOrchestrator
-from regista.upkeep.health_checker import HealthChecker, SignWriter
+from regista.upkeep.health_checker import HealthChecker, IndexCleaner, SignWriter
 from regista.upkeep.loop import Report
 from tests.stopwatch import Stopwatch
 from tests.support import Puppet, fan_out, one_task, types
@@ -191,3 +191,38 @@ def test_whoever_comes_back_while_another_is_buried_keeps_its_task() -> None:
 
         assert kit.call(race).done == 1
         assert types(kit.events(job)).count("task_lost") == 1
+
+
+def test_a_seat_that_the_store_knows_nothing_of_is_taken_away() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        puppet = Puppet(kit)
+        puppet.join()
+        director = kit.director
+        director.engine.effects.on_worker = lambda worker_id: None
+        cleaner = IndexCleaner(director.storage, director.dispatcher, director.workers)
+        assert kit.call(lambda: cleaner.run_once(kit.now)).done == 0
+        # Another instance buries it, and the word of that is lost.
+        assert kit.call(lambda: director.storage.forget("puppet", puppet.session))
+
+        assert kit.call(lambda: cleaner.run_once(kit.now)).done == 1
+        assert director.dispatcher.find("puppet") is None
+        job = kit.submit("script")
+        assert kit.get(job).status == "waiting_for_worker"
+        assert puppet.tasks == []
+
+
+def test_a_seat_of_an_old_session_is_taken_away_and_a_new_one_stays() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        puppet, other = Puppet(kit), Puppet(kit, id="other")
+        puppet.join()
+        other.join()
+        director = kit.director
+        # It registers elsewhere, and we do not hear of it.
+        moved = Worker(id="puppet", skills=("work",), instance="elsewhere")
+        director.engine.effects.on_worker = lambda worker_id: None
+        kit.call(lambda: director.storage.register(moved, 30.0))
+        cleaner = IndexCleaner(director.storage, director.dispatcher, director.workers)
+
+        assert kit.call(lambda: cleaner.run_once(kit.now)).done == 1
+        assert director.dispatcher.find("puppet") is None
+        assert director.dispatcher.find("other") is not None

@@ -346,3 +346,39 @@ def test_once_or_twice_at_once_gives_the_same_end() -> None:
     assert [(job.status, job.state, job.visit) for job in once] == [
         (job.status, job.state, job.visit) for job in twice
     ]
+
+
+def test_every_run_leaves_a_trace_that_people_can_see() -> None:
+    def run(number: int) -> None:
+        if number == 2:
+            raise RuntimeError("a bug")
+
+    chore = Counting(run)
+    loop = VirtualLoop()
+    one = upkeep(loop, chore)
+    (before,) = one.statuses()
+    run_for(loop, 25, one)
+    (status,) = one.statuses()
+    loop.close()
+
+    assert (before.name, before.runs, before.last_run_at) == ("counting", 0, None)
+    assert (status.runs, status.failures, status.leading) == (3, 1, None)
+    assert status.last_error == "RuntimeError: a bug"
+    assert status.last_run_at is not None
+    assert status.last_error_at is not None
+    assert status.last_run_at > status.last_error_at
+    assert status.last_duration_s == 0
+
+
+def test_a_trace_says_who_leads() -> None:
+    loop = VirtualLoop()
+    storage = MemoryStorage(LoopClock(loop))
+    loop.run_until_complete(storage.start())
+    leader = upkeep(loop, Counting(leader=True), "a", storage)
+    other = upkeep(loop, Counting(leader=True), "b", storage)
+    run_for(loop, 15, leader, other)
+    told = [one.statuses()[0] for one in (leader, other)]
+    loop.run_until_complete(storage.stop())
+    loop.close()
+
+    assert sorted((bool(one.leading), one.runs > 0) for one in told) == [(False, False), (True, True)]

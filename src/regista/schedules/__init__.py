@@ -1,0 +1,1 @@
+"""Schedules: when something should happen. Pure: no clock is read and nothing is stored here."""

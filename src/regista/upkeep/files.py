@@ -1,0 +1,195 @@
+"""FileCleaner and FileSweeper: the files of a job go when it ends, and what was forgotten goes later.
+
+| what lies there                                   | goes                                                        |
+|---------------------------------------------------|-------------------------------------------------------------|
+| files of a job whose files were used here         | a moment after its end (FileCleaner)                        |
+| files of any ended job: other processes, a crash  | with the next look over all folders (FileSweeper)           |
+| files of a job that nobody knows                  | the same, once they are older than the grace                |
+| values of a record that nobody has any more       | the same, every hour                                        |
+| directories on this machine                       | with the files of their job; those of killed processes at the next start |
+
+A quarantined job has not ended: it keeps everything.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from hashlib import sha256
+
+from ..errors import FileMissing
+from ..model import Job
+from ..payloads.base import JOBS, RECORDS, Payloads, job_prefix
+from ..payloads.task_files import FilesRoom
+from ..storage.base import StorageBackend
+from .loop import Report
+
+log = logging.getLogger("regista.upkeep")
+
+#: Says whose files these are. Nobody removes what he does not know in a place that is another's.
+OWNER = "regista-owner"
+#: Jobs that are looked up at once.
+_AT_ONCE = 500
+#: How often the values of records are looked over, and how many jobs' at a time.
+_RECORDS_EVERY = timedelta(hours=1)
+_RECORDS_AT_ONCE = 2000
+
+
+class FileCleaner:
+    """Removes what the jobs left whose files were used through this process, soon after they end."""
+
+    name = "file-cleaner"
+    needs_leader = False
+
+    def __init__(
+        self,
+        store: Payloads,
+        room: FilesRoom,
+        storage: StorageBackend,
+        removes: bool,
+        interval_s: float = 10.0,
+    ) -> None:
+        """`removes`: the files in the store go too (S3_AUTO_CLEANUP), and not only the local directories."""
+        self.interval_s = interval_s
+        self._store = store
+        self._room = room
+        self._storage = storage
+        self._removes = removes
+        self._used: dict[str, None] = {}
+        self._ended: set[str] = set()
+        #: Called when there is something to do now.
+        self.on_work: Callable[[], None] = lambda: None
+
+    def used(self, job_id: str) -> None:
+        """The files of this job were asked for."""
+        self._used[job_id] = None
+
+    def settled(self, job_id: str) -> None:
+        """A job has ended, or was quarantined. Called for every job; costs nothing for one without files."""
+        if job_id in self._used:
+            self._ended.add(job_id)
+            self.on_work()
+
+    async def run_once(self, now: datetime) -> Report:
+        """Clean up after those that are said to have ended, and look at some of the others: hints get lost."""
+        ended, self._ended = self._ended, set()
+        looked_at = [*ended, *[job_id for job_id in self._used if job_id not in ended]][:_AT_ONCE]
+        done = 0
+        for job_id, job in zip(looked_at, await _jobs(self._storage, looked_at), strict=True):
+            # To the end of the line, so that all have their turn.
+            self._used.pop(job_id, None)
+            if job is None or job.status.terminal:
+                await self._clean(job_id)
+                done += 1
+            else:
+                self._used[job_id] = None
+        return Report(done=done)
+
+    async def _clean(self, job_id: str) -> None:
+        try:
+            await asyncio.to_thread(self._room.put_away, job_id)
+            if self._removes:
+                await self._store.clear(job_prefix(job_id))
+        except BaseException:
+            self._used[job_id] = None
+            raise
+
+
+class FileSweeper:
+    """Looks over all folders for what ended jobs and lost processes left behind. One instance is enough."""
+
+    name = "file-sweeper"
+    needs_leader = True
+
+    def __init__(
+        self,
+        store: Payloads,
+        storage: StorageBackend,
+        removes: bool,
+        interval_s: float = 60.0,
+        grace_s: float = 3600.0,
+    ) -> None:
+        """`grace_s` is how old something must be that belongs to nobody: it may be somebody's in a moment."""
+        self.interval_s = interval_s
+        self._store = store
+        self._storage = storage
+        self._removes = removes
+        self._grace = timedelta(seconds=grace_s)
+        self._ours: bool | None = None
+        self._records_at: datetime | None = None
+        self._records_after = ""
+
+    async def run_once(self, now: datetime) -> Report:
+        """Remove what is nobody's any more."""
+        if self._ours is None:
+            self._ours = await self._owns()
+        done = await self._sweep_files(now) if self._removes else 0
+        if self._ours and (self._records_at is None or now - self._records_at >= _RECORDS_EVERY):
+            done += await self._sweep_records(now)
+        if done:
+            log.info("removed the files of %d jobs", done, extra={"action": "files_swept", "count": done})
+        return Report(done=done)
+
+    async def _sweep_files(self, now: datetime) -> int:
+        done = 0
+        folders = await self._store.folders(JOBS)
+        for start in range(0, len(folders), _AT_ONCE):
+            some = folders[start : start + _AT_ONCE]
+            for job_id, job in zip(some, await _jobs(self._storage, some), strict=True):
+                if job is None:
+                    done += await self._sweep_unknown(f"{JOBS}/{job_id}", now)
+                elif job.status.terminal:
+                    done += bool(await self._store.clear(f"{JOBS}/{job_id}"))
+        return done
+
+    async def _sweep_records(self, now: datetime) -> int:
+        """A few thousand jobs at a time; the next run goes on where this one ends."""
+        folders = [each for each in await self._store.folders(RECORDS) if each > self._records_after]
+        some = folders[:_RECORDS_AT_ONCE]
+        done = 0
+        for job_id, job in zip(some, await _jobs(self._storage, some), strict=True):
+            if job is None:
+                done += await self._sweep_unknown(f"{RECORDS}/{job_id}", now)
+        finished = len(some) == len(folders)
+        self._records_after = "" if finished else some[-1]
+        self._records_at = now if finished else None
+        return done
+
+    async def _sweep_unknown(self, prefix: str, now: datetime) -> int:
+        """Nobody knows the job. It may be about to be created, or be another cluster's."""
+        if not self._ours:
+            return 0
+        files = [each async for each in self._store.files(prefix)]
+        if not files or max(each.modified for each in files) > now - self._grace:
+            return 0
+        await self._store.delete([each.name for each in files])
+        return 1
+
+    async def _owns(self) -> bool:
+        """Whether the place is ours; one without an owner becomes ours now."""
+        cluster = sha256(await self._storage.secret("cluster")).hexdigest()[:16]
+        try:
+            owner = (await self._store.get(OWNER)).decode()
+        except FileMissing:
+            await self._store.put(OWNER, cluster.encode())
+            return True
+        if owner != cluster:
+            log.warning(
+                "%s belongs to another cluster (%s): files of unknown jobs are left alone; "
+                "give each cluster a prefix of its own",
+                self._store.uri(""),
+                owner,
+                extra={"action": "payloads_shared"},
+            )
+        return owner == cluster
+
+
+async def _jobs(storage: StorageBackend, job_ids: Sequence[str]) -> Iterable[Job | None]:
+    """The records of these jobs, ended ones too."""
+    if not job_ids:
+        return []
+    found, _ = await storage.load(job_ids)
+    return [
+        job if job is not None else await storage.get(job_id)
+        for job_id, job in zip(job_ids, found, strict=True)
+    ]

@@ -1,0 +1,243 @@
+"""ScheduleBook: every schedule with what is stored about it, and what people do to one."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..clock import Clock
+from ..errors import ScheduleExists, ScheduleInFile, ScheduleInvalid, ScheduleNotFound, StorageError
+from ..model import Item, ItemWrite
+from ..schedules.calendar import Calendar
+from ..schedules.schedule import NAME, Schedule, check
+from ..schedules.state import (
+    KEEP,
+    Circumstances,
+    Kind,
+    Record,
+    State,
+    decide,
+    decode,
+    encode,
+    next_fire,
+    noted,
+)
+from ..storage.base import Shelves
+
+SHELF = "schedules"
+#: Items that are read in one go.
+_PAGE = 100
+#: Bytes of a schedule, at most: it is written again with every tick.
+MAX_BYTES = 64 * 1024
+#: Losing a race this often means that something is wrong, not that somebody was faster.
+_MAX_RACES = 100
+#: How soon a tick that waits for the end of a job is looked at again.
+_BUFFERED_S = 1.0
+
+
+class Entry(Struct, frozen=True):
+    """One schedule, as it was read."""
+
+    name: str
+    schedule: Schedule
+    calendar: Calendar
+    state: State
+    #: Of the item that holds the state; 0: there is none yet.
+    revision: int = 0
+    #: The file has it; otherwise somebody made it over the API.
+    in_file: bool = False
+    #: The state is not what is stored: it is new, or follows from a changed schedule.
+    unsaved: bool = False
+    #: When somebody should look at it, as it is stored.
+    due: datetime | None = None
+
+
+class ScheduleBook:
+    """Reads and writes schedules. Whoever writes names the revision that he has read: of two, one is told so.
+
+    What a file says about a schedule wins over what is stored under its name.
+    """
+
+    def __init__(self, shelves: Shelves, clock: Clock, tz: str, keep: int = KEEP) -> None:
+        self._shelves = shelves
+        self._clock = clock
+        self.tz = tz
+        self.keep = keep
+        #: What `schedules.toml` says; set before the start.
+        self.in_file: Mapping[str, Schedule] = {}
+        self._calendars: dict[str, tuple[Schedule, Calendar]] = {}
+
+    def now(self) -> datetime:
+        """The time of day that decisions are made at."""
+        return self._clock.now()
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    async def find(self, name: str) -> Entry | None:
+        """The schedule of that name."""
+        if NAME.fullmatch(name) is None:
+            return None
+        return self._entry(name, await self._shelves.item(SHELF, name))
+
+    async def get(self, name: str) -> Entry:
+        """The same, or ScheduleNotFound."""
+        found = await self.find(name)
+        if found is None:
+            raise ScheduleNotFound(name)
+        return found
+
+    async def all(self) -> list[Entry]:
+        """Every schedule, by name."""
+        items: dict[str, Item | None] = dict.fromkeys(self.in_file)
+        after = ""
+        while page := await self._shelves.items(SHELF, after, _PAGE):
+            items |= {item.key: item for item in page}
+            after = page[-1].key
+        found = (self._entry(name, item) for name, item in sorted(items.items()))
+        return [entry for entry in found if entry is not None]
+
+    async def ripe(self, now: datetime, limit: int) -> list[Entry]:
+        """Those that somebody should look at."""
+        found = (self._entry(item.key, item) for item in await self._shelves.ripe(SHELF, now, limit))
+        return [entry for entry in found if entry is not None]
+
+    def _entry(self, name: str, item: Item | None) -> Entry | None:
+        state = stored = None if item is None else decode(item.value)
+        schedule = self.in_file.get(name) or (None if state is None else state.schedule)
+        if schedule is None:
+            return None
+        calendar, now = self._calendar(name, schedule), self._clock.now()
+        fingerprint = schedule.fingerprint(self.tz)
+        if state is None:
+            state = State(cursor=now, fingerprint=fingerprint, created_at=now)
+        elif state.fingerprint != fingerprint:
+            # Other ticks than before: those that it never had are not missed.
+            changed = Record(kind="changed", at=now, message=schedule.words())
+            state = replace(
+                noted(state, changed, self.keep), cursor=max(now, state.cursor), fingerprint=fingerprint
+            )
+        revision = 0 if item is None else item.revision
+        unsaved = item is None or state is not stored
+        due = None if item is None else item.due
+        return Entry(name, schedule, calendar, state, revision, name in self.in_file, unsaved, due)
+
+    def _calendar(self, name: str, schedule: Schedule) -> Calendar:
+        known = self._calendars.get(name)
+        if known is None or known[0] != schedule:
+            known = self._calendars[name] = (schedule, check(schedule, self.tz))
+        return known[1]
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    async def save(self, entry: Entry, state: State) -> Entry | None:
+        """Write the state, if nobody has written since it was read; None: somebody has."""
+        due = self.due(replace(entry, state=state))
+        write = ItemWrite(SHELF, entry.name, encode(state), due=due, expected=entry.revision)
+        (done,) = await self._shelves.put([write])
+        return (
+            replace(entry, state=state, revision=entry.revision + 1, unsaved=False, due=due) if done else None
+        )
+
+    def due(self, entry: Entry) -> datetime | None:
+        """When somebody should look at it; None: never by itself."""
+        state = entry.state
+        if state.starting:
+            return self._clock.now()
+        fires = next_fire(entry.name, entry.schedule, entry.calendar, state.cursor)
+        if state.buffered is None:
+            return fires
+        soon = self._clock.now() + timedelta(seconds=_BUFFERED_S)
+        return soon if fires is None else min(soon, fires)
+
+    async def change(self, name: str, how: Callable[[Entry], State]) -> Entry:
+        """Read, change, write; again when somebody else was faster."""
+        for _ in range(_MAX_RACES):
+            entry = await self.get(name)
+            state = how(entry)
+            if state == entry.state and not entry.unsaved:
+                return entry
+            saved = await self.save(entry, state)
+            if saved is not None:
+                return saved
+        raise StorageError(f"schedule {name}: lost {_MAX_RACES} races in a row")
+
+    # -- people ----------------------------------------------------------------------------------
+
+    async def create(self, name: str, schedule: Schedule) -> Entry:
+        """A new schedule. The very same one again is fine; another one under the name is ScheduleExists."""
+        if NAME.fullmatch(name) is None:
+            raise ScheduleInvalid("name", "letters, digits, '.', '_' and '-', at most 200", name)
+        check(schedule, self.tz)
+        _check_storable(schedule)
+        if name in self.in_file:
+            raise ScheduleExists(name)
+        now = self._clock.now()
+        state = State(
+            cursor=now, created_at=now, schedule=schedule, fingerprint=schedule.fingerprint(self.tz)
+        )
+        entry = Entry(name, schedule, self._calendar(name, schedule), state)
+        saved = await self.save(entry, state)
+        if saved is None:
+            saved = await self.get(name)
+            if saved.state.schedule != schedule:
+                raise ScheduleExists(name)
+        return saved
+
+    async def delete(self, name: str) -> None:
+        """Forget a schedule, and what is stored about it. Its jobs stay. One that a file names is ScheduleInFile."""
+        if name in self.in_file:
+            raise ScheduleInFile(name)
+        if NAME.fullmatch(name) is None:
+            raise ScheduleNotFound(name)
+        for _ in range(_MAX_RACES):
+            item = await self._shelves.item(SHELF, name)
+            if item is None:
+                raise ScheduleNotFound(name)
+            (done,) = await self._shelves.put([ItemWrite(SHELF, name, None, expected=item.revision)])
+            if done:
+                self._calendars.pop(name, None)
+                return
+        raise StorageError(f"schedule {name}: lost {_MAX_RACES} races in a row")
+
+    async def pause(self, name: str, reason: str = "") -> Entry:
+        """Nothing fires until `resume`; ticks are recorded as skipped. Twice is fine."""
+        return await self.change(name, lambda entry: self._switched(entry, True, "paused", reason))
+
+    async def resume(self, name: str, reason: str = "") -> Entry:
+        """Ticks fire again, from now on. Twice is fine."""
+        return await self.change(name, lambda entry: self._switched(entry, False, "resumed", reason))
+
+    def _switched(self, entry: Entry, paused: bool, kind: Kind, reason: str) -> State:
+        state, now = entry.state, self._clock.now()
+        if (state.paused if state.paused is not None else entry.schedule.paused) == paused:
+            return state
+        if not paused:
+            # What came while it was paused is skipped for that reason, however soon after it is resumed.
+            state = self._caught_up(entry, Circumstances(now, keep=self.keep))
+        record = Record(kind=kind, at=now, message=reason or None)
+        return replace(noted(state, record, self.keep), paused=paused)
+
+    def _caught_up(self, entry: Entry, seen: Circumstances) -> State:
+        """Everything that is due is decided, however much that is."""
+        state, before = entry.state, None
+        while state != before:
+            before = state
+            state = decide(entry.name, entry.schedule, entry.calendar, state, seen)
+        return state
+
+
+def _check_storable(schedule: Schedule) -> None:
+    """ScheduleInvalid unless it comes back from the store as it was."""
+    try:
+        body = msgspec.json.encode(schedule)
+        same = msgspec.json.decode(body, type=Schedule) == schedule
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise ScheduleInvalid(
+            "input_data", "data that JSON can carry", "something else", str(error)
+        ) from None
+    if not same:
+        raise ScheduleInvalid("input_data", "data that JSON can carry", "what comes back as something else")
+    if len(body) > MAX_BYTES:
+        raise ScheduleInvalid("input_data", f"at most {MAX_BYTES} bytes of JSON in all", len(body))
