@@ -94,4 +94,5 @@ def registration(record: Record, running: list[str], cluster_id: str, websockets
         "limits": record.limits,
         "schemas": record.schemas,
         "cluster_id": cluster_id,
+        "incarnation": record.incarnation,
     }

@@ -1,0 +1,101 @@
+"""Where signed links lead to, for payload stores that cannot be reached from outside: content up and down, streamed.
+
+The signature is the permission: it names the job, the file, the method and the last second. Nothing else is served
+here, and a file is always handed out as something to be saved, never as a page of ours.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from urllib.parse import quote
+
+from aiohttp import web
+
+from ..errors import FileTooLarge, JobAlreadyTerminal, JobNotFound
+from ..wire import file_links
+from . import view
+from .problems import Problem
+from .stage import STAGE, Stage
+
+#: Below the path of the links: the job's id, and the name of the file with its folders.
+_PATTERN = file_links.PATH + "/{job_id}/{file:.+}"
+
+
+def install(app: web.Application) -> None:
+    """Answer at the paths of signed links."""
+    app.router.add_get(_PATTERN, download)  # and HEAD
+    app.router.add_put(_PATTERN, upload)
+
+
+async def download(request: web.Request) -> web.StreamResponse:
+    """The content of a file."""
+    stage, job_id, name = _allowed(request, "GET")
+    files = stage.filing.open(job_id)
+    found = await files.info(name)
+    answer = web.StreamResponse(
+        headers={
+            "Content-Type": "application/octet-stream",
+            "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name.rpartition('/')[2], safe='')}",
+            "X-Content-Type-Options": "nosniff",
+            "Cache-Control": "private, no-store",
+        }
+    )
+    answer.content_length = found.size
+    if request.method == "HEAD":
+        return answer
+    pieces = files.stream(name)
+    first = await anext(pieces, b"")  # a file that is gone by now is a 404, and not half an answer
+    await answer.prepare(request)
+    await answer.write(first)
+    async for piece in pieces:
+        await answer.write(piece)
+    await answer.write_eof()
+    return answer
+
+
+async def upload(request: web.Request) -> web.Response:
+    """Write a file. It is there when this is answered, or not at all."""
+    stage, job_id, name = _allowed(request, "PUT")
+    files = stage.filing.open(job_id)
+    job = await stage.storage.get(job_id)
+    if job is None:
+        raise JobNotFound(job_id)
+    if job.status.terminal:
+        raise JobAlreadyTerminal(job_id, job.status)
+    most = stage.config.max_file_bytes
+    if (request.content_length or 0) > most:
+        raise FileTooLarge(name, most)
+    await files.upload_stream(name, _pieces(request, name, most, stage.config.body_timeout_s))
+    found = await files.info(name)
+    return view.json({"status": "uploaded", "name": name, "size": found.size})
+
+
+async def _pieces(request: web.Request, name: str, most: int, silence_s: float) -> AsyncIterator[bytes]:
+    """What is sent, as it comes. Whoever says nothing for too long, or too much, is not heard to the end."""
+    sofar = 0
+    while True:
+        try:
+            async with asyncio.timeout(silence_s):
+                piece = await request.content.readany()
+        except TimeoutError:
+            detail = f"expected more of the file within {silence_s:g} s, and it did not come"
+            raise Problem(408, "body_timeout", detail, headers={"Connection": "close"}) from None
+        if not piece:
+            return
+        sofar += len(piece)
+        if sofar > most:
+            raise FileTooLarge(name, most)
+        yield piece
+
+
+def _allowed(request: web.Request, method: str) -> tuple[Stage, str, str]:
+    """What the link is for; 403 when it is not ours, was changed, or is over."""
+    stage = request.config_dict[STAGE]
+    job_id, name = request.match_info["job_id"], request.match_info["file"]
+    until = request.query.get("expires", "")
+    expires = int(until) if until.isascii() and until.isdigit() and len(until) < 12 else 0
+    signature = request.query.get("signature", "")
+    if not file_links.is_signed(stage.filing.secret, job_id, name, method, expires, signature):
+        raise Problem(403, "link_invalid", "this link is not one of ours, or something in it was changed")
+    if stage.clock.now().timestamp() > expires:
+        raise Problem(403, "link_expired", "this link is over; ask for another one")
+    return stage, job_id, name

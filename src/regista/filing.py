@@ -1,0 +1,137 @@
+"""Filing: everything that an orchestrator does with files and large values, built from its settings."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from .clock import Clock
+from .config import Config
+from .engines.native.engine import NativeEngine
+from .errors import PayloadsDisabled
+from .model import Job, Task, TaskFailure, TaskResult
+from .payloads.base import Broken, Method, Payloads
+from .payloads.records import Glance, KeptRecords, keep_records
+from .payloads.service import FileService, build_files
+from .payloads.task_files import TaskFiles
+from .storage.base import StorageBackend
+from .upkeep.files import FileCleaner, FileSweeper
+from .upkeep.loop import Chore, UpkeepLoop
+from .wire.file_links import link_to
+
+
+class Filing:
+    """The payload store of an orchestrator, or the lack of one.
+
+    Without one nothing here costs anything: `kept` is the store itself, and there are no chores.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        storage: StorageBackend,
+        clock: Clock,
+        watched: Callable[[Payloads], Payloads] = lambda store: store,
+    ) -> None:
+        """`watched` may put somebody who counts before the payload store."""
+        self._config = config
+        self._storage = storage
+        self._clock = clock
+        self.service: FileService | None = build_files(config)
+        if self.service is not None:
+            self.service.store = watched(self.service.store)
+        #: Signs links to files, where the payload store cannot. The same for all who share the store.
+        self.secret = b""
+        self.chores: list[Chore] = []
+        self._kept: KeptRecords | None = None
+        if self.service is not None:
+            self._build(self.service)
+
+    def _build(self, service: FileService) -> None:
+        removes = self._config.s3_auto_cleanup
+        self._cleaner = FileCleaner(service.store, service, self._storage, removes)
+        self.chores = [self._cleaner, FileSweeper(service.store, self._storage, removes)]
+        service.on_open = self._cleaner.used
+        if not service.store.signs:
+            service.sign = self._sign
+
+    def keep(self, storage: StorageBackend) -> StorageBackend:
+        """The store for deciders: large values are kept out of it, and seen as if they were in it."""
+        store = None if self.service is None else self.service.store
+        kept = keep_records(storage, store, self._config.offload_bytes, self._clock)
+        self._kept = kept if isinstance(kept, KeptRecords) else None
+        return kept
+
+    def glance(self, storage: StorageBackend) -> StorageBackend:
+        """The store for whoever looks at many jobs: nothing large is fetched for him."""
+        return storage if self.service is None else cast(StorageBackend, Glance(storage))
+
+    def join(self, engine: NativeEngine, upkeep: UpkeepLoop) -> None:
+        """Hear of jobs that end, and have those tasks failed whose params are broken."""
+        if self.service is None:
+            return
+        self._cleaner.on_work = lambda: upkeep.nudge(self._cleaner.name)
+        engine.effects.on_settled = both(engine.effects.on_settled, self._cleaner.settled)
+        if self._kept is not None:
+            self._kept.on_broken = lambda task, why: engine.later(_fail(engine, task, why), "broken-params")
+
+    async def start(self) -> None:
+        """Make sure that the payload store is there. A configured one that is not stops the start."""
+        if self.service is not None:
+            self.secret = await self._storage.secret("files")
+            await self.service.start()
+
+    async def stop(self) -> None:
+        """Remove the directories of this process. Twice is fine, and so is before `start`."""
+        if self.service is not None:
+            await self.service.stop()
+
+    @property
+    def files(self) -> Callable[[str], TaskFiles] | None:
+        """The files of a job, for its handlers; None where there are none."""
+        return None if self.service is None else self.service.open
+
+    def open(self, job_id: str) -> TaskFiles:
+        """The files of a job; PayloadsDisabled."""
+        if self.service is None:
+            raise PayloadsDisabled
+        return self.service.open(job_id)
+
+    async def whole(self, job: Job) -> Job:
+        """A job with every value whole, whatever its size."""
+        return job if self._kept is None else await self._kept.whole(job)
+
+    async def seen(self, job: Job) -> Job:
+        """A job as a stranger may see it, where it comes straight from whoever wrote it."""
+        return job if self._kept is None else await self._kept.seen(job)
+
+    async def value(self, job_id: str, sha256: str) -> Any:
+        """A large value of a job by its checksum; FileMissing."""
+        if self._kept is None:
+            raise PayloadsDisabled
+        return await self._kept.value(job_id, sha256)
+
+    def _sign(self, job_id: str, name: str, method: Method, expires_s: float) -> str:
+        expires = int(self._clock.now().timestamp() + expires_s)
+        return self._config.public_url.rstrip("/") + link_to(self.secret, job_id, name, method, expires)
+
+
+def both(one: Callable[[Any], None], other: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Call one, then the other."""
+
+    def call(told: Any) -> None:
+        one(told)
+        other(told)
+
+    return call
+
+
+async def _fail(engine: NativeEngine, task: Task, why: Broken) -> None:
+    """What a worker would say who was given this task: it cannot be done, now or ever."""
+    code = "PERMANENT_ERROR" if why.permanent else "TRANSIENT_ERROR"
+    await engine.deliver(
+        TaskResult(
+            task_id=task.attempt_id,
+            job_id=task.job_id,
+            worker_id=task.worker_id or "",
+            error=TaskFailure(code, f"{why.code}: {why.message}"),
+        )
+    )

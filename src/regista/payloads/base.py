@@ -1,0 +1,172 @@
+"""The contract of payload stores: files by path, streamed, and nothing else.
+
+| prefix            | what lies there                                        | how long                           |
+|-------------------|--------------------------------------------------------|------------------------------------|
+| `jobs/{job_id}/`  | the files of a job, by the names that people gave them | until the job ends (`S3_AUTO_CLEANUP`) |
+| `records/{job_id}/` | large values of its record, by their checksums       | as long as the job's record        |
+
+Rules that hold for every method:
+
+- A file is there whole or not at all; a second write under a path replaces the first.
+- Errors of the library are translated: FileMissing, BadFileName, PayloadUnavailable.
+- Memory stays bounded, however large the file is: content travels in pieces.
+"""
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from ..errors import BadFileName
+
+#: Where the files of jobs lie, and the large values of their records.
+JOBS = "jobs"
+RECORDS = "records"
+
+#: Bytes of a piece that travels.
+CHUNK = 1024 * 1024
+#: S3 takes keys of 1024 bytes; the prefixes need some of them.
+MAX_NAME_BYTES = 800
+#: Disks take names of 255 bytes, and a file that is being written has a few more.
+MAX_PART_BYTES = 240
+
+Method = Literal["GET", "PUT"]
+
+
+class FileInfo(Struct, frozen=True, gc=False):
+    """A file, as a list shows it."""
+
+    #: Below the job's own place: what it was written as.
+    name: str
+    size: int
+    modified: datetime
+    #: Changes with the content, where the store says so.
+    etag: str | None = None
+
+
+class Payloads(Protocol):
+    """Where payloads lie. Paths are relative to the store's own root."""
+
+    #: It can sign URLs that lead to it directly; otherwise the orchestrator serves its own.
+    signs: bool
+
+    async def start(self) -> None:
+        """Make sure that it can be used; PayloadUnavailable says why it cannot."""
+        ...
+
+    async def put(self, path: str, content: bytes | Path | AsyncIterable[bytes]) -> None:
+        """Write a file. A content that fails half-way leaves what was there before."""
+        ...
+
+    async def get(self, path: str) -> bytes:
+        """The whole file at once, for small ones; FileMissing."""
+        ...
+
+    def stream(self, path: str) -> AsyncIterator[bytes]:
+        """The file in pieces; FileMissing with the first."""
+        ...
+
+    async def find(self, path: str) -> FileInfo | None:
+        """What is known of a file; its name is `path`."""
+        ...
+
+    def files(self, prefix: str) -> AsyncIterator[FileInfo]:
+        """The files below a prefix (`jobs/j1`), in no particular order; names are whole paths."""
+        ...
+
+    async def folders(self, prefix: str) -> list[str]:
+        """The last parts of the folders right below a prefix: for `jobs`, the jobs that have files."""
+        ...
+
+    async def delete(self, paths: Iterable[str]) -> None:
+        """Remove these files. What is not there is fine."""
+        ...
+
+    async def clear(self, prefix: str) -> int:
+        """Remove everything below a prefix, also what was never written to its end; returns how many files."""
+        ...
+
+    async def sign(self, path: str, method: Method, expires_s: float) -> str:
+        """A URL that lets whoever has it read or write this one file for a while. Only where it `signs`."""
+        ...
+
+    def uri(self, path: str) -> str:
+        """The name of the file for other programs, like s3://bucket/jobs/j1/a.txt."""
+        ...
+
+    def path_of(self, uri: str) -> str | None:
+        """The path that a URI of this store names; None when it is another store's."""
+        ...
+
+
+def check_name(name: object) -> str:
+    """The name of a file, if it stays where it belongs and every store can keep it."""
+    if not isinstance(name, str) or not name:
+        raise BadFileName(name, "expected a non-empty str")
+    problem = _problem(name)
+    if problem:
+        raise BadFileName(name if len(name) < 200 else name[:200] + "…", problem)
+    return name
+
+
+def _problem(name: str) -> str:
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        return "it has characters that cannot be written down"
+    if size > MAX_NAME_BYTES:
+        return f"{size} bytes are more than {MAX_NAME_BYTES}"
+    if any(each in "\\#" or each < " " or "\x7f" <= each <= "\x9f" for each in name):
+        return "backslashes, # and control characters are not allowed"
+    parts = name.split("/")
+    if any(part in ("", ".", "..") for part in parts):
+        return "a part of it is empty, . or .."
+    if any(len(part.encode()) > MAX_PART_BYTES for part in parts):
+        return f"a part of it is longer than {MAX_PART_BYTES} bytes"
+    return ""
+
+
+def job_prefix(job_id: str) -> str:
+    """Where the files of a job lie."""
+    return f"{JOBS}/{_one_part(job_id)}"
+
+
+def record_prefix(job_id: str) -> str:
+    """Where the large values of a job's record lie."""
+    return f"{RECORDS}/{_one_part(job_id)}"
+
+
+def _one_part(job_id: str) -> str:
+    """An id that names one folder and no other place."""
+    if "/" in job_id:
+        raise BadFileName(job_id, "the id of a job has no /")
+    return check_name(job_id)
+
+
+# -- large values ----------------------------------------------------------------------------------
+
+#: A dict with this key stands for a value that lies elsewhere, in a record as it is stored.
+MARK = "$regista:offloaded"
+#: What is shown to people and clients in the place of a value that is too large to be shown.
+SHOWN = "$offloaded"
+
+
+class Broken(Struct, frozen=True, gc=False):
+    """Why a value of a record could not be had."""
+
+    code: str
+    message: str
+    permanent: bool
+
+
+def broken(*values: object) -> Broken | None:
+    """The first of these values that is not itself, but stands for one that could not be had."""
+    for value in values:
+        if isinstance(value, dict) and MARK in value:
+            told = value[MARK].get("broken") if isinstance(value[MARK], dict) else None
+            if told is None:  # nobody has even tried: there is no payload store any more
+                told = ["payloads_disabled", "a value lies in a payload store, and none is configured", True]
+            return Broken(*told)
+    return None

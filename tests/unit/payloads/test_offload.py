@@ -1,0 +1,199 @@
+"""Large values leave a record, and come back as they were or not at all."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regista.payloads.base import MARK, broken
+from regista.payloads.memory import MemoryPayloads
+from regista.payloads.offload import Offloader, refs_of, shown
+from regista.testing.clock import Clock
+
+LIMIT = 100
+plain = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=200),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=20), inner, max_size=5),
+    max_leaves=20,
+)
+values = st.dictionaries(st.sampled_from([MARK, "a", "b", "c", "whole"]), plain, max_size=5) | plain
+
+
+def offloader(store: MemoryPayloads | None = None, clock: Clock | None = None) -> Offloader:
+    return Offloader(store or MemoryPayloads(), LIMIT, clock or Clock())
+
+
+@given(values)
+def test_whatever_is_put_away_comes_back_as_it_was(value: Any) -> None:
+    async def play() -> None:
+        store = MemoryPayloads()
+        packed = await offloader(store).pack("j1", value)
+
+        # One that remembers nothing.
+        assert await offloader(store).unpack("j1", packed) == value
+        if MARK not in (value if isinstance(value, dict) else {}):
+            assert await offloader(store).pack("j1", packed) == packed
+
+    asyncio.run(play())
+
+
+def test_a_small_value_stays_the_very_same_object() -> None:
+    small = {"a": 1, "b": ["x"]}
+
+    assert asyncio.run(offloader().pack("j1", small)) is small
+
+
+@pytest.mark.parametrize("value", [{"a": object()}, {"a": 2**70}, {"a": {1j}}, {"a": "\ud800"}])
+def test_what_cannot_be_stored_is_left_to_the_store_to_refuse(value: Any) -> None:
+    assert not offloader().heavy(value)
+
+
+def test_only_the_members_that_are_large_are_put_away() -> None:
+    async def play() -> None:
+        store = MemoryPayloads()
+        packed = await offloader(store).pack("j1", {"small": 1, "large": "x" * 200})
+
+        assert packed["small"] == 1
+        assert "large" not in packed
+        (ref,) = refs_of(packed)
+        assert ref.path == f"records/j1/{ref.sha256}"
+        assert await store.find(ref.path) is not None
+        assert shown("j1", packed) == {
+            "small": 1,
+            "large": {"$offloaded": {"size": ref.size, "sha256": ref.sha256}},
+        }
+
+    asyncio.run(play())
+
+
+def test_many_small_members_are_put_away_together() -> None:
+    value = {str(number): "x" * 10 for number in range(100)}
+
+    packed = asyncio.run(offloader().pack("j1", value))
+
+    assert list(packed) == [MARK]
+    assert list(packed[MARK]) == ["whole"]
+
+
+def test_the_same_value_is_written_once() -> None:
+    class Counting(MemoryPayloads):
+        puts = 0
+
+        async def put(self, path: str, content: Any) -> None:
+            self.puts += 1
+            await super().put(path, content)
+
+    async def play() -> None:
+        store = Counting()
+        away = offloader(store)
+        for number in range(5):
+            await away.pack("j1", {"large": "x" * 200, "n": number})
+
+        assert store.puts == 1
+
+    asyncio.run(play())
+
+
+def test_a_reference_to_another_jobs_value_is_just_a_value() -> None:
+    async def play() -> None:
+        store = MemoryPayloads()
+        secret = await offloader(store).pack("j1", {"secret": "s" * 200})
+
+        stored = await offloader(store).pack("j2", secret)
+
+        assert await offloader(store).unpack("j2", stored) == secret  # as it was sent, and nothing of j1
+        assert await offloader(store).unpack("j2", secret) == secret
+        assert shown("j2", secret) == secret
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("damage", [b"", b"something else", None])
+def test_a_value_that_is_not_what_was_written_is_broken_for_good(damage: bytes | None) -> None:
+    async def play() -> None:
+        store = MemoryPayloads()
+        packed = await offloader(store).pack("j1", {"large": "x" * 200, "small": 1})
+        (ref,) = refs_of(packed)
+        await store.delete([ref.path])
+        if damage is not None:
+            await store.put(ref.path, damage)
+
+        found = await offloader(store).unpack("j1", packed)
+
+        why = broken(found)
+        assert why is not None
+        assert (why.code, why.permanent) == ("integrity_error", True)
+        assert f"expected the value with the checksum sha256:{ref.sha256}, found" in why.message
+        # What is stored next is the reference again, without that note.
+        assert await offloader(store).pack("j1", found) == packed
+
+    asyncio.run(play())
+
+
+def test_a_store_that_is_away_keeps_nothing_from_being_written() -> None:
+    from regista.errors import PayloadUnavailable
+
+    class Away(MemoryPayloads):
+        calls = 0
+
+        async def put(self, path: str, content: Any) -> None:
+            self.calls += 1
+            raise PayloadUnavailable("away")
+
+        async def get(self, path: str) -> bytes:
+            raise PayloadUnavailable("away")
+
+    async def play() -> None:
+        store, clock = Away(), Clock()
+        away = offloader(store, clock)
+        value = {"large": "x" * 200}
+
+        assert await away.pack("j1", value) is value
+        assert await away.pack("j1", {"other": "y" * 200}) == {"other": "y" * 200}
+        assert store.calls == 1  # it is left alone for a while
+        clock.move(11)
+        await away.pack("j1", value)
+        assert store.calls == 2
+
+        packed = await offloader().pack("j1", value)
+        why = broken(await away.unpack("j1", packed))
+        assert why is not None
+        assert (why.code, why.permanent) == ("payloads_unavailable", False)
+
+    asyncio.run(play())
+
+
+def test_what_was_written_later_wins_over_a_reference_to_the_same() -> None:
+    """A person mends a job whose value is broken: edit, and release."""
+
+    async def play() -> None:
+        store = MemoryPayloads()
+        packed = await offloader(store).pack("j1", {"large": "x" * 200, "other": "y" * 200, "small": 1})
+        for ref in refs_of(packed):
+            await store.put(ref.path, b"something else")
+        hurt = await offloader(store).unpack("j1", packed)
+
+        mended = await offloader(store).pack("j1", {**hurt, "large": "new", "other": "z" * 200})
+
+        assert await offloader(store).unpack("j1", mended) == {"large": "new", "other": "z" * 200, "small": 1}
+
+    asyncio.run(play())
+
+
+def test_what_is_added_to_a_value_that_could_not_be_had_is_added_to_it_later() -> None:
+    async def play() -> None:
+        store = MemoryPayloads()
+        many = {str(number): "x" * 10 for number in range(50)}
+        packed = await offloader(store).pack("j1", many)
+
+        added = await offloader(store).pack("j1", {**packed, "more": 1, "0": "new"})
+
+        assert await offloader(store).unpack("j1", added) == {**many, "more": 1, "0": "new"}
+
+    asyncio.run(play())

@@ -1,0 +1,194 @@
+"""The store for deciders: every value whole, whatever is stored; nothing touched where nothing is large."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from regista import Job, JobStatus, MemoryStorage, Task, TaskResult
+from regista.clock import SystemClock
+from regista.model import Birth, Change, Event, EventType, Message, MessageKind, TaskWrite, Worker
+from regista.payloads.base import MARK, Broken
+from regista.payloads.memory import MemoryPayloads
+from regista.payloads.offload import Offloader
+from regista.payloads.records import Glance, KeptRecords, keep_records
+from regista.storage.base import StorageBackend
+from tests.webhook_kit import in_loop
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+BIG = "x" * 1000
+VERY_BIG = "y" * 2_000_000
+
+
+def a_job(**fields: Any) -> Job:
+    given = {"id": "j1", "blueprint": "b", "version": "v", "state": "s", "revision": 1, **fields}
+    return Job(created_at=NOW, updated_at=NOW, **given)
+
+
+async def kept(store: MemoryPayloads | None = None) -> tuple[KeptRecords, MemoryStorage]:
+    storage = MemoryStorage(SystemClock())
+    await storage.start()
+    away = Offloader(store or MemoryPayloads(), 100, SystemClock())
+    return KeptRecords(cast(StorageBackend, storage), away), storage
+
+
+async def write(records: KeptRecords, job: Job, **change: Any) -> None:
+    (outcome,) = await records.commit([Change(job_id=job.id, token="t", job=job, **change)], "i")
+    assert outcome.ok
+
+
+@in_loop
+async def test_a_job_with_large_values_is_whole_for_deciders_and_small_in_the_store() -> None:
+    records, storage = await kept()
+    job = a_job(input={"a": BIG}, data={"b": [BIG], "c": 1}, result=BIG)
+
+    await write(records, job=job)
+
+    stored = await storage.get("j1")
+    assert len(repr(stored)) < 2500
+    ((loaded,), _) = await records.load(["j1"])
+    assert loaded is not None
+    assert (loaded.input, loaded.data) == (job.input, job.data)
+    (claimed,) = await records.claim_ready("i", [("b", "v")], 10, 30.0)
+    assert claimed.input == job.input
+    seen = await records.get("j1")
+    assert seen is not None
+    assert (seen.input, seen.data, seen.result) == (job.input, job.data, BIG)
+
+
+@in_loop
+async def test_what_is_small_passes_untouched() -> None:
+    class Seen(MemoryStorage):
+        changes: Any = None
+
+        async def commit(self, changes: Any, instance: str) -> Any:
+            self.changes = changes
+            return await super().commit(changes, instance)
+
+    storage = Seen(SystemClock())
+    await storage.start()
+    records = keep_records(storage, MemoryPayloads(), 100, SystemClock())
+    changes = [Change(job_id="j1", token="t", job=a_job(input={"a": "small"}, result=5))]
+
+    await records.commit(changes, "i")
+
+    assert storage.changes is changes
+    assert keep_records(storage, None, 100, SystemClock()) is storage
+
+
+@in_loop
+async def test_a_job_that_is_written_again_keeps_its_references() -> None:
+    store = MemoryPayloads()
+    records, _ = await kept(store)
+    await write(records, job=a_job(input={"a": BIG}, result={"r": BIG + "!"}))
+    ((loaded,), _) = await records.load(["j1"])
+    assert loaded is not None
+
+    again = replace(loaded, revision=2, status=JobStatus.FINISHED)
+    (outcome,) = await records.commit([Change(job_id="j1", token="u", job=again, expected=1)], "i")
+
+    assert outcome.ok
+    assert len([each async for each in store.files("records")]) == 2
+    seen = await records.get("j1")
+    assert seen is not None
+    assert (seen.input, seen.result) == ({"a": BIG}, {"r": BIG + "!"})
+
+
+@in_loop
+async def test_tasks_children_messages_and_events_are_kept_too() -> None:
+    records, storage = await kept()
+    params = {"p": BIG}
+    task = Task(
+        id="j1_1_0",
+        job_id="j1",
+        type="work",
+        queued_at=NOW,
+        params=params,
+        result=TaskResult(task_id="j1_1_0-1", job_id="j1", data={"d": BIG}),
+    )
+    child = a_job(id="c1", parent_id="j1", input={"i": BIG})
+    message = Message("m1", MessageKind.CHILD_ENDED, "p1", "j1", {"status": "finished", "result": {"r": BIG}})
+    event = Event(type=EventType.STATE_STARTED, at=NOW, snapshot={"s": BIG})
+
+    await write(
+        records,
+        job=a_job(result={"r": BIG}),
+        tasks=(TaskWrite(task),),
+        children=(Birth(child, ()),),
+        messages=(message,),
+        events=(event,),
+    )
+
+    (raw,) = await storage.tasks_of("j1")
+    assert MARK in raw.params
+    (whole,) = await records.tasks_of("j1")
+    assert (whole.params, whole.result and whole.result.data) == (params, {"d": BIG})
+    ((born,), (loaded,)) = await records.load(["c1"], ["j1_1_0"])
+    assert born is not None
+    assert born.input == {"i": BIG}
+    assert loaded is not None
+    assert loaded.params == params
+    (told,) = await records.messages(10)
+    assert told.body["result"] == {"r": BIG}
+    (entry,) = [each for each in await storage.outbox(0, 10) if each.job_id == "j1"]
+    assert entry.events[0].snapshot is not None
+    assert entry.events[0].snapshot["s"]["$offloaded"]["size"] > 1000
+
+
+@in_loop
+async def test_a_task_whose_params_are_broken_is_given_to_nobody() -> None:
+    store = MemoryPayloads()
+    records, _ = await kept(store)
+    tasks = [
+        Task(id=f"j1_1_{n}", job_id="j1", type="work", index=n, queued_at=NOW, params={"p": BIG + str(n)})
+        for n in range(2)
+    ]
+    await write(records, job=a_job(), tasks=tuple(TaskWrite(task) for task in tasks))
+    hurt = sorted([each.name async for each in store.files("records")])[0]
+    await store.put(hurt, b"something else")
+    records, _ = KeptRecords(records._inner, Offloader(store, 100, SystemClock())), None
+    told: list[tuple[str, Broken]] = []
+    records.on_broken = lambda task, why: told.append((task.id, why))
+    worker = Worker(id="w", skills=("work",), session=1)
+
+    given = await records.claim_tasks(worker, [tasks[0].lane], 10, NOW)
+
+    assert len(given) == 1
+    ((broken_id, why),) = told
+    assert {given[0].id, broken_id} == {"j1_1_0", "j1_1_1"}
+    assert why.code == "integrity_error"
+
+
+@in_loop
+async def test_very_large_values_are_shown_by_size_and_had_by_checksum() -> None:
+    records, storage = await kept()
+    await write(records, job=a_job(input={"small": BIG, "large": VERY_BIG}))
+
+    seen = await records.get("j1")
+
+    assert seen is not None
+    shown = seen.input["large"]["$offloaded"]
+    assert await records.value("j1", shown["sha256"]) == VERY_BIG
+    assert (await records.whole(seen)).input == {"small": BIG, "large": VERY_BIG}
+    glanced = await Glance(cast(StorageBackend, storage)).get("j1")
+    assert glanced is not None
+    assert glanced.input["small"]["$offloaded"]["size"] > 1000
+
+
+def test_the_size_of_a_small_record_costs_next_to_nothing() -> None:
+    """Measured against an encode of the same record, which every commit pays anyway."""
+    import timeit
+
+    import msgspec
+
+    records, _ = asyncio.run(kept())
+    change = Change(
+        job_id="j1", token="t", job=a_job(input={"name": "Ada", "n": 5}, data={"greeting": "Hello"})
+    )
+    encode = msgspec.msgpack.Encoder().encode
+
+    looked = min(timeit.repeat(lambda: records._heavy(change), number=2000, repeat=7))
+    written = min(timeit.repeat(lambda: encode(change.job), number=2000, repeat=7))
+
+    assert looked < 10 * written

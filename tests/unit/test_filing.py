@@ -1,0 +1,75 @@
+"""Filing: what an orchestrator has with a payload store, and that it has nothing without one."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from regista import Config, MemoryStorage, OrchestratorEngine
+from regista.clock import SystemClock
+from regista.errors import ConfigError, PayloadsDisabled, PayloadUnavailable
+from regista.filing import Filing, both
+from regista.wire.file_links import PATH
+
+
+def test_without_a_payload_store_nothing_stands_before_the_store() -> None:
+    storage = MemoryStorage(SystemClock())
+    filing = Filing(Config(), storage, SystemClock())
+
+    assert filing.keep(storage) is storage
+    assert filing.glance(storage) is storage
+    assert filing.chores == []
+    assert filing.files is None
+    with pytest.raises(PayloadsDisabled):
+        filing.open("j1")
+    with pytest.raises(PayloadsDisabled):
+        asyncio.run(filing.value("j1", "0"))
+
+
+def test_links_lead_to_where_people_reach_us(tmp_path: Path) -> None:
+    async def play(public_url: str) -> str:
+        config = Config(payloads=f"file:{tmp_path}", public_url=public_url)
+        async with OrchestratorEngine("memory", config) as engine:
+            return await engine.filing.open("j1").generate_presigned_url("a b.txt")
+
+    assert asyncio.run(play("https://jobs.example.com/")).startswith(
+        f"https://jobs.example.com{PATH}/j1/a%20b.txt?"
+    )
+    assert asyncio.run(play("")).startswith(f"{PATH}/j1/a%20b.txt?")
+
+
+def test_a_payload_store_that_is_away_stops_the_start_and_leaves_nothing_open() -> None:
+    async def play() -> None:
+        config = Config(s3_endpoint_url="http://127.0.0.1:9", s3_access_key="k", s3_secret_key="s")
+        engine = OrchestratorEngine("memory", config)
+        with pytest.raises(PayloadUnavailable, match="regista-payloads"):
+            await engine.start()
+
+    asyncio.run(play())
+
+
+def test_two_who_share_a_store_sign_alike(tmp_path: Path) -> None:
+    async def play() -> None:
+        storage = f"sqlite:{tmp_path / 'jobs.db'}"
+        config = Config(payloads=f"file:{tmp_path / 'payloads'}")
+        secrets = set()
+        for _ in range(2):
+            async with OrchestratorEngine(storage, config) as engine:
+                secrets.add(engine.filing.secret)
+        assert len(secrets) == 1
+        assert len(secrets.pop()) == 32
+
+    asyncio.run(play())
+
+
+def test_both_are_called() -> None:
+    told: list[str] = []
+
+    both(told.append, lambda word: told.append(word.upper()))("a")
+
+    assert told == ["a", "A"]
+
+
+def test_a_wrong_setting_is_told_before_anything_is_opened() -> None:
+    with pytest.raises(ConfigError, match="s3_max_concurrency: expected a whole number, 1 or more, got 0"):
+        Config(s3_max_concurrency=0)
