@@ -7,7 +7,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -18,23 +18,17 @@ from ..config import Config, Connection, WorkerConfig
 from ..config.people import missing_tokens
 from ..errors import ApiError, ConfigError, RegistaError
 from ..tokens import CLIENT_FILE, WORKER_FILE, is_loopback
-from . import exits
+from ..wire.tls import Files, look_at, server_context
+from . import doctor_servers, exits
+from .finding import Finding
 from .output import Screen, screen_for
 
 #: A clock that is further off than this makes leases and deadlines look wrong to people.
 _CLOCK_OFF_S = 5.0
+#: A certificate with fewer days left should have been renewed.
+_RENEW_DAYS = 14
 #: How long an orchestrator may take to answer.
 _PATIENCE_S = 3.0
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at. `advice` is what to do about it, where it is not good."""
-
-    about: str
-    good: bool
-    found: str
-    advice: str = ""
 
 
 async def examine(asked: argparse.Namespace) -> int:
@@ -48,17 +42,21 @@ async def _beyond(asked: argparse.Namespace) -> list[Finding]:
     """What needs settings that can be read."""
     try:
         connection = Connection.from_env(url=asked.url, state_dir=asked.dir, timeout_s=_PATIENCE_S)
-        config = Config.from_env(state_dir=asked.dir)
-        if not config.redis_host:
+        config = Config.from_env(state_dir=asked.dir, storage=asked.storage)
+        if not config.redis_host and asked.storage is None:
             file = f"sqlite:{Path(connection.state_dir, 'jobs.db')}"
             config = Config.from_env(defaults={"storage": file}, state_dir=asked.dir)
-    except ConfigError:
-        return []  # said already
+    except ConfigError as error:
+        # Said already, unless it is the flag's.
+        return [] if asked.storage is None else [Finding("storage", False, str(error), "correct --storage")]
     return [
         token_file(connection.state_dir, CLIENT_FILE, "CLIENT_TOKEN", bool(connection.token)),
         token_file(connection.state_dir, WORKER_FILE, "WORKER_TOKEN", bool(config.worker_token)),
         address(config),
-        storage_file(config),
+        *certificate(config),
+        *doctor_servers.people(config),
+        await storage(config),
+        *await doctor_servers.postgres(config),
         *await orchestrator(connection),
     ]
 
@@ -120,11 +118,34 @@ def address(config: Config) -> Finding:
     )
 
 
+def certificate(config: Config) -> list[Finding]:
+    """The certificate that is served can be used, and for a while yet. Nothing to say where none is."""
+    if not config.tls_cert_path or config.tls_enabled is False:
+        return []
+    files = Files(config.tls_cert_path, config.tls_key_path, config.tls_ca_path)
+    try:
+        server_context(files, require=config.tls_require_client_cert)
+        found = look_at(files)
+    except ConfigError as error:
+        return [Finding("certificate", False, str(error), f"correct {error.name}")]
+    renew = f"put a new one into {files.cert} and send SIGHUP"
+    if found.trouble or found.until is None:
+        return [Finding("certificate", False, f"{files.cert}: {found.trouble}", renew)]
+    days = (found.until - datetime.now(UTC)).days
+    told = f"{files.cert}, for {', '.join(found.names) or 'no name'}, good for {days} days"
+    return [Finding("certificate", days >= _RENEW_DAYS, told, renew)]
+
+
+async def storage(config: Config) -> Finding:
+    """Jobs can be kept where the settings say."""
+    if config.storage.startswith(("redis:", "rediss:", "unix:")):
+        return await doctor_servers.redis(config)
+    return storage_file(config)
+
+
 def storage_file(config: Config) -> Finding:
     """The file of jobs can be written, or can be made."""
     kind, _, name = config.storage.partition(":")
-    if kind in ("redis", "rediss", "unix"):
-        return Finding("storage", True, f"{kind}: the start checks the server")
     if kind != "sqlite":
         return Finding("storage", True, f"{kind}: jobs are gone when the process ends")
     path = Path(name)
@@ -142,7 +163,11 @@ def storage_file(config: Config) -> Finding:
 
 async def orchestrator(connection: Connection) -> list[Finding]:
     """Somebody answers, knows our token, and agrees about the time."""
-    async with Client(connection=connection, first_contact_s=0.0) as client:
+    try:
+        client = Client(connection=connection, first_contact_s=0.0)
+    except ConfigError as error:  # certificates that cannot be read
+        return [Finding("client certificates", False, str(error), f"correct or unset {error.name}")]
+    async with client:
         try:
             answer = await asyncio.wait_for(client.status(), _PATIENCE_S)
         except (RegistaError, TimeoutError) as error:

@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from regista.cli.doctor import address, clock, settings, storage_file, token_file
+from regista.cli.doctor import address, certificate, clock, settings, storage_file, token_file
 from regista.config import Config
+from tests.certificates import Authority
 
 
 def test_a_token_that_others_can_read_is_bad_and_the_cure_is_named(tmp_path: Path) -> None:
@@ -47,3 +48,24 @@ def test_a_setting_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch)
 
     (bad,) = [finding for finding in settings() if not finding.good]
     assert (bad.about, bad.advice) == ("orchestrator settings", "correct or unset WATCHER_LIMIT")
+
+
+def test_a_certificate_that_is_served_is_looked_at(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "ours")
+    authority.subject("late", "/CN=localhost", "-days", "3")
+    authority.subject("old", "/CN=localhost", "-days", "-1")
+
+    def found(**settings: str) -> tuple[bool, str]:
+        (finding,) = certificate(Config(**settings))  # type: ignore[arg-type]
+        return finding.good, finding.found + finding.advice
+
+    assert certificate(Config()) == []
+    good, words = found(**authority.served)
+    assert good
+    assert "for localhost, 127.0.0.1, good for 824 days" in words
+    good, words = found(tls_cert_path=authority.cert("late"), tls_key_path=authority.key("late"))
+    assert (good, "send SIGHUP" in words) == (False, True)
+    good, words = found(tls_cert_path=authority.cert("old"), tls_key_path=authority.key("old"))
+    assert (good, "certificate has expired" in words) == (False, True)
+    good, words = found(tls_cert_path=authority.cert(), tls_key_path=authority.key("old"))
+    assert (good, "correct TLS_KEY_PATH" in words) == (False, True)

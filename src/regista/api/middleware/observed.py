@@ -1,0 +1,83 @@
+"""Seen from outside: every answer is counted, and a trace that comes with a request goes on with what it begins."""
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from ...observe.telemetry import Telemetry
+from ...trace import CARRIED, Live, begin, from_headers
+from ..problems import CODE
+from ..stage import CLIENT
+
+#: POSTs that only look, for as long as somebody likes: they are no step of anything.
+_LOOKING = ":wait"
+
+
+class Observer:
+    """Counts answers and opens spans. Without telemetry it only passes a trace on."""
+
+    def __init__(self, telemetry: Telemetry | None) -> None:
+        self._of = telemetry.of if telemetry is not None and telemetry.counts else None
+        self._traces = telemetry is not None and telemetry.traces
+
+    @web.middleware
+    async def watch(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """The outermost of all: what it sees is what is sent."""
+        carried = from_headers(request.headers) if "traceparent" in request.headers else {}
+        span = self._begin(request, carried) if self._traces else None
+        if not carried and span is None:
+            response = await handler(request)
+        else:
+            response = await self._carrying(request, handler, carried, span)
+        if self._of is not None:
+            self._count(request, response)
+        return response
+
+    async def _carrying(
+        self, request: web.Request, handler: Handler, carried: dict[str, str], span: Live | None
+    ) -> web.StreamResponse:
+        before = CARRIED.set(carried if span is None else span.carrier())
+        status = 0
+        try:
+            response = await handler(request)
+            status = response.status
+            return response
+        finally:
+            CARRIED.reset(before)
+            if span is not None:
+                span.note(status=status)
+                span.end(None if 0 < status < 500 else f"answered {status}")
+
+    def _begin(self, request: web.Request, carried: dict[str, str]) -> Live | None:
+        """A span for what changes something; looking is not worth one."""
+        path = request.rel_url.raw_path
+        if request.method != "POST" or not path.startswith("/api/") or path.endswith(_LOOKING):
+            return None
+        return begin(f"POST {_route(request)}", "server", carried, path=path)
+
+    def _count(self, request: web.Request, response: web.StreamResponse) -> None:
+        assert self._of is not None
+        status, route = response.status, _route(request)
+        self._of.requests.add((request.method, route, str(status)))
+        if status < 400:
+            return
+        code = response.get(CODE, "")
+        door = (
+            "worker" if route.startswith("/_worker") else "client" if route.startswith("/api") else "public"
+        )
+        if code in ("signature_wrong", "signature_missing"):
+            self._of.signature_invalid.add()
+        if status == 401:
+            self._of.auth_failures.add((door, code))
+        elif status == 403:
+            self._of.identity_mismatch.add((door, code))
+        elif status == 429:
+            client = request.get(CLIENT)
+            self._of.rate_limited.add((door if client is None else client.name, route))
+        elif status == 500:
+            self._of.request_errors.add()
+
+
+def _route(request: web.Request) -> str:
+    """The path as it was declared: ids in it would make a series of each."""
+    resource = request.match_info.route.resource
+    return "none" if resource is None else resource.canonical

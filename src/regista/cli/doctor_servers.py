@@ -1,0 +1,101 @@
+"""What `regista doctor` finds out about servers and files of people: asked as a start would ask, and nothing changed."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..clock import SystemClock
+from ..config import Config
+from ..config.people import read_clients, read_workers
+from ..errors import ConfigError, RegistaError
+from ..orchestrator import build_storage, history_version
+from .finding import Finding
+
+#: How long a server may take to answer.
+_PATIENCE_S = 5.0
+
+
+async def redis(config: Config) -> Finding:
+    """The server answers, is new enough, keeps what it is told, and lets us in."""
+    where = _shown(config.storage)
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            storage = build_storage(config.storage, SystemClock())
+            with _heard() as warnings:
+                await storage.start()
+            await storage.stop()
+    except (RegistaError, TimeoutError) as error:
+        said = str(error) or "no answer in time"
+        return Finding(
+            "storage", False, f"{where}: {said}", "see docs/howto/redis.md; or name another with --storage"
+        )
+    if warnings:
+        return Finding(
+            "storage", False, f"{where}: {warnings[0]}", "set it in the server's configuration file"
+        )
+    return Finding("storage", True, f"{where} answers, and is fit")
+
+
+async def postgres(config: Config) -> list[Finding]:
+    """The history answers and lets us in. Nothing to say where it is a file, or there is none."""
+    uri = config.history_database_uri
+    if not uri.startswith("postgres"):
+        return []
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            version = await history_version(uri)
+    except (RegistaError, TimeoutError) as error:
+        said = str(error) or f"{_shown(uri)}: no answer in time"
+        return [Finding("history", False, said, "start it, or correct HISTORY_DATABASE_URI")]
+    return [Finding("history", True, f"{_shown(uri)} answers, PostgreSQL {version}")]
+
+
+def people(config: Config) -> list[Finding]:
+    """The files that say who may come in can be read, where they are named."""
+    found = []
+    if config.clients_config_path:
+        found.append(
+            _file("clients", config.clients_config_path, lambda path: f"{len(read_clients(path))} clients")
+        )
+    if config.workers_config_path:
+        found.append(_file("workers", config.workers_config_path, _workers))
+    return found
+
+
+def _workers(path: str) -> str:
+    tokens = read_workers(path)
+    return f"{len(tokens.by_id)} workers and {len(tokens.by_pattern)} patterns"
+
+
+def _file(about: str, path: str, read: Callable[[str], str]) -> Finding:
+    try:
+        return Finding(about, True, f"{path}: {read(path)}")
+    except ConfigError as error:
+        return Finding(about, False, str(error), f"correct {path}")
+
+
+def _shown(uri: str) -> str:
+    return re.sub(r"://[^@/]*@", "://***@", uri)
+
+
+@contextmanager
+def _heard() -> Iterator[list[str]]:
+    """What a start would warn of."""
+    said: list[str] = []
+
+    class Ear(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append(record.getMessage())
+
+    ear: Any = Ear(logging.WARNING)
+    log = logging.getLogger("regista.storage")
+    log.addHandler(ear)
+    log.propagate = False
+    try:
+        yield said
+    finally:
+        log.propagate = True
+        log.removeHandler(ear)

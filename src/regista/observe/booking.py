@@ -1,0 +1,138 @@
+"""Book: reads what a commit did, and counts it. Everything that happens to a job passes here once, on the instance
+that wrote it, after the flush.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+
+from ..model import AttemptState, Change, Event, EventType, Job, JobStatus, Outcome, OutcomeKind, Task, Worker
+from .catalogue import Catalogue
+
+#: Blueprints of the last jobs that were looked at: a change of tasks alone does not say it.
+_JOBS_KEPT = 10_000
+#: What an attempt came to when no worker told it.
+_UNTOLD = {
+    EventType.TASK_LOST: "lost",
+    EventType.TASK_UNDELIVERED: "undelivered",
+    EventType.TASK_TIMED_OUT: "timed_out",
+}
+_TOLD = (EventType.TASK_FINISHED, EventType.TASK_FAILED)
+
+#: Members of an enum are hashed in Python, at a third of a microsecond each; their ids are not.
+_APPLIED, _OFFERED = OutcomeKind.APPLIED, AttemptState.OFFERED
+_STATUSES = {id(status): status.value for status in JobStatus}
+
+FindWorker = Callable[[str | None], Worker | None]
+
+
+class Book:
+    """Counts commits and hand-overs. Never raises: a wrong number must not cost a job."""
+
+    def __init__(self, catalogue: Catalogue, find_worker: FindWorker) -> None:
+        self._of = catalogue
+        self._find_worker = find_worker
+        self._blueprints: OrderedDict[str, str] = OrderedDict()
+        kinds: dict[EventType, Callable[[Event, Change, str], None]] = {
+            EventType.JOB_FINISHED: self._ended,
+            EventType.JOB_QUARANTINED: self._quarantined,
+            EventType.STATE_FAILED: self._handler_failed,
+            EventType.TASK_RETRIED: self._retried,
+            **dict.fromkeys(_TOLD, self._told),
+            **dict.fromkeys(_UNTOLD, self._untold),
+        }
+        self._kinds = {id(kind): count for kind, count in kinds.items()}
+
+    def looked_at(self, jobs: Iterable[Job | None]) -> None:
+        """Somebody is about to decide on these."""
+        known = self._blueprints
+        for job in jobs:
+            if job is not None:
+                known[job.id] = job.blueprint
+        while len(known) > _JOBS_KEPT:
+            known.popitem(last=False)
+
+    def committed(self, changes: Sequence[Change], outcomes: Sequence[Outcome], now: datetime) -> None:
+        """These changes are in the store, or were refused."""
+        for change, outcome in zip(changes, outcomes, strict=True):
+            # What was there already has been counted when it came.
+            if outcome.kind is _APPLIED:
+                self._book(change, now)
+
+    def handed_over(self, tasks: Iterable[Task], worker: Worker, now: datetime) -> None:
+        """The store gave these waiting tasks to a worker."""
+        for task in tasks:
+            self._hand_over(task, worker, now)
+
+    def _book(self, change: Change, now: datetime) -> None:
+        job = change.job
+        blueprint = self._blueprints.get(change.job_id, "") if job is None else job.blueprint
+        if job is not None and change.expected is None:
+            self._of.jobs.add((blueprint,))
+        for birth in change.children:
+            self._of.jobs.add((birth.job.blueprint,))
+        for write in change.tasks:
+            task = write.task
+            if write.attempt == 0 and task.state is _OFFERED:
+                self._hand_over(task, self._find_worker(task.worker_id), now, blueprint)
+        kinds = self._kinds
+        for event in change.events:
+            count = kinds.get(id(event.type))
+            if count is not None:
+                count(event, change, blueprint)
+
+    def _hand_over(self, task: Task, worker: Worker | None, now: datetime, blueprint: str = "") -> None:
+        if task.queued_at is not None:
+            waited_s = (now - task.queued_at).total_seconds()
+            self._of.schedule_to_start.observe(max(0.0, waited_s), (task.queue or task.type,))
+        if worker is not None and worker.profile.hot:
+            kind = warm_for(task, worker)
+            if kind:
+                self._of.hot.add((blueprint or self._blueprints.get(task.job_id, ""), kind))
+
+    def _ended(self, event: Event, change: Change, blueprint: str) -> None:
+        status = _STATUSES.get(id(event.status)) or str(event.status)
+        self._of.jobs_ended.add((blueprint, status))
+        if status == "failed":
+            self._of.jobs_failed.add((blueprint,))
+        if event.duration_ms is not None:
+            self._of.job_duration.observe(event.duration_ms / 1000, (blueprint, status))
+
+    def _quarantined(self, event: Event, change: Change, blueprint: str) -> None:
+        self._of.jobs_ended.add((blueprint, JobStatus.QUARANTINED.value))
+        if event.code == "too_deep":
+            self._of.too_deep.add((blueprint,))
+
+    def _handler_failed(self, event: Event, change: Change, blueprint: str) -> None:
+        self._of.handler_failures.add((blueprint, event.state or ""))
+
+    def _retried(self, event: Event, change: Change, blueprint: str) -> None:
+        self._of.retries.add((type_of(event, change),))
+
+    def _told(self, event: Event, change: Change, blueprint: str) -> None:
+        task_type = type_of(event, change)
+        self._of.attempts.add((task_type, event.status or ""))
+        if event.duration_ms is not None:
+            self._of.attempt_duration.observe(max(0.0, event.duration_ms / 1000), (task_type,))
+
+    def _untold(self, event: Event, change: Change, blueprint: str) -> None:
+        self._of.attempts.add((type_of(event, change), _UNTOLD[event.type]))
+        if event.type is EventType.TASK_TIMED_OUT:
+            self._of.timeouts.add((blueprint, event.code or ""))
+
+
+def type_of(event: Event, change: Change) -> str:
+    """The type of the task that an event is about; the change that carries it writes that task."""
+    for write in change.tasks:
+        if write.task.id == event.task_id:
+            return write.task.type
+    return ""
+
+
+def warm_for(task: Task, worker: Worker) -> str:
+    """For what the worker was warm: the skill, a model that the task asks for, or nothing."""
+    hot = worker.profile.hot
+    if task.type in hot:
+        return "skill"
+    models = task.requirements.get("models") or ()
+    return "model" if any(name in hot for name in models) else ""

@@ -1,0 +1,104 @@
+"""Parts: those rooms that know nothing of being counted, with somebody who counts before their doors."""
+
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from ..clock import Clock
+from ..payloads.base import FileInfo, Method, Payloads
+from .catalogue import Catalogue
+
+T = TypeVar("T")
+AnswerT = TypeVar("AnswerT", bound="AnswerLike", covariant=True)
+
+
+class AnswerLike(Protocol):
+    """How a try to deliver a webhook went."""
+
+    @property
+    def ok(self) -> bool: ...
+    @property
+    def final(self) -> bool: ...
+
+
+class Postman(Protocol[AnswerT]):
+    """Who delivers webhooks."""
+
+    async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> AnswerT: ...
+    async def stop(self) -> None: ...
+
+
+class CountedPost(Generic[AnswerT]):
+    """The same postman; every try is counted."""
+
+    def __init__(self, of: Catalogue, post: Postman[AnswerT]) -> None:
+        self._of = of
+        self._post = post
+
+    async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> AnswerT:
+        answer = await self._post(url, headers, body)
+        outcome = "heard" if answer.ok else "refused" if answer.final else "not_heard"
+        self._of.webhooks.add((outcome,))
+        return answer
+
+    async def stop(self) -> None:
+        """Stop the postman."""
+        await self._post.stop()
+
+
+def counted_start(of: Catalogue, start: Callable[..., Awaitable[str]]) -> Callable[..., Awaitable[str]]:
+    """What starts the jobs of schedules; each is counted."""
+
+    async def counting(blueprint: str, *rest: Any, **options: Any) -> str:
+        job_id = await start(blueprint, *rest, **options)
+        of.scheduled.add((blueprint,))
+        return job_id
+
+    return counting
+
+
+class WatchedPayloads:
+    """Stands before a payload store: how often, how long, and how it went. Streams and lists are not timed."""
+
+    def __init__(self, payloads: Payloads, of: Catalogue, clock: Clock) -> None:
+        self._inner = payloads
+        self._of = of
+        self._clock = clock
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def put(self, path: str, content: bytes | Path | AsyncIterable[bytes]) -> None:
+        """See `Payloads.put`."""
+        await self._timed("put", self._inner.put(path, content))
+
+    async def get(self, path: str) -> bytes:
+        """See `Payloads.get`."""
+        return await self._timed("get", self._inner.get(path))
+
+    async def find(self, path: str) -> FileInfo | None:
+        """See `Payloads.find`."""
+        return await self._timed("find", self._inner.find(path))
+
+    async def delete(self, paths: Iterable[str]) -> None:
+        """See `Payloads.delete`."""
+        await self._timed("delete", self._inner.delete(paths))
+
+    async def sign(self, path: str, method: Method, expires_s: float) -> str:
+        """See `Payloads.sign`."""
+        return await self._timed("sign", self._inner.sign(path, method, expires_s))
+
+    async def _timed(self, operation: str, work: Awaitable[T]) -> T:
+        began, outcome = self._clock.elapsed(), "failed"
+        try:
+            found = await work
+            outcome = "done"
+            return found
+        finally:
+            self._of.payload_operations.add((operation, outcome))
+            self._of.payload_duration.observe(self._clock.elapsed() - began, (operation,))
+
+
+def watched_payloads(payloads: Payloads, of: Catalogue, clock: Clock) -> Payloads:
+    """The payload store with somebody who looks; to everybody else it is the payload store."""
+    return cast(Payloads, WatchedPayloads(payloads, of, clock))

@@ -1,0 +1,264 @@
+"""Telemetry: everything of this room that one orchestrator has, built and handed out in one piece."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec.structs import replace
+
+from .. import trace
+from ..clock import Clock
+from ..config import Config
+from ..config.telemetry import metrics_endpoint, traces_endpoint
+from ..engines.base import Verdict
+from ..errors import ConfigError
+from ..model import Job, JobStatus, Worker
+from ..payloads.base import Payloads
+from ..storage.base import StorageBackend
+from .booking import Book
+from .catalogue import Catalogue
+from .parts import watched_payloads
+from .spans import SpanRecord, Spans
+from .system_state import Condition, Facts, SystemState, condition_of
+from .watching import watched
+
+if TYPE_CHECKING:
+    from .exporting import Pusher, Records
+    from .tracing import HandlerSpan, Tracing
+
+#: How a job can settle.
+SETTLED = tuple(status.value for status in JobStatus if status.settled)
+#: The exposition format that `prometheus.render` writes.
+PAGE_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+#: What `regista[telemetry]` brings along, by what we import of it.
+_NEEDED = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+
+
+@cache
+def our_version() -> str:
+    """The version of the installed package."""
+    from importlib.metadata import version  # ten milliseconds that a start can save
+
+    return version("regista")
+
+
+@cache
+def installed() -> bool:
+    """The extra is there."""
+    try:
+        return all(find_spec(name) is not None for name in _NEEDED)
+    except ModuleNotFoundError:  # a part of the dotted name is missing
+        return False
+
+
+class SeatLike(Protocol):
+    """A worker that is connected here."""
+
+    @property
+    def worker(self) -> Worker: ...
+    @property
+    def holding(self) -> Mapping[str, str]: ...
+
+
+class Crew(Protocol):
+    """Who is connected here; the `Dispatcher` is it."""
+
+    def find(self, worker_id: str | None) -> SeatLike | None: ...
+    def seats(self) -> Sequence[SeatLike]: ...
+
+
+class Telemetry:
+    """Counts, traces and tells how this orchestrator is. Where the extra is missing, or it is switched off, nothing
+    is counted and nothing is in the way of a job; how the orchestrator is, it can tell all the same.
+    """
+
+    def __init__(self, config: Config, clock: Clock, present: bool | None = None) -> None:
+        self.installed = installed() if present is None else present
+        self._config = config
+        self._clock = clock
+        #: Something is counted.
+        self.counts = self.installed and not config.otel_disabled
+        self.of = Catalogue()
+        self._records: Records | None = None
+        self._pusher: Pusher | None = None
+        self._tracing: Tracing | None = None
+        self._facts = Facts()
+        self._away_since: float | None = None
+        #: What user code traces goes the same way; for a process that is ours alone.
+        self.everywhere = False
+        #: Who is connected here, once somebody can be.
+        self.crew: Crew | None = None
+        #: Spans are sent, from `start` to `stop`.
+        self.traces = bool(traces_endpoint(config))
+        if self.traces and not self.installed:
+            expected = "the telemetry extra (pip install 'regista[telemetry]')"
+            raise ConfigError("OTEL_EXPORTER_OTLP_ENDPOINT", expected, traces_endpoint(config))
+
+    # -- listening -------------------------------------------------------------------------------
+
+    def watch(self, storage: StorageBackend) -> StorageBackend:
+        """The store as the engine shall use it: with somebody who counts, or as it is."""
+        if not self.counts:
+            return storage
+        spans = Spans(self._emit) if self.traces else None
+        return watched(storage, self.of, Book(self.of, self._seated), spans, self._clock)
+
+    def watch_payloads(self, payloads: Payloads) -> Payloads:
+        """The same for the payload store."""
+        return watched_payloads(payloads, self.of, self._clock) if self.counts else payloads
+
+    def _seated(self, worker_id: str | None) -> Worker | None:
+        seat = None if self.crew is None else self.crew.find(worker_id)
+        return None if seat is None else seat.worker
+
+    def _emit(self, record: SpanRecord) -> None:
+        if self._tracing is not None:
+            self._tracing.emit(record)
+
+    @property
+    def handler(self) -> "Callable[[Job], HandlerSpan | None] | None":
+        """Begins the span of a handler; None when nobody traces."""
+        return self._handler if self.traces else None
+
+    def _handler(self, job: Job) -> "HandlerSpan | None":
+        return None if self._tracing is None else self._tracing.handler(job)
+
+    def submitting(self, blueprint: str) -> "trace.Live | None":
+        """The span of a submission from this very program, where it has none open; None when nobody traces."""
+        if self._tracing is None or trace.carried():
+            return None
+        return trace.begin(f"submit {blueprint}", "producer", blueprint=blueprint)
+
+    def expect(self, blueprint: str) -> None:
+        """Jobs of this blueprint may come. Their counters begin at 0: the first of anything is a change, too."""
+        self.of.jobs.add((blueprint,), 0)
+        self.of.jobs_failed.add((blueprint,), 0)
+        for status in SETTLED:
+            self.of.jobs_ended.add((blueprint, status), 0)
+
+    def lagged(self, late_s: float) -> None:
+        """The loop came so much later than it should."""
+        self.of.lag.observe(late_s)
+        self._note(loop_lag_s=late_s)
+
+    def ignored(self, job: Job | None, verdict: Verdict) -> None:
+        """A worker's result was not followed."""
+        self.of.ignored.add(("" if job is None else job.blueprint, verdict.value))
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to send, where somebody wants to be sent something."""
+        self._note(stopping=False, failed=False)
+        if self.traces and self._tracing is None:
+            from .tracing import Tracing
+
+            config = self._config
+            self._tracing = Tracing(traces_endpoint(config), config.otel_service_name, config.instance_id)
+            self._tracing.start(everywhere=self.everywhere)
+        endpoint = metrics_endpoint(self._config, self._config.otlp_metrics_endpoint)
+        if endpoint and self.counts:
+            from .exporting import Pusher
+
+            self._pusher = Pusher(lambda: self._collected().collect(), endpoint)
+            self._pusher.start()
+
+    async def stop(self) -> None:
+        """Send the last of it. Twice is fine, and so is before `start`."""
+        self._note(started=False)
+        pusher, self._pusher = self._pusher, None
+        if pusher is not None:
+            await pusher.stop()
+        tracing, self._tracing = self._tracing, None
+        if tracing is not None:
+            await tracing.stop()
+
+    # -- how it is -------------------------------------------------------------------------------
+
+    def is_now(self, **facts: Any) -> None:
+        """Facts of the orchestrator's life: started, stopping, failed."""
+        self._note(**facts)
+
+    def sampled(
+        self,
+        *,
+        store_up: bool,
+        workers: int = 0,
+        queues: Mapping[str, tuple[int, float]] | None = None,
+        history_up: bool | None = None,
+        history_entries: int = 0,
+        history_lag_s: float = 0.0,
+    ) -> None:
+        """What a look into the store found. Queues: how many wait, and for how many seconds the first has."""
+        self.of.store_up.set(1 if store_up else 0)
+        if not store_up:
+            if self._away_since is None:
+                self._away_since = self._clock.elapsed()
+            return
+        self._away_since = None
+        queues = queues or {}
+        self.of.workers.set(workers)
+        self.of.queue_length.fill({(name,): waiting for name, (waiting, _) in queues.items()})
+        self.of.oldest.fill({(name,): age_s for name, (_, age_s) in queues.items()})
+        if history_up is not None:
+            self.of.history_up.set(1 if history_up else 0)
+            self.of.history_entries.set(history_entries)
+            self.of.history_lag.set(history_lag_s)
+        self._note(
+            workers=workers,
+            history_up=history_up,
+            history_lag_s=history_lag_s,
+            waiting=sum(waiting for waiting, _ in queues.values()),
+            oldest_s=max((age_s for _, age_s in queues.values()), default=0.0),
+        )
+
+    @property
+    def condition(self) -> Condition:
+        """How the orchestrator is, now."""
+        away_s = None if self._away_since is None else self._clock.elapsed() - self._away_since
+        return condition_of(replace(self._facts, store_away_s=away_s, running=self._running()))
+
+    def _running(self) -> int:
+        return sum(len(seat.holding) for seat in self.crew.seats()) if self.crew is not None else 0
+
+    def _note(self, **facts: Any) -> None:
+        self._facts = replace(self._facts, **facts)
+
+    # -- showing ---------------------------------------------------------------------------------
+
+    def page(self) -> str:
+        """Everything that was counted, as Prometheus reads it. Reads no storage."""
+        from .prometheus import render
+
+        self.of.connected.set(0 if self.crew is None else len(self.crew.seats()))
+        self.of.busy.set(self._running())
+        state = self.condition.state
+        self.of.state.fill({(each.value,): float(each is state) for each in SystemState})
+        return render(self._collected().collect())
+
+    def _collected(self) -> "Records":
+        if self._records is None:
+            from .exporting import Records
+
+            config = self._config
+            named = {
+                "service.name": config.otel_service_name,
+                "service.instance.id": config.instance_id,
+                "service.version": our_version(),
+            }
+            self._records = Records(self.of.all, named)
+            self.of.info.set(1, (our_version(), config.instance_id, config.storage.partition(":")[0]))
+        return self._records
+
+
+def started_line(config: Config, history: str) -> str:
+    """What an operator wants to know first: which store, which history, and who this is. Without passwords."""
+    kind = history.removesuffix("History").lower()
+    where = config.history_database_uri or {"no": "none", "memory": "in memory"}.get(kind, "beside the store")
+    return f"store {_shown(config.storage)}, history {_shown(where)}, instance {config.instance_id}"
+
+
+def _shown(uri: str) -> str:
+    return re.sub(r"://[^@/]*@", "://***@", uri)

@@ -1,0 +1,48 @@
+import json
+import logging
+from datetime import UTC
+
+from regista import trace
+from regista.cli.log_ids import Ids
+from regista.cli.logs import JsonLines, PrettyLines
+from regista.model import Task
+from regista.worker.light import Light
+
+
+def line(ids: Ids, **fields: str) -> dict[str, str]:
+    record = logging.makeLogRecord({"msg": "words", **fields})
+    assert ids.filter(record)
+    told: dict[str, str] = json.loads(JsonLines(UTC).format(record))
+    return told
+
+
+def test_every_line_names_who_wrote_it() -> None:
+    ids = Ids()
+    ids.always(instance="one", worker_id="")
+
+    told = line(ids)
+
+    assert told["instance"] == "one"
+    assert "worker_id" not in told
+
+
+def test_a_line_that_is_written_while_a_task_runs_carries_its_ids_and_the_trace() -> None:
+    context = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
+    about = trace.ABOUT.set(
+        Light(Task(id="j_1_0", job_id="j", type="work", tracing_context=context), worker_id="")
+    )
+
+    told = line(Ids())
+    own = line(Ids(), job_id="mine")
+
+    trace.ABOUT.reset(about)
+    assert (told["job_id"], told["task_id"], told["trace_id"]) == ("j", "j_1_0-1", "a" * 32)
+    assert "worker_id" not in told
+    assert own["job_id"] == "mine"
+    assert "job_id" not in line(Ids())
+
+
+def test_a_person_at_a_terminal_is_spared_what_he_knows() -> None:
+    record = logging.makeLogRecord({"msg": "words", "instance": "one", "trace_id": "a", "job_id": "j"})
+
+    assert PrettyLines(UTC, colour=False).format(record).endswith("words job_id=j")

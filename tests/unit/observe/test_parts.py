@@ -1,0 +1,68 @@
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+from regista.clock import SystemClock
+from regista.errors import FileMissing
+from regista.observe.catalogue import Catalogue
+from regista.observe.parts import CountedPost, counted_start, watched_payloads
+from regista.payloads.local import LocalPayloads
+from tests.loops import on_a_loop
+
+
+class Said(Struct):
+    ok: bool
+    final: bool = False
+
+
+class Postbox:
+    stopped = False
+
+    async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> Said:
+        return {"a": Said(True), "b": Said(False), "c": Said(False, True)}[url]
+
+    async def stop(self) -> None:
+        self.stopped = True
+
+
+@on_a_loop
+async def test_every_try_of_a_delivery_is_counted_by_its_outcome() -> None:
+    of, box = Catalogue(), Postbox()
+    post = CountedPost(of, box)
+
+    for url in ("a", "b", "b", "c"):
+        await post(url, {}, b"")
+    await post.stop()
+
+    assert of.webhooks.values == {("heard",): 1, ("not_heard",): 2, ("refused",): 1}
+    assert box.stopped
+
+
+@on_a_loop
+async def test_jobs_of_schedules_are_counted_by_blueprint() -> None:
+    of = Catalogue()
+
+    async def start(blueprint: str, data: dict[str, int], source: str = "") -> str:
+        return f"{blueprint}-{data['n']}-{source}"
+
+    assert await counted_start(of, start)("nightly", {"n": 1}, source="s") == "nightly-1-s"
+    assert of.scheduled.values == {("nightly",): 1}
+
+
+@on_a_loop
+async def test_operations_on_a_payload_store_are_counted_and_timed(tmp_path: Path) -> None:
+    of = Catalogue()
+    files = watched_payloads(LocalPayloads(tmp_path), of, SystemClock())
+
+    await files.put("jobs/j/a.txt", b"abc")
+    assert await files.get("jobs/j/a.txt") == b"abc"
+    assert await files.find("jobs/j/b.txt") is None
+    await files.delete(["jobs/j/a.txt"])
+    with pytest.raises(FileMissing):
+        await files.get("jobs/j/a.txt")
+
+    done = {(operation, "done"): 1 for operation in ("put", "get", "find", "delete")}
+    assert of.payload_operations.values == done | {("get", "failed"): 1}
+    assert sum(of.payload_duration.values[("get",)].counts) == 2
+    assert files.path_of(files.uri("jobs/j/a.txt")) == "jobs/j/a.txt"
