@@ -16,7 +16,7 @@ TOGETHER := -n $(TESTERS) --dist loadfile --no-loadscope-reorder
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check lint format bench chaos lock system clean
+.PHONY: help venv demo test check lint format bench chaos fuzz lock system clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -50,10 +50,14 @@ bench: $(STAMP)  ## Measure: JSON lines and tables, of the core and over HTTP
 	@$(PY) -m bench.core
 	@$(PY) -m bench.dispatch
 	@$(PY) -m bench.over_http
+	@$(PY) -m bench.search
 
 chaos: system $(STAMP)  ## Eight minutes of killed, frozen and cut-off processes under load (CHAOS_SECONDS, CHAOS_SEED)
 	@CHAOS_SECONDS=$${CHAOS_SECONDS:-180} $(PY) -m pytest -q -s tests/chaos/test_stage.py; stage=$$?; \
 	CHAOS_SECONDS=$${CHAOS_SECONDS:-300} $(PY) -m pytest -q -s tests/chaos/test_cluster.py && exit $$stage
+
+fuzz: system $(STAMP)  ## Ten minutes of valid, spoiled and senseless messages at the worker protocol (FUZZ_SECONDS, FUZZ_SEED)
+	@FUZZ_SECONDS=$${FUZZ_SECONDS:-600} $(PY) -m pytest -q -s tests/fuzz
 
 lock: $(STAMP)  ## Resolve the newest versions of everything into requirements.lock
 	@$(PY) scripts/lock.py requirements.lock

@@ -29,6 +29,7 @@ _HOMES = {
     # Performing
     "Worker": "regista.worker",
     "TaskContext": "regista.worker",
+    "TaskFiles": "regista.payloads.task_files",
     "WorkerConfig": "regista.config",
     "TransientError": "regista.errors",
     "PermanentError": "regista.errors",
@@ -45,6 +46,7 @@ _HOMES = {
     "JobNotFound": "regista.errors",
     "JobAlreadyTerminal": "regista.errors",
     "IdempotencyConflict": "regista.errors",
+    "QuotaExceeded": "regista.errors",
     "ApprovalConflict": "regista.errors",
     "ApiError": "regista.errors",
     "Unreachable": "regista.errors",
@@ -61,6 +63,7 @@ __all__ = ["__version__", *_HOMES]
 _HOMES |= {
     "RedisStorage": "regista.storage.redis.store",
     "PostgresHistory": "regista.history.postgres",
+    "S3Service": "regista.payloads.s3",
 }
 
 # The same for type checkers, which do not run `__getattr__`. `X as X` is how they are told "exported".
@@ -83,6 +86,7 @@ if TYPE_CHECKING:
     from .errors import JobAlreadyTerminal as JobAlreadyTerminal
     from .errors import JobNotFound as JobNotFound
     from .errors import PermanentError as PermanentError
+    from .errors import QuotaExceeded as QuotaExceeded
     from .errors import RegistaError as RegistaError
     from .errors import TransientError as TransientError
     from .errors import Unreachable as Unreachable
@@ -97,6 +101,8 @@ if TYPE_CHECKING:
     from .model import Task as Task
     from .model import TaskResult as TaskResult
     from .orchestrator import OrchestratorEngine as OrchestratorEngine
+    from .payloads.s3 import S3Service as S3Service
+    from .payloads.task_files import TaskFiles as TaskFiles
     from .storage.base import StorageBackend as StorageBackend
     from .storage.memory import MemoryStorage as MemoryStorage
     from .storage.redis.store import RedisStorage as RedisStorage

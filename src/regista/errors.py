@@ -15,11 +15,27 @@ RegistaError
 │   ├── IdempotencyConflict  the key was used with another body
 │   ├── ApprovalConflict     not waiting for a person, or already decided otherwise
 │   └── NotQuarantined       release and fail are for quarantined jobs
+├── QuotaExceeded            the month's jobs are used up
 ├── CallError                what a client met instead of an answer
 │   ├── ApiError             refused, for a reason that has no class of its own here
 │   └── Unreachable          no orchestrator answered in time
+├── BadQuery                 a search that cannot be understood; it says where, and what was expected
+├── BadSearchAttribute       a value that does not fit its declaration
+├── ScheduleError            a request that does not fit a schedule
+│   ├── ScheduleNotFound
+│   ├── ScheduleExists       another one has that name
+│   └── ScheduleInFile       schedules.toml names it, so only that file can change it
+├── ScheduleInvalid          a schedule that cannot be followed
 ├── HistoryDisabled          the question needs a history, and none is configured
 ├── NotPlain                 data that no store could keep
+├── WebhookRefused           a URL that must not be told
+├── PayloadError             a file or a large value could not be had
+│   ├── PayloadsDisabled     no payload store is configured
+│   ├── BadFileName          a name that would leave the job's own place, or that no store can keep
+│   ├── FileMissing          there is no file of that name
+│   ├── FileTooLarge         more than REGISTA_MAX_FILE_BYTES
+│   ├── PayloadUnavailable   the payload store is away for now
+│   └── IntegrityError       what was read is not what was written
 ├── OrchestratorStopped      it stops, or has stopped; ask again later
 ├── StorageError
 │   ├── StorageAway          no answer; the outcome of what was asked is unknown
@@ -34,6 +50,7 @@ RegistaError
     └── InvalidInputError    the input itself is wrong
 """
 
+from datetime import datetime
 from typing import Any
 
 
@@ -180,6 +197,22 @@ class NotQuarantined(JobError):
         self.status = status
 
 
+class QuotaExceeded(RegistaError):
+    """The client has used up its jobs of this month. Nothing was written. `resets_at` is when it begins anew."""
+
+    code = "quota_exceeded"
+
+    def __init__(self, limit: int, used: int, resets_at: datetime, retry_after_s: int) -> None:
+        #: As the API says it: ISO 8601, in the zone of the orchestrator.
+        self.resets_at = resets_at.isoformat()
+        super().__init__(f"{used:,} of {limit:,} jobs of this month are used up; it begins anew on {self.resets_at}")
+        self.limit = limit
+        self.used = used
+        self.facts = {"limit": limit, "used": used, "resets_at": self.resets_at}
+        #: Seconds until it begins anew.
+        self.retry_after_s = retry_after_s
+
+
 class CallError(RegistaError):
     """What a client met instead of an answer."""
 
@@ -208,6 +241,79 @@ class Unreachable(CallError):
         self.url = url
 
 
+class BadQuery(RegistaError, ValueError):
+    """A search that cannot be understood. `position` counts characters from 0; `hint` may be empty."""
+
+    code = "bad_query"
+
+    def __init__(self, position: int, expected: str, found: str, hint: str = "") -> None:
+        more = f"; {hint}" if hint else ""
+        super().__init__(f"query, at {position}: expected {expected}, got {found}{more}")
+        self.facts: dict[str, Any] = {
+            "position": position,
+            "expected": expected,
+            "found": found,
+            "hint": hint,
+        }
+
+
+class BadSearchAttribute(RegistaError, ValueError):
+    """A search attribute that is not declared, or a value that does not fit its type. Nothing was written."""
+
+    code = "bad_search_attribute"
+
+
+class ScheduleError(RegistaError):
+    """A request that does not fit a schedule. `name` is the schedule's."""
+
+    code = "schedule_error"
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class ScheduleInvalid(RegistaError, ValueError):
+    """A schedule that cannot be followed. `member` is what is wrong about it; empty: what is missing."""
+
+    code = "schedule_invalid"
+
+    def __init__(self, member: str, expected: str, got: object, why: str = "") -> None:
+        where = f"{member}: " if member else ""
+        super().__init__(f"{where}expected {expected}, got {got!r}{f' ({why})' if why else ''}")
+        self.member = member
+        self.expected = expected
+        self.got = got
+        self.why = why
+
+
+class ScheduleNotFound(ScheduleError):
+    """No schedule of that name."""
+
+    code = "schedule_not_found"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, f"no schedule named {name!r}; `regista schedules list` names those that are there")
+
+
+class ScheduleExists(ScheduleError):
+    """Another schedule has that name."""
+
+    code = "schedule_exists"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, f"a schedule named {name!r} is there already; delete it first, or choose another name")
+
+
+class ScheduleInFile(ScheduleError):
+    """The schedule stands in schedules.toml, so only that file can take it away."""
+
+    code = "schedule_in_file"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, f"{name!r} stands in schedules.toml: take it out there, or pause it")
+
+
 class HistoryDisabled(RegistaError):
     """Only a history can answer this, and this orchestrator has none."""
 
@@ -227,6 +333,78 @@ class NotPlain(RegistaError, ValueError):
             f"{what}: expected plain data (dict with str keys, list, str, int, float, bool, None, datetime): {problem}"
         )
         self.what = what
+
+
+class WebhookRefused(RegistaError):
+    """A URL that must not be told: no http, no host, or an address that is not public and not allowed."""
+
+    code = "webhook_refused"
+
+
+class PayloadError(RegistaError):
+    """A file or a large value could not be had, or not be kept."""
+
+    code = "payload_error"
+    #: Trying again is pointless.
+    permanent = True
+
+
+class PayloadsDisabled(PayloadError):
+    """Files were asked for, and no payload store is configured."""
+
+    code = "payloads_disabled"
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(
+            message or "no payload store is configured; REGISTA_PAYLOADS (file:PATH, s3://BUCKET) names one"
+        )
+
+
+class BadFileName(PayloadError, ValueError):
+    """The name of a file that would lead out of the job's own place, or that no store can keep."""
+
+    code = "bad_file_name"
+
+    def __init__(self, name: object, problem: str) -> None:
+        super().__init__(f"expected the name of a file of this job, like frames/001.png, got {name!r}: {problem}")
+        self.name = name
+
+
+class FileMissing(PayloadError):
+    """There is no file of that name."""
+
+    code = "file_not_found"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no file {name!r}")
+        self.name = name
+
+
+class FileTooLarge(PayloadError):
+    """The file is larger than this orchestrator takes; nothing of it is kept."""
+
+    code = "file_too_large"
+
+    def __init__(self, name: str, most: int) -> None:
+        super().__init__(f"file {name!r}: expected at most {most:,} bytes (REGISTA_MAX_FILE_BYTES), got more")
+        self.name = name
+
+
+class PayloadUnavailable(PayloadError):
+    """The payload store is away, refuses us, or is too slow for now."""
+
+    code = "payloads_unavailable"
+    permanent = False
+
+
+class IntegrityError(PayloadError):
+    """What was read is not what was written: its checksum is another one, or it is gone."""
+
+    code = "integrity_error"
+
+    def __init__(self, path: str, expected: str, found: str) -> None:
+        super().__init__(f"{path}: expected the value with the checksum sha256:{expected}, found {found}")
+        self.path = path
 
 
 class OrchestratorStopped(RegistaError):

@@ -5,6 +5,7 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import nullcontext
 from hashlib import sha256
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,11 @@ import msgspec
 
 from .blueprint import StateMachineBlueprint, load_blueprints
 from .blueprint.step import Rules
-from .clock import Clock, Ids, SystemClock
+from .clock import Clock, Ids, StoreClock, SystemClock
 from .config import Config
+from .config.client_webhooks import read_webhooks
 from .config.people import WorkerTokens, read_clients, read_workers
+from .config.webhooks import ClientWebhook
 from .dispatch.dispatcher import Dispatcher
 from .engines.base import Submission
 from .engines.native.engine import NativeEngine
@@ -26,17 +29,31 @@ from .engines.native.relay import Relay
 from .engines.native.runner import Runner
 from .engines.native.workers import WorkerService
 from .errors import ConfigError, IdempotencyConflict, JobNotFound, StorageFailed
+from .filing import Filing
 from .history.base import HistoryStorage
 from .history.memory import MemoryHistory
 from .history.none import NoHistory
 from .history.recorder import LEAD_S, HistoryRecorder, read_events
 from .model import ClientConfig, Event, Job, RetryPolicy, Summary
+from .model.attributes import declared_types
+from .observe.parts import CountedPost, counted_start
+from .observe.telemetry import Telemetry, started_line
 from .storage.base import StorageBackend
 from .storage.memory import MemoryStorage
 from .tokens import CLIENT_FILE, WORKER_FILE, digest, token_for
-from .upkeep.health_checker import HealthChecker, SignWriter
+from .upkeep.audit import AuditTrimmer, note
+from .upkeep.gauges import GaugeKeeper
+from .upkeep.health_checker import HealthChecker, IndexCleaner, SignWriter
 from .upkeep.loop import Chore, Grace, UpkeepLoop
+from .upkeep.opening import opened
+from .upkeep.outbox import OutboxKeeper
+from .upkeep.recorders import Recorders, place_of
+from .upkeep.reputation import build_reputation
 from .upkeep.rescuer import Rescuer
+from .upkeep.retention import retention_of
+from .upkeep.scheduler import build_scheduler, read_file, reread_file
+from .upkeep.telling import build_sender
+from .upkeep.timekeeper import Timekeeper
 from .upkeep.watcher import Watcher
 from .worker.local import LocalWorker
 from .worker.tasks import Worker
@@ -73,15 +90,19 @@ class OrchestratorEngine:
         ids: Ids | None = None,
     ) -> None:
         self.config = config if config is not None else Config.from_env()
-        self.clock = clock or SystemClock()
-        self._ids = ids or Ids(self.clock)
+        self.clock: Clock = clock or SystemClock()
         name = storage if isinstance(storage, str) else self.config.storage
         self.storage = (
             build_storage(name, self.clock) if storage is None or isinstance(storage, str) else storage
         )
+        if self.storage.shared:
+            self.clock = StoreClock(self.clock)
+        self._ids = ids or Ids(self.clock)
         self.config = _told_apart(self.config, self.storage)
         self.history = history or build_history(self.config.history_database_uri, self.storage)
-        self.library = Library()
+        if not isinstance(self.history, NoHistory) and (keep := getattr(self.storage, "keep_outbox", None)):
+            keep()
+        self.library = Library(declared_types(self.config.search_attributes))
         self._workers: list[LocalWorker] = []
         self._clients = dict(clients or {})
         self._client_tokens = dict(client_tokens or {})
@@ -96,11 +117,18 @@ class OrchestratorEngine:
     def _build(self, clients: Mapping[str, ClientConfig]) -> None:
         config, clock, ids = self.config, self.clock, self._ids
         settings = settings_of(config)
-        self.dispatcher = Dispatcher(self.storage, clock)
-        runner = Runner(clock, clients, config.approval_secret.encode())
-        self.engine = NativeEngine(self.storage, self.library, runner, self.dispatcher, clock, ids, settings)
+        self.telemetry = Telemetry(config, clock)
+        self.filing = Filing(config, self.storage, clock, self.telemetry.watch_payloads)
+        watched = self.filing.keep(self.telemetry.watch(self.storage))
+        self.dispatcher = self.telemetry.crew = Dispatcher(watched, clock)
+        declared = declared_types(config.search_attributes)
+        runner = Runner(clock, clients, config.approval_secret.encode(), declared)
+        runner.spotlight = self.telemetry.handler
+        runner.files = self.filing.files
+        self.engine = NativeEngine(watched, self.library, runner, self.dispatcher, clock, ids, settings)
+        self.engine.executor.on_ignored = self.telemetry.ignored
         self.workers = WorkerService(
-            self.storage, self.engine, self.dispatcher, clock, config.instance_id, config.lease_s
+            watched, self.engine, self.dispatcher, clock, config.instance_id, config.lease_s
         )
         self.recorder = HistoryRecorder(
             self.storage, self.history, clock=clock, lead=self._records if self.storage.shared else None
@@ -111,6 +139,11 @@ class OrchestratorEngine:
         self.relay = Relay(self.storage, config.instance_id)
         self.workers.on_progress = self._progressed
         self.engine.effects.on_progress = self._progress_elsewhere
+        self.webhooks = build_sender(config, self.storage, self.engine.approval_token, clock, ids.chance)
+        self.webhooks.post = CountedPost(self.telemetry.of, self.webhooks.post)
+        self.engine.webhook_for = self.webhooks.book.url_for
+        start = counted_start(self.telemetry.of, self.create_background_job)
+        self.scheduler = build_scheduler(config, self.storage, clock, start, self.engine)
         self.grace = Grace(clock, config.lease_s)
         chores: list[Chore] = [
             Watcher(
@@ -127,14 +160,39 @@ class OrchestratorEngine:
                 min(1.0, config.lease_s / 3),
                 max(config.lease_s, config.poll_lease_s),
             ),
+            IndexCleaner(self.storage, self.dispatcher, self.workers),
             SignWriter(self.workers),
+            GaugeKeeper(
+                self.storage,
+                None if isinstance(self.history, NoHistory) else self.history,
+                self.telemetry.sampled,
+            ),
             Rescuer(self.storage, self.engine),
+            *retention_of(config, self.history, self.storage),
+            self.scheduler,
+            OutboxKeeper(self.storage, self.history, self.recorder.wake),
+            build_reputation(self.storage, self.history, self.workers, clock),
+            self.webhooks,
+            AuditTrimmer(self.storage),
+            *self.filing.chores,
         ]
+        self._recorders: Recorders | None = None
+        if self.storage.shared and not isinstance(self.history, NoHistory):
+            self._recorders = Recorders(self.storage, place_of(self.history), config.instance_id)
+            chores.append(self._recorders)
+        self._timekeeper = Timekeeper(self.storage, clock) if isinstance(clock, StoreClock) else None
+        if self._timekeeper is not None:
+            chores.append(self._timekeeper)
         self.upkeep = UpkeepLoop(
             chores, clock, self.storage, self.grace, config.instance_id, ids.chance, config.lease_s / 2
         )
 
+        self.upkeep.on_lag = self.telemetry.lagged
         self.engine.effects.on_deadline = lambda: self.upkeep.nudge("watcher")
+        # The sender's chore has the name of its shelf.
+        self.engine.effects.on_item = self.upkeep.nudge
+        self.webhooks.on_room = lambda: self.upkeep.nudge(self.webhooks.name)
+        self.filing.join(self.engine, self.upkeep)
 
     def _progressed(self, attempt_id: str, value: float | None, message: str) -> None:
         self.feed.progress(attempt_id, value, message)
@@ -161,10 +219,11 @@ class OrchestratorEngine:
     def register_blueprint(self, blueprint: StateMachineBlueprint) -> None:
         """Validate a blueprint and make it known; a later one of the same name becomes the newest."""
         self.library.add(blueprint)
+        self.telemetry.expect(blueprint.name)
 
     def add_worker(self, worker: Worker) -> LocalWorker:
         """Perform this worker's tasks in this process, from `start` on; at once if that has been."""
-        local = LocalWorker(worker, self.workers, self.clock)
+        local = LocalWorker(worker, self.workers, self.clock, files=self.filing.service)
         if any(known.id == local.id for known in self._workers):
             raise ValueError(f"a worker named {worker.name!r} is already there; give this one another name")
         self._workers.append(local)
@@ -175,10 +234,11 @@ class OrchestratorEngine:
     # -- life ------------------------------------------------------------------------------------
 
     async def setup(self) -> None:
-        """Load BLUEPRINTS_DIR. A file that fails stops the start and says which line."""
+        """Load BLUEPRINTS_DIR, then schedules.toml. A file that fails stops the start and says which line."""
         if self.config.blueprints_dir:
             for blueprint in load_blueprints(self.config.blueprints_dir):
                 self.register_blueprint(blueprint)
+        read_file(self.scheduler, self.config, self._blueprint_names())
 
     async def start(self) -> None:
         """Recover what is stored and go on with it. A start that fails leaves nothing open."""
@@ -186,20 +246,30 @@ class OrchestratorEngine:
             return
         self._stopped.clear()
         self._failure = None
+        self.telemetry.start()
         try:
             await self._start()
         except BaseException:
             await self._stop(0.0)
             raise
         self._started = True
+        self.telemetry.is_now(started=True)
+        log.info(
+            "started: %s", started_line(self.config, type(self.history).__name__), extra={"action": "started"}
+        )
 
     async def _start(self) -> None:
         # Each part needs the ones before it.
         await self.setup()
         if isinstance(self.storage, MemoryStorage):
             self.storage.on_failure = self._storage_failed
-        await self.storage.start()
-        await self.history.start()
+        await opened(self.storage.start, self.config.store_wait_s)
+        await self.filing.start()
+        if self._timekeeper is not None:
+            await self._timekeeper.run_once(self.clock.now())  # before anything is stamped
+        await opened(self.history.start, self.config.store_wait_s)
+        if self._recorders is not None:
+            await self._recorders.enter()
         if not isinstance(self.history, NoHistory):
             await self.recorder.start()
         self.grace.restart()
@@ -213,6 +283,7 @@ class OrchestratorEngine:
         """Drain and close. Tasks get the grace to finish; what does not is done again after the next start."""
         if self._started:
             self._started = False
+            self.telemetry.is_now(stopping=True)
             if self._site is not None:
                 # First of all: whoever asks now is told so by a closed port, and tries somewhere else.
                 await self._site.stop()
@@ -222,17 +293,20 @@ class OrchestratorEngine:
     async def _stop(self, grace_s: float) -> None:
         # In the opposite order: nothing is closed before whoever writes to it.
         await self.upkeep.stop()
+        await self.webhooks.stop(min(grace_s, 2.0))
         for worker in self._workers:
             await worker.stop(grace_s)
         await self.feed.stop()
         self.relay.stop()
         await self.engine.stop()
+        await self.filing.stop()
         await self.recorder.stop()
         await self.history.stop()
         try:
             await self.storage.stop()
         except StorageFailed as failure:
             log.error("the store had failed: %s", failure, extra={"action": "storage_failed"})
+        await self.telemetry.stop()
         self._stopped.set()
 
     async def __aenter__(self) -> "OrchestratorEngine":
@@ -247,6 +321,7 @@ class OrchestratorEngine:
     def _storage_failed(self, failure: StorageFailed) -> None:
         """A failed flush is final: say so, and stop by ourselves (FENCES 2)."""
         self._failure = failure
+        self.telemetry.is_now(failed=True)
         log.critical("storage failed, stopping: %s", failure, extra={"action": "storage_failed"})
         self.engine.effects.give_up(failure)
         self._stopping = asyncio.get_running_loop().create_task(self.stop(0.0), name="stop-after-failure")
@@ -290,18 +365,33 @@ class OrchestratorEngine:
                 workers=self.workers,
                 dispatcher=self.dispatcher,
                 library=self.library,
-                storage=self.storage,
+                storage=self.filing.glance(self.storage),
+                filing=self.filing,
                 history=self.history,
                 feed=self.feed,
                 doors=self._open_doors(host),
+                webhooks=self.webhooks.book,
+                scheduler=self.scheduler,
+                upkeep=self.upkeep,
                 is_ready=lambda: self._started and self._failure is None,
+                telemetry=self.telemetry,
             )
         )
 
     def reload(self) -> bool:
-        """Read `clients.toml` and `workers.toml` again. False, and nothing changes, when there is a mistake in them."""
+        """Read `clients.toml`, `workers.toml`, `schedules.toml` and certificates again. What has a mistake stays as it was: False then."""
         done = [doors.reload() for doors in self._doors]
+        done.append(reread_file(self.scheduler, self.config, self._blueprint_names()))
+        if self._site is not None:
+            done.append(self._site.reload())
+        if self._started:
+            told = "done" if all(done) else "refused"
+            noted = note(self.storage, self.clock, self.config, "config.reload", "", outcome=told)
+            self.engine.later(noted, "audit")
         return all(done)
+
+    def _blueprint_names(self) -> list[str]:
+        return [blueprint.name for blueprint in self.library.blueprints()]
 
     def _open_doors(self, host: str) -> "Doors":
         from .api.doors import Doors
@@ -315,12 +405,14 @@ class OrchestratorEngine:
         from .api.doors import Guests
 
         config = self.config
+        told: dict[str, ClientWebhook] = {}
         clients = {
             digest(token): self._clients.get(name) or ClientConfig(name=name)
             for token, name in self._client_tokens.items()
         }
         if config.clients_config_path:
             clients |= read_clients(config.clients_config_path)
+            told = read_webhooks(config.clients_config_path, self.webhooks.book.check)
         workers = WorkerTokens({})
         if config.workers_config_path:
             workers = read_workers(config.workers_config_path)
@@ -329,8 +421,9 @@ class OrchestratorEngine:
             token = self._token("CLIENT_TOKEN", config.client_token, host, CLIENT_FILE)
             clients[digest(token)] = ClientConfig(name="default", operator=True)
         worker_token = config.worker_token
-        if not worker_token and not config.workers_config_path:
+        if not worker_token and not config.workers_config_path and config.worker_auth_mode != "mtls-only":
             worker_token = self._token("WORKER_TOKEN", "", host, WORKER_FILE)
+        self.webhooks.book.clients = told
         # Handlers see who asked by the same records; the runner holds this very dictionary.
         self._clients.update({client.name: client for client in clients.values()})
         return Guests(clients, worker_token, workers)
@@ -344,8 +437,8 @@ class OrchestratorEngine:
 
         host = host or self.config.api_host
         app = self._build_app(host)  # refuses an address that needs credentials before anything is opened
+        site = Site(app, host, self.config.api_port if port is None else port)  # and wrong certificates, too
         await self.start()
-        site = Site(app, host, self.config.api_port if port is None else port)
         try:
             await site.start()
         except BaseException:
@@ -381,30 +474,34 @@ class OrchestratorEngine:
         The same `idempotency_key` returns the same job, with another body it is IdempotencyConflict. The
         priority and the timeouts are what the job's tasks get when their dispatch names none.
         """
-        return await self.engine.submit(
-            Submission(
-                blueprint=blueprint,
-                input=input or {},
-                client=client,
-                idempotency_key=idempotency_key,
-                priority=priority,
-                dispatch_timeout_s=dispatch_timeout_s,
-                result_timeout_s=result_timeout_s,
-                webhook_url=webhook_url,
-                search_attributes=search_attributes or {},
-                tracing_context=tracing_context or {},
-            )
+        submission = Submission(
+            blueprint=blueprint,
+            input=input or {},
+            client=client,
+            idempotency_key=idempotency_key,
+            priority=priority,
+            dispatch_timeout_s=dispatch_timeout_s,
+            result_timeout_s=result_timeout_s,
+            webhook_url=webhook_url,
+            search_attributes=search_attributes or {},
+            tracing_context=tracing_context or {},
         )
+        with self.telemetry.submitting(blueprint) or nullcontext():
+            return await self.engine.submit(submission)
 
     async def submit_many(self, submissions: Sequence[Submission]) -> list[Job | IdempotencyConflict]:
         """Accept several jobs with one flush; each is answered in its own place."""
         return await self.engine.submit_many(submissions)
 
     async def create_background_job(
-        self, blueprint_name: str, initial_data: dict[str, Any] | None = None, source: str = "internal"
+        self,
+        blueprint_name: str,
+        initial_data: dict[str, Any] | None = None,
+        source: str = "internal",
+        **options: Any,
     ) -> str:
-        """Start a job from inside, as the source documents name it; returns its id."""
-        job = await self.submit(blueprint_name, initial_data, client=source)
+        """Start a job from inside, as the source documents name it (with the options of `submit`); returns its id."""
+        job = await self.submit(blueprint_name, initial_data, client=source, **options)
         return job.id
 
     async def run_job(
@@ -416,15 +513,15 @@ class OrchestratorEngine:
     ) -> Job:
         """Submit (with the options of `submit`) and wait until the job has settled."""
         job = await self.submit(blueprint, input, **options)
-        return await self.engine.wait(job.id, timeout_s)
+        return await self.wait(job.id, timeout_s)
 
     async def wait(self, job_id: str, timeout_s: float | None = None) -> Job:
         """The job once it has settled, or as it is when the time is up."""
-        return await self.engine.wait(job_id, timeout_s)
+        return await self.filing.whole(await self.engine.wait(job_id, timeout_s))
 
     async def get(self, job_id: str) -> Job:
         """The job, or JobNotFound."""
-        return await self.engine.get(job_id)
+        return await self.filing.whole(await self.engine.get(job_id))
 
     async def events(self, job_id: str, after_seq: int = 0, limit: int = 1000) -> list[Event]:
         """What happened to a job: history, and what is still on its way there."""
@@ -549,6 +646,16 @@ def _postgres_history(uri: str, storage: StorageBackend) -> HistoryStorage:
         expected = "the postgres extra (pip install 'regista[postgres]')"
         raise ConfigError("HISTORY_DATABASE_URI", expected, got) from None
     return PostgresHistory(uri, lambda: _cluster_of(storage))
+
+
+async def history_version(uri: str) -> str:
+    """The version of the PostgreSQL that a URI names; what keeps it from telling is raised. Changes nothing there."""
+    try:
+        from .history.postgres import server_version
+    except ModuleNotFoundError as error:
+        expected = "the postgres extra (pip install 'regista[postgres]')"
+        raise ConfigError("HISTORY_DATABASE_URI", expected, f"no module named {error.name}") from None
+    return await server_version(uri)
 
 
 async def _cluster_of(storage: StorageBackend) -> str:

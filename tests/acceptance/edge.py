@@ -100,10 +100,11 @@ class Edge:
     `storages` may name one store several times where the store can be shared.
     """
 
-    def __init__(self, folder: Path, storages: Sequence[str], **env: str) -> None:
+    def __init__(self, folder: Path, storages: Sequence[str], *, mutual: bool = False, **env: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "app.py").write_text(APP)
         self.folder = folder
+        self._mutual = mutual
         nginx_binary()  # before anything is started: without it there is nothing to test
         inherited = {name: value for name, value in os.environ.items() if name not in OURS}
         self.env = inherited | {"PYTHONWARNINGS": "error"} | TOKENS | env
@@ -120,7 +121,8 @@ class Edge:
             orchestrator.start()
         for orchestrator in self.orchestrators:
             orchestrator.greet()
-        self.nginx = Nginx(self.folder / "nginx", [each.port for each in self.orchestrators])
+        ports = [each.port for each in self.orchestrators]
+        self.nginx = Nginx(self.folder / "nginx", ports, self._mutual)
         # The certificate is nobody's but ours; Python's own way to say whom to trust does for all our programs.
         self.env |= {"SSL_CERT_FILE": str(self.nginx.ca), "REGISTA_URL": self.nginx.url}
         self.nginx.start()

@@ -20,6 +20,7 @@ import psutil
 from yarl import URL
 
 from tests.acceptance.serving import Answer
+from tests.certificates import Authority
 from tests.conftest import require_binary
 from tests.ports import free_port
 
@@ -37,19 +38,16 @@ ssl_certificate     certs/server.pem;
 ssl_certificate_key certs/server.key;
 access_log access.log regista;
 """
+#: The lines that stand in deploy/nginx/regista/site.conf for whoever wants them.
+_MUTUAL = """
+ssl_client_certificate certs/ca.pem;
+ssl_verify_client optional;
+"""
 
 
 def nginx_binary() -> str:
     """Debian keeps it where only root's PATH leads."""
     return shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") or require_binary("nginx")
-
-
-def make_certificates(folder: Path) -> None:
-    """`ca.pem`, and `server.pem` with `server.key` for this machine, signed by it."""
-    require_binary("openssl")
-    command = [str(DEPLOY / "make-certificates"), str(folder), "localhost", "127.0.0.1"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 def until(true: Callable[[], bool], what: str, patience_s: float = 8.0) -> None:
@@ -73,7 +71,7 @@ def end(process: "subprocess.Popen[Any]", number: int = signal.SIGTERM, patience
 class Nginx:
     """An nginx with our configuration, before whatever listens on these ports."""
 
-    def __init__(self, folder: Path, upstreams: Sequence[int]) -> None:
+    def __init__(self, folder: Path, upstreams: Sequence[int], mutual: bool = False) -> None:
         self.folder = folder
         self.port = free_port()
         self.url = f"https://localhost:{self.port}"
@@ -84,10 +82,11 @@ class Nginx:
         (folder / "conf.d").mkdir()
         (folder / "tmp").mkdir()
         (folder / "conf.d" / "places.conf").write_text(_PLACES)
-        self.write("site.conf", _SITE.format(port=self.port))
+        self.write("site.conf", _SITE.format(port=self.port) + (_MUTUAL if mutual else ""))
         servers = [f"server 127.0.0.1:{port} max_fails=1 fail_timeout=3s;\n" for port in upstreams]
         self.write("orchestrators.conf", "".join(servers))
-        make_certificates(folder / "certs")
+        #: Whose certificate it shows, and whose it believes.
+        self.authority = Authority(folder / "certs")
 
     def write(self, name: str, text: str) -> None:
         """One of the files that differ from place to place."""

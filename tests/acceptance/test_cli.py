@@ -216,6 +216,27 @@ def test_lists_are_plain_tables(house: House) -> None:
     assert house.said("queues").startswith("QUEUE")
 
 
+def test_jobs_are_found_counted_and_exported_by_a_query(house: House) -> None:
+    run = house.run("jobs", "run", "greet", "--input", '{"name": "Ada"}', "--wait", "--json")
+    job_id = json.loads(run.stdout)["id"]
+
+    found = house.run("jobs", "list", "-q", f"JobId = '{job_id}' AND ExecutionStatus = 'Completed'", "--json")
+    counted = house.run("jobs", "count", "-q", "BlueprintName = 'greet'", "--by", "ExecutionStatus")
+    exported = house.run("history", "export", "-q", f"JobId = '{job_id}'")
+    filed = house.run("history", "export", "-q", f"JobId = '{job_id}'", "-o", "story.jsonl")
+    refused = house.run("jobs", "list", "-q", "Jobid = 'x'")
+
+    assert [job["id"] for job in json.loads(found.stdout)["items"]] == [job_id]
+    assert counted.stdout.splitlines()[0].split() == ["EXECUTIONSTATUS", "COUNT", "MEAN", "P50", "P95"]
+    lines = [json.loads(line) for line in exported.stdout.splitlines()]
+    assert lines[0]["job"]["id"] == job_id
+    assert lines[-1] == {"end": {"jobs": 1, "events": len(lines) - 2}}
+    assert filed.returncode == 0
+    assert (house.folder / "story.jsonl").read_text() == exported.stdout
+    assert refused.returncode == 1
+    assert "did you mean JobId?" in refused.stderr
+
+
 def test_a_graph_is_drawn_as_text_or_into_a_file(house: House) -> None:
     assert house.said("blueprints", "graph", "greet").startswith('digraph "greet"')
     assert house.said("blueprints", "graph", "greet", "--app", "app.py").startswith('digraph "greet"')

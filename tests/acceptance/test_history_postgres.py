@@ -241,6 +241,7 @@ def test_serve_keeps_its_history_where_the_uri_says(
 @pytest.mark.timeout(60)
 def test_serve_says_in_a_line_why_it_cannot_begin(postgres: PostgresServer, tmp_path: Path) -> None:
     serving = processes.House(tmp_path)
+    serving.set(REGISTA_STORE_WAIT_SECONDS="0")
     place = postgres.place()
     uris = {
         f"postgresql://regista:sesame@127.0.0.1:{free_port()}/jobs": "does not answer",

@@ -54,6 +54,7 @@ def test_redis_host_takes_the_place_of_the_file(house: House, server: RedisServe
 
 
 def test_a_server_that_is_away_or_unfit_is_refused_in_a_line(house: House, require: Require) -> None:
+    house.set(REGISTA_STORE_WAIT_SECONDS="0")
     away = house.run("serve", "app.py", "--storage", f"redis://stage:sesame@127.0.0.1:{free_port()}")
     with RedisServer(require("redis-server"), "--maxmemory-policy", "volatile-lru") as unfit:
         refused = house.run("serve", "app.py", "--storage", unfit.url)

@@ -1,6 +1,7 @@
 """The stream's server end, spoken to by hand: what it accepts, and what it makes of nonsense."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -293,12 +294,33 @@ def test_a_newer_session_takes_the_place_of_an_older_one_which_is_told_and_close
             await new.register()
             await new.connect()
             assert isinstance(await new.hear(), stream.Welcome)
-            assert await old.hear() == stream.Again(displaced=True)
+            again = await old.hear()
+            assert isinstance(again, stream.Again)
+            assert again.displaced
+            assert again.by.startswith("127.0.0.1:")
             assert await old.closed() == 1000
             await house.submit()
             assert isinstance(await new.hear(), stream.Offer)
 
     play(main())
+
+
+def test_two_workers_with_one_id_are_warned_of_with_the_addresses_of_both(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with House() as house, raw(house) as old, raw(house) as new:
+            for worker in (old, new):
+                await worker.register()
+                await worker.connect()
+                await worker.hear()
+            assert await old.closed() == 1000
+
+    play(main())
+
+    (warning,) = [record.getMessage() for record in caplog.records if "of two workers" in record.message]
+    assert len(set(re.findall(r"127\.0\.0\.1:\d+", warning))) == 2
+    assert "WORKER_ID" in warning
 
 
 def test_a_stream_that_is_silent_for_a_lease_is_dropped_and_nothing_more_offered_to_it() -> None:

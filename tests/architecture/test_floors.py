@@ -11,17 +11,21 @@ SRC = Path(__file__).parents[2] / "src" / "regista"
 
 #: Room (the longest matching name wins) → floor. `x.__init__` is what `import regista.x` runs.
 FLOORS = {
-    **dict.fromkeys(["orchestrator", "site", "cli", "__main__"], 5),
+    **dict.fromkeys(["orchestrator", "filing", "site", "cli", "__main__"], 5),
     **dict.fromkeys(["api", "rpc", "dashboard"], 4),
-    **dict.fromkeys(["engines.native", "dispatch", "fleet", "logs", "upkeep", "history.recorder"], 3),
+    **dict.fromkeys(["engines.native", "dispatch", "fleet", "logs", "upkeep"], 3),
+    **dict.fromkeys(["history.recorder", "history.search"], 3),
     **dict.fromkeys(
         ["storage", "storage.redis", "history", "providers", "payloads", "engines.temporal", "observe"], 2
     ),
     "history.postgres": 2,
+    "history.timeline": 1,
+    "history.listfilter": 1,
     **dict.fromkeys(["storage.base", "history.base", "providers.base", "payloads.base", "engines.base"], 1),
+    "payloads.task_files": 1,
     **dict.fromkeys(["storage.__init__", "history.__init__", "engines.__init__"], 1),
-    **dict.fromkeys(["blueprint", "wire", "config", "tokens", "client"], 1),
-    **dict.fromkeys(["model", "errors", "clock", "loops", "onethread", "patience", "plain"], 0),
+    **dict.fromkeys(["blueprint", "wire", "config", "tokens", "client", "webhooks"], 1),
+    **dict.fromkeys(["model", "errors", "clock", "loops", "onethread", "patience", "plain", "trace", "schedules", "discretion"], 0),
 }
 #: Floor → the floors that it may import from. Floor 2 is missing: only the orchestrator names a backend.
 BELOW = {5: {4, 3, 1, 0}, 4: {3, 1, 0}, 3: {1, 0}, 2: {1, 0}, 1: {0}, 0: {0}}
@@ -29,16 +33,22 @@ BELOW = {5: {4, 3, 1, 0}, 4: {3, 1, 0}, 3: {1, 0}, 2: {1, 0}, 1: {0}, 0: {0}}
 CHAIN = ["upkeep", "engines.native", "dispatch", "fleet", "logs"]
 #: What a room may import beyond that.
 ALSO = {
-    "orchestrator": {room for room, floor in FLOORS.items() if floor == 2} | {"worker", "site"},
+    "orchestrator": {room for room, floor in FLOORS.items() if floor == 2} | {"worker", "site", "filing"},
+    "filing": {"payloads"},
     "site": {"orchestrator"},
     "storage.redis": {"storage"},
     "history.postgres": {"history"},
+    "history.base": {"history.listfilter"},
     "__main__": {"cli"},
-    "cli": {"orchestrator", "site", "observe", "worker", "__init__"},
+    "cli": {"orchestrator", "site", "observe", "worker", "payloads", "__init__"},
     **{room: {"observe"} for room in ("api", "rpc", "dashboard")},
     "client": {"wire", "config", "tokens"},
     "config": {"tokens"},
-    "worker": {"wire", "tokens", "model", "errors", "clock", "loops", "plain", "config", "payloads.base"},
+    "webhooks": {"config"},
+    "worker": {"wire", "tokens", "model", "errors", "clock", "loops", "plain", "trace", "config", "payloads.base", "payloads.task_files"},
+    "payloads.task_files": {"payloads.base"},
+    "payloads": {"config"},
+    "blueprint": {"payloads.task_files"},
 }
 #: Third-party packages, by room; msgspec is welcome everywhere.
 LIBRARIES = {
@@ -46,11 +56,16 @@ LIBRARIES = {
     "site": {"aiohttp"},
     "loops": {"uvloop"},
     "api": {"aiohttp"},
-    "client": {"aiohttp"},
+    "client": {"aiohttp", "yarl"},
+    "webhooks": {"aiohttp", "yarl"},
     "worker": {"aiohttp"},
     "cli": {"rich"},
     "storage.redis": {"redis", "hiredis"},
+    "payloads": {"obstore"},
     "history.postgres": {"asyncpg"},
+    "history.listfilter": {"lark"},
+    "trace": {"opentelemetry"},
+    "observe": {"opentelemetry"},
     "testing": {"pytest", "hypothesis", "aiohttp"},
 }
 FREE = {"__init__", "testing"}  # the lazy door and the test kit import anything; nothing imports the kit

@@ -28,6 +28,7 @@ WORDS = {
     "": ": empty",
     "[]": ": empty",
     "{}": ": empty",
+    "()": ": empty",
     "None": ": unset",
     "the-host-name": ": the host name",
 }

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from regista.api import performers
+from regista.api import performers, sts
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "worker-protocol.md").read_text()
@@ -12,7 +12,7 @@ PAGE = (ROOT / "docs" / "reference" / "worker-protocol.md").read_text()
 def test_every_route_has_its_row() -> None:
     routes = [
         f"`{route.method} {route.path.replace('{worker_id}', '{id}')}`"
-        for route in performers.routes
+        for route in [*performers.routes, *sts.routes]
         if hasattr(route, "method") and hasattr(route, "path")
     ]
 
@@ -21,11 +21,20 @@ def test_every_route_has_its_row() -> None:
 
 
 def test_every_code_of_a_refusal_is_told() -> None:
-    sources = [ROOT / "src" / "regista" / "api" / f"{name}.py" for name in ("performers", "worker_auth")]
-    codes = {code for source in sources for code in re.findall(r'\b[45]\d\d,\s*"(\w+)"', source.read_text())}
+    rooms = (
+        "api/performers",
+        "api/worker_auth",
+        "api/sts",
+        "api/certificate",
+        "fleet/credentials",
+        "fleet/passwords",
+    )
+    sources = [(ROOT / "src" / "regista" / f"{name}.py").read_text() for name in rooms]
+    told = r'(?:\b[45]\d\d,|TokenRefused\(|WrongWorker\()\s*"(\w+)"'
+    codes = {code for source in sources for code in re.findall(told, source)}
 
-    assert len(codes) >= 9
-    assert sorted(code for code in codes if f"`{code}`" not in PAGE and code != "tokens_not_offered") == []
+    assert len(codes) >= 17
+    assert sorted(code for code in codes if f"`{code}`" not in PAGE) == []
 
 
 def test_every_word_of_an_answer_to_a_result_is_told() -> None:

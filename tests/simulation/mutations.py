@@ -12,15 +12,19 @@ from regista.dispatch import board
 from regista.engines.native import results, retries
 from regista.engines.native.executor import JobExecutor
 from regista.fleet.seats import Seats
-from regista.model import Change, Event, Job, Message, Outcome, OutcomeKind, Task, TaskWrite
+from regista.model import Change, Event, ItemWrite, Job, Message, Outcome, OutcomeKind, Task, TaskWrite
+from regista.model.delivery import Delivery
 from regista.storage import image as image_module
 from regista.storage.base import Due, DueKind
+from regista.storage.counters import Quotas
 from regista.storage.deadlines import DeadlineIndex
 from regista.storage.group_commit import GroupCommit
 from regista.storage.image import Image
 from regista.storage.journal import Batch, JobRow, Snapshot
 from regista.storage.lanes import Lanes, Line
 from regista.storage.memory import MemoryStorage
+from regista.storage.shelves import Shelves
+from regista.upkeep import webhooks
 from regista.upkeep.loop import Grace
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
@@ -270,6 +274,47 @@ def flush_half_a_batch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SimulatedDisk, "_keep", keep)
 
 
+def count_a_quota_apart_from_its_job(patch: pytest.MonkeyPatch) -> None:
+    """A power cut takes the count and leaves the job."""
+    original = Quotas.count
+    patch.setattr(Quotas, "count", lambda self, quota, batch: original(self, quota, Batch()))
+
+
+def count_a_quota_when_it_is_only_asked_for(patch: pytest.MonkeyPatch) -> None:
+    """A repeated creation counts once more."""
+    original = Image.apply
+
+    def apply(self: Image, change: Change, batch: Batch, number: int, instance: str, elapsed: float) -> Outcome:
+        outcome = original(self, change, batch, number, instance, elapsed)
+        if change.quota is not None and outcome.kind is OutcomeKind.REPEATED:
+            self.quotas.count(change.quota, batch)
+        return outcome
+
+    patch.setattr(Image, "apply", apply)
+
+
+def write_a_word_apart_from_its_commit(patch: pytest.MonkeyPatch) -> None:
+    """A power cut takes the word to the webhook and leaves the end that it tells of."""
+    original = Shelves.put
+
+    def put(
+        self: Shelves, writes: Sequence[ItemWrite], batch: Batch, number: int, *, fenced: bool = True
+    ) -> list[bool]:
+        return original(self, writes, batch if fenced else Batch(), number, fenced=fenced)
+
+    patch.setattr(Shelves, "put", put)
+
+
+def forget_a_word_before_it_was_heard(patch: pytest.MonkeyPatch) -> None:
+    """Whoever takes a delivery on removes it, and may die before it is told."""
+    original = webhooks.delivery_write
+
+    def write(delivery: Delivery, due: datetime, expected: int | None = None) -> ItemWrite:
+        return replace(original(delivery, due, expected), value=None)
+
+    patch.setattr(webhooks, "delivery_write", write)
+
+
 ALL: Sequence[Mutation] = [
     drop_the_revision_check,
     drop_the_commit_token,
@@ -297,4 +342,8 @@ ALL: Sequence[Mutation] = [
     write_the_events_twice,
     prune_what_history_never_saw,
     flush_half_a_batch,
+    count_a_quota_apart_from_its_job,
+    count_a_quota_when_it_is_only_asked_for,
+    write_a_word_apart_from_its_commit,
+    forget_a_word_before_it_was_heard,
 ]

@@ -1,4 +1,5 @@
 import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,11 @@ from hypothesis import strategies as st
 from regista.config import (
     PREFIX,
     SETTINGS,
+    Address,
     Config,
     Connection,
     WorkerConfig,
     find_url,
-    leave_url,
-    remove_url,
     url_for,
 )
 from regista.config.settings import Settings
@@ -259,20 +259,37 @@ def test_an_orchestrator_on_this_machine_is_found_until_it_stops(tmp_path: Path)
     here, ours, theirs = str(tmp_path / "state"), "http://127.0.0.1:4711", "http://[::1]:4712"
     assert url_for("", here) == "http://127.0.0.1:8080"
 
-    leave_url(here, ours)
+    first, second = Address(here, ours), Address(here, theirs, every_s=0.01)
+    first.remove()  # which was not there yet
+    first = Address(here, ours)
+    assert first.leave() is None
     assert url_for("", here) == ours
     assert url_for("http://given:1/", here) == "http://given:1"
 
-    leave_url(here, theirs)
-    remove_url(here, ours)  # which is not there any more
+    turn = threading.Event()
+    assert second.leave(turn.set) == ours
+    assert url_for("", here) == ours
+    first.remove()
+    first.remove()
+    assert turn.wait(5)
     assert url_for("", here) == theirs
-    remove_url(here, theirs)
+    second.remove()
     assert find_url(here) is None
-    assert list(Path(here).iterdir()) == []
+    assert [path.name for path in Path(here).iterdir()] == ["url.lock"]
+
+
+def test_whoever_waits_for_its_turn_and_stops_leaves_the_address_of_the_other(tmp_path: Path) -> None:
+    first, second = Address(str(tmp_path), "http://[::1]:1"), Address(str(tmp_path), "http://[::1]:2")
+    assert (first.leave(), second.leave()) == (None, "http://[::1]:1")
+
+    second.remove()
+
+    assert find_url(str(tmp_path)) == "http://[::1]:1"
+    first.remove()
 
 
 @pytest.mark.parametrize(
-    "found", ["http://elsewhere.org:80", "https://127.0.0.1:1", "http://127.0.0.1.org:1", "", "\xff"]
+    "found", ["http://elsewhere.org:80", "https://elsewhere.org:1", "http://127.0.0.1.org:1", "", "\xff"]
 )
 def test_an_address_that_is_not_of_this_machine_is_not_believed(found: str, tmp_path: Path) -> None:
     (tmp_path / "url").write_bytes(found.encode("latin-1"))

@@ -8,22 +8,36 @@ from ..config import Config
 from ..errors import OrchestratorStopped
 from . import (
     approvals,
+    audit,
     batches,
     blueprints,
     channel,
     docs_page,
     endpoints,
+    file_links,
+    files,
     health,
     jobs,
+    logins,
+    me,
     openapi,
     performers,
     queues,
+    schedules,
+    searches,
     streams,
+    timeline,
+    tokens,
+    upkeep,
+    webhooks,
     workers,
 )
+from .middleware import ratelimit
 from .middleware.client_auth import client_auth
+from .middleware.compression import compression
 from .middleware.errors import errors
 from .middleware.known_query import known_query
+from .middleware.observed import Observer
 from .openapi import OPERATIONS
 from .operations import Operation
 from .stage import STAGE, Stage
@@ -31,12 +45,21 @@ from .stage import STAGE, Stage
 #: What clients and the public may ask for, one table per noun; the OpenAPI document tells the same.
 NOUNS = [
     jobs.routes,
+    searches.routes,
     batches.routes,
+    timeline.routes,
+    files.routes,
     approvals.routes,
     streams.routes,
     blueprints.routes,
     workers.routes,
+    tokens.routes,
     queues.routes,
+    schedules.routes,
+    upkeep.routes,
+    webhooks.routes,
+    audit.routes,
+    me.routes,
     health.routes,
     openapi.routes,
     docs_page.routes,
@@ -50,16 +73,20 @@ _LINGER_S = 1.0
 
 def create_app(stage: Stage) -> web.Application:
     """The whole API over these services. Starting and stopping them is the caller's business."""
+    gate = ratelimit.Gate(stage)
     app = web.Application(
-        middlewares=[errors, client_auth, known_query],
+        middlewares=[Observer(stage.telemetry).watch, compression, errors, gate.by_address, client_auth, gate.by_client, known_query],
         client_max_size=stage.config.max_body_bytes,
         handler_args=handler_args(stage.config),
     )
     app[STAGE] = stage
+    ratelimit.install(app, gate)
     app[OPERATIONS] = [operation for noun in NOUNS for operation in noun]
     for table in TABLES:
         app.add_routes(table)
+    logins.install(app)
     performers.install(app)
+    file_links.install(app)
     channel.install(app)
     for operation in app[OPERATIONS]:
         _add(app, operation)

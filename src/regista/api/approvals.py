@@ -10,6 +10,8 @@ from ..errors import ApprovalConflict, JobNotFound
 from ..model import EventType, Job
 from ..wire.jobs import Decision, Fork, GiveUp, JobObject, Release
 from . import bodies, parameters, view
+from .allowance import allowance
+from .audit import deed, tell, tell_submitted
 from .operations import Operations
 from .parameters import KEY, Parameter
 from .problems import Problem
@@ -41,7 +43,9 @@ async def approve(request: web.Request) -> web.Response:
     stage = request.config_dict[STAGE]
     said = await bodies.take(request, Decision)
     job = await view.own_job(request)
-    job = await stage.engine.approve(job.id, said.decision, said.comment, said.data)
+    by = deed(request, "job.approve", job.id, decision=said.decision)
+    job = await stage.engine.approve(job.id, said.decision, said.comment, said.data, by=by)
+    tell(request, "job.approve", job.id)
     return await view.answer(stage, job)
 
 
@@ -63,7 +67,9 @@ async def approve_by_token(request: web.Request) -> web.Response:
     said = await bodies.take(request, Decision)
     job = await _admit(stage, job_id, request.query.get("token", ""), said)
     if job is not None:
-        await stage.engine.approve(job_id, said.decision, said.comment, said.data, visit=job.visit)
+        by = deed(request, "job.approve", job_id, decision=said.decision)
+        await stage.engine.approve(job_id, said.decision, said.comment, said.data, job.visit, by)
+        tell(request, "job.approve", job_id)
     return view.json({"status": "approval_received", "job_id": job_id})
 
 
@@ -119,7 +125,9 @@ async def release(request: web.Request) -> web.Response:
     stage = request.config_dict[STAGE]
     wish = await bodies.take_optional(request, Release)
     job = await view.own_job(request)
-    return await view.answer(stage, await stage.engine.release(job.id, wish.data))
+    job = await stage.engine.release(job.id, wish.data, deed(request, "job.release", job.id))
+    tell(request, "job.release", job.id)
+    return await view.answer(stage, job)
 
 
 @routes.post(
@@ -149,7 +157,9 @@ async def give_up(request: web.Request) -> web.Response:
     stage = request.config_dict[STAGE]
     wish = await bodies.take_optional(request, GiveUp)
     job = await view.own_job(request)
-    return await view.answer(stage, await stage.engine.fail(job.id, wish.reason))
+    job = await stage.engine.fail(job.id, wish.reason, deed(request, "job.fail", job.id))
+    tell(request, "job.fail", job.id)
+    return await view.answer(stage, job)
 
 
 @routes.post(
@@ -168,7 +178,7 @@ async def fork(request: web.Request) -> web.Response:
     """
     stage = request.config_dict[STAGE]
     wish = await bodies.take_optional(request, Fork)
-    old = await view.own_job(request)
+    old = await stage.filing.whole(await view.own_job(request))
     job = await stage.engine.submit(
         Submission(
             blueprint=old.blueprint,
@@ -178,9 +188,12 @@ async def fork(request: web.Request) -> web.Response:
             priority=old.priority if wish.priority is None else wish.priority,
             dispatch_timeout_s=old.dispatch_timeout_s,
             result_timeout_s=old.result_timeout_s,
-            webhook_url=old.webhook_url,
+            # Another client's jobs are not told where that one listens.
+            webhook_url=old.webhook_url if old.client == request[CLIENT].name else None,
             search_attributes={**old.search_attributes, **wish.search_attributes},
-        )
+        ),
+        allowance(request),
     )
+    tell_submitted(request, job.id)
     place = request.path.removesuffix(f"{old.id}/fork")
     return await view.answer(stage, job, 202, {"Location": f"{place}{job.id}"})

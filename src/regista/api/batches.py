@@ -14,7 +14,10 @@ from ..model import ClientConfig, Job
 from ..wire.jobs import JobObject, Waited, WaitForAny, Wish
 from ..wire.story import job_object
 from . import bodies, parameters, view
+from .allowance import allowance
+from .audit import tell_submitted
 from .jobs import submission_of
+from .middleware.ratelimit import gate_of
 from .operations import Operations, Schema, ref
 from .parameters import Parameter
 from .problems import Problem, ProblemBody, body_of, problem_of
@@ -86,9 +89,11 @@ async def create_batch(request: web.Request) -> web.Response:
     stage = request.config_dict[STAGE]
     form = parameters.choice(request, "return", Form) or Form.JOBS
     wishes = _wishes(await bodies.read(request), stage.config.max_batch)
+    await gate_of(request).more(request, len(wishes) - 1)
     client = request[CLIENT]
     sound = [_submission(wish, client) for wish in wishes if isinstance(wish, Wish)]
-    created = iter(await stage.engine.submit_each(sound) if sound else ())
+    created = iter(await stage.engine.submit_each(sound, allowance(request)) if sound else ())
+    tell_submitted(request, f"{len(sound)} jobs")
     show = view.clock_of(stage.config)
     items: list[Any] = []
     for wish in wishes:

@@ -18,23 +18,42 @@ log = logging.getLogger("regista.api")
 class Connection(RequestHandler):
     """One connection of a client.
 
-    Whoever has not sent the head of a first request after `head_timeout_s` is cut off: else anybody could keep
-    all our sockets without a token. Between requests a connection may be silent for long, as ever.
+    Whoever has not sent the head of a first request after `head_timeout_s` is cut off, and so is whoever has begun
+    a later one and does not come to its end: else anybody could keep all our sockets without a token. Between
+    requests a connection may be silent for long, as ever.
     """
 
-    __slots__ = ("_head_timeout_s", "_head_timer")
+    __slots__ = ("_head_timeout_s", "_head_timer", "_heads")
+
+    #: Packed bodies stay packed until somebody who was let in wants them: `bodies` unpacks, and knows when to stop.
+    leaves_packed = True
 
     def __init__(
         self, manager: web.Server, *, loop: asyncio.AbstractEventLoop, head_timeout_s: float, **more: Any
     ) -> None:
-        super().__init__(manager, loop=loop, **more)
+        super().__init__(manager, loop=loop, auto_decompress=False, **more)
         self._head_timeout_s = head_timeout_s
         self._head_timer: asyncio.TimerHandle | None = None
+        #: Heads that had come when the timer was set.
+        self._heads = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected."""
         super().connection_made(transport)
         self._head_timer = self._loop.call_later(self._head_timeout_s, self._check_head)
+
+    def data_received(self, data: bytes) -> None:
+        """Something came: mostly whole heads, or the rest of a body that somebody reads."""
+        heads = self._request_count
+        super().data_received(data)
+        timer = self._head_timer
+        if heads != self._request_count:
+            if timer is not None:
+                timer.cancel()
+                self._head_timer = None
+        elif timer is None and self._waiter is not None:  # nobody reads a body: it is the beginning of a head
+            self._heads = heads
+            self._head_timer = self._loop.call_later(self._head_timeout_s, self._check_head)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """It is gone."""
@@ -45,7 +64,7 @@ class Connection(RequestHandler):
 
     def _check_head(self) -> None:
         self._head_timer = None
-        if self._request_count == 0:
+        if self._request_count == self._heads:
             log.debug("no request from %s in time", self.peername, extra={"action": "no_request"})
             self.force_close()
 

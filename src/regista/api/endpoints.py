@@ -8,8 +8,10 @@ from msgspec import Struct, field
 
 from ..blueprint import StateMachineBlueprint
 from ..engines.base import Submission
-from ..wire.jobs import Accepted, Positive, Text
+from ..wire.jobs import Accepted, Positive, Text, WebhookUrl
 from . import bodies, parameters, view
+from .allowance import allowance
+from .audit import tell_submitted
 from .blueprints import endpoint_of
 from .operations import CLIENTS_ONLY, Handler
 from .stage import CLIENT, STAGE, Stage
@@ -22,7 +24,7 @@ class Order(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job of one blueprint, as the documents ask for it."""
 
     initial_data: dict[str, Any] = field(default_factory=dict)
-    webhook_url: str | None = None
+    webhook_url: WebhookUrl | None = None
     dispatch_timeout: Positive | None = None
     result_timeout: Positive | None = None
     idempotency_key: Text | None = None
@@ -56,8 +58,10 @@ async def anything_else(request: web.Request) -> web.StreamResponse:
             result_timeout_s=order.result_timeout,
             webhook_url=order.webhook_url,
             search_attributes=order.search_attributes,
-        )
+        ),
+        allowance(request),
     )
+    tell_submitted(request, job.id)
     return view.json(Accepted("accepted", job.id), 202)
 
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import ParamSpec, TypeVar
 
 from ..engines.native.feed import Feed, Reader, Told
-from ..errors import StorageUnavailable
+from ..errors import HistoryUnavailable, StorageUnavailable
 from ..history.recorder import read_events
 from ..model import Entry, EventType, Job
 from ..wire.jobs import Progress
@@ -67,8 +67,14 @@ async def follow_job(stage: Stage, feed: Feed, job: Job, after: int) -> AsyncIte
 
 
 async def _events(stage: Stage, job_id: str, after: int) -> list[Told]:
-    events = await read_events(stage.storage, stage.history, job_id, after, _PAGE)
-    return [Told(event) for event in events]
+    try:
+        events = await read_events(stage.storage, stage.history, job_id, after, _PAGE)
+    except HistoryUnavailable:
+        events = await stage.storage.tail(job_id, after)
+        # Without a gap it is the whole story so far. What else there may be, a gap in what comes live will show.
+        if not (events[0].seq == after + 1 if events else after):
+            raise
+    return [Told(event) for event in events[:_PAGE]]
 
 
 def _is_end(news: Sequence[Told | Progress]) -> bool:

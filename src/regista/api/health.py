@@ -6,8 +6,10 @@ from importlib.metadata import version
 from aiohttp import web
 from msgspec import Struct
 
+from ..observe.system_state import Condition, SystemState
+from ..observe.telemetry import PAGE_TYPE
 from . import view
-from .operations import Operations
+from .operations import Media, Operations
 from .problems import Problem
 from .stage import STAGE
 
@@ -21,16 +23,57 @@ class Health(Struct, frozen=True):
     version: str
 
 
+class Status(Struct, frozen=True, kw_only=True):
+    """How it is, in a word: initializing, ready, running, degraded, critical or shutdown."""
+
+    status: str
+    version: str
+    state: str
+    #: Why it is degraded or critical, by stable names.
+    reasons: list[str]
+    instance: str
+
+
 @cache
 def our_version() -> str:
     """The version of the installed package."""
     return version("regista")
 
 
-@routes.get("/_public/status", access="public", answers={200: Health})
+@routes.get("/_public/status", access="public", answers={200: Status})
 async def status(request: web.Request) -> web.Response:
-    """Say that the process answers, and which version it is."""
-    return view.json(Health("ok", our_version()))
+    """Say that the process answers, which version it is, and how it is.
+
+    Ready: nothing to do; running: something; degraded: it goes on, but not as it should; critical: it does not.
+    Asks no storage: what it says is some seconds old at most.
+    """
+    stage = request.config_dict[STAGE]
+    condition = Condition(SystemState.READY) if stage.telemetry is None else stage.telemetry.condition
+    told = Status(
+        status="ok",
+        version=our_version(),
+        state=condition.state.value,
+        reasons=list(condition.reasons),
+        instance=stage.config.instance_id,
+    )
+    return view.json(told)
+
+
+@routes.get(
+    "/_public/metrics",
+    access="public",
+    answers={200: Media(("text/plain",), "the metrics, as Prometheus reads them")},
+    problems={501: "without the extra `regista[telemetry]`, or switched off"},
+)
+async def metrics(request: web.Request) -> web.Response:
+    """Show what was counted, for Prometheus. Reads no storage."""
+    telemetry = request.config_dict[STAGE].telemetry
+    if telemetry is None or not telemetry.installed:
+        words = "metrics need the extra: pip install 'regista[telemetry]', and start again"
+        raise Problem(501, "telemetry_not_installed", words)
+    if not telemetry.counts:
+        raise Problem(501, "telemetry_disabled", "OTEL_SDK_DISABLED is set, so nothing is counted")
+    return web.Response(body=telemetry.page().encode(), headers={"Content-Type": PAGE_TYPE})
 
 
 @routes.get("/_public/live", access="public", answers={200: Health})

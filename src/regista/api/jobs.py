@@ -1,6 +1,7 @@
 """Jobs over HTTP: create, look, wait, list, cancel, and what happened."""
 
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from aiohttp import web
@@ -10,16 +11,33 @@ from ..dispatch.explain import Reason, Score
 from ..engines.base import Submission
 from ..errors import OrchestratorStopped
 from ..history.recorder import read_events
-from ..model import ClientConfig, Event, Job, JobStatus
+from ..model import ClientConfig, Event, Job
 from ..wire.jobs import Cancel, JobObject, Wish
 from ..wire.pages import Page, token_of
 from . import bodies, parameters, view
-from .listing import list_jobs
+from .allowance import allowance
+from .audit import deed, tell, tell_submitted
+from .listing import QUERY, asked, list_jobs, place_in
 from .operations import Operations
-from .parameters import BLUEPRINT, KEY, LIMIT, NEXT, STATUS, WAIT
+from .parameters import BLUEPRINT, KEY, LIMIT, NEXT, STATUS, WAIT, Parameter
+from .searches import story_lines, stream
 from .stage import CLIENT, STAGE, Stage
 
 routes = Operations("jobs")
+
+
+class Format(StrEnum):
+    """How the events of a job are answered."""
+
+    JSON = "json"
+    JSONL = "jsonl"
+
+
+FORMAT = Parameter(
+    name="format",
+    words="`jsonl` streams all events, a line each, and pays no heed to `limit`.",
+    schema={"type": "string", "enum": [form.value for form in Format], "default": "json"},
+)
 
 
 @routes.post(
@@ -27,7 +45,11 @@ routes = Operations("jobs")
     parameters=[WAIT, KEY],
     body=Wish,
     answers={202: JobObject, 200: JobObject},
-    problems={404: "no such blueprint", 409: "the key was used before with another body"},
+    problems={
+        404: "no such blueprint",
+        409: "the key was used before with another body",
+        429: "the jobs of this month are used up, or too many were asked for at once",
+    },
 )
 async def create(request: web.Request) -> web.Response:
     """Start a job.
@@ -40,7 +62,8 @@ async def create(request: web.Request) -> web.Response:
     wait_s = parameters.seconds(request, "wait", stage.config.max_wait_s)
     wish = await bodies.take(request, Wish)
     key = parameters.idempotency_key(request, wish.idempotency_key)
-    job = await stage.engine.submit(submission_of(wish, request[CLIENT], key))
+    job = await stage.engine.submit(submission_of(wish, request[CLIENT], key), allowance(request))
+    tell_submitted(request, job.id)
     if wait_s:
         job = await patient(stage, job, wait_s)
     location = {"Location": f"{request.path}/{job.id}"}
@@ -76,27 +99,20 @@ async def patient(stage: Stage, job: Job, wait_s: float) -> Job:
 
 @routes.get(
     "/jobs",
-    parameters=[STATUS, BLUEPRINT, LIMIT, NEXT],
+    parameters=[STATUS, BLUEPRINT, LIMIT, NEXT, QUERY],
     answers={200: Page[JobObject]},
 )
 async def find(request: web.Request) -> web.Response:
-    """List jobs, newest first.
+    """List jobs, newest first, or as a query asks for.
 
-    Your own; an operator's list has everybody's. What was just created is in it. `attempts` and `bill` are
+    Your own; an operator's list has everybody's. What was just created is in it. A `next` belongs to its query,
+    filters and order; with others it is refused. `attempts` and `bill` are
     left empty here: a list does not read the story of each job.
     """
     stage = request.config_dict[STAGE]
-    client = request[CLIENT]
-    status = parameters.choice(request, "status", JobStatus)
-    page = await list_jobs(
-        stage,
-        client=None if client.operator else client.name,
-        status=None if status is None else status.value,
-        blueprint=request.query.get("blueprint"),
-        before=parameters.place(request, tuple[int, str]),
-        limit=parameters.whole(request, "limit", 100, 1, stage.config.max_page),
-    )
-    return view.json(page)
+    query = await asked(request)
+    limit = parameters.whole(request, "limit", 100, 1, stage.config.max_page)
+    return view.json(await list_jobs(stage, query, place_in(request, query), limit))
 
 
 @routes.get(
@@ -132,25 +148,32 @@ async def cancel(request: web.Request) -> web.Response:
     stage = request.config_dict[STAGE]
     wish = await bodies.take_optional(request, Cancel)
     job = await view.own_job(request)
-    return await view.answer(stage, await stage.engine.cancel(job.id, wish.reason))
+    job = await stage.engine.cancel(job.id, wish.reason, by=deed(request, "job.cancel", job.id))
+    tell(request, "job.cancel", job.id)
+    return await view.answer(stage, job)
 
 
 @routes.get(
     "/jobs/{job_id}/history",
-    parameters=[LIMIT, NEXT],
+    parameters=[LIMIT, NEXT, FORMAT],
     answers={200: Page[Event]},
+    media=["application/jsonl"],
     problems={404: "no such job of yours"},
 )
-async def history(request: web.Request) -> web.Response:
+async def history(request: web.Request) -> web.StreamResponse:
     """What happened to a job, in order.
 
     History, and what is still on its way there. `next` is there as long as the page is full; of a job that
-    still lives, more may come after the last page.
+    still lives, more may come after the last page. With `format=jsonl` all of it comes at once, an event on each
+    line, however many there are.
     """
     stage = request.config_dict[STAGE]
     after = parameters.place(request, int) or 0
     limit = parameters.whole(request, "limit", 1000, 1, stage.config.max_page)
+    lines = parameters.choice(request, "format", Format) is Format.JSONL
     job = await view.own_job(request)
+    if lines:
+        return await stream(request, story_lines(stage, job.id, after))
     events = await read_events(stage.storage, stage.history, job.id, after, limit)
     show = view.clock_of(stage.config)
     items = [view.shown(event, show) for event in events]

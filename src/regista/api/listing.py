@@ -1,79 +1,97 @@
-"""Listing: a page of jobs, from history and from what is still on its way there."""
+"""Listing: a page of jobs, as answers, and the words that lead from one page to the next."""
 
 from datetime import datetime, timedelta
 from typing import Any
 
-from ..clock import EPOCH
-from ..history.base import Place
-from ..model import Summary
-from ..wire.jobs import Bill, Fault, JobObject
-from ..wire.pages import Page, token_of
-from ..wire.story import job_object
-from . import view
-from .stage import Stage
+from aiohttp import web
 
-#: Unrecorded entries that a list takes into account. There are more only while history cannot keep up.
-_UNRECORDED = 5000
+from ..clock import EPOCH
+from ..history.listfilter import Place, Query
+from ..history.listfilter.nodes import Key, Kind
+from ..history.search import find_jobs, query_of
+from ..model import JobStatus, Summary
+from ..wire.jobs import Bill, Fault, JobObject
+from ..wire.pages import BadToken, Page, place_of, token_of
+from ..wire.story import job_object
+from . import parameters, view
+from .parameters import NEXT, Parameter, bad
+from .stage import CLIENT, STAGE, Stage
+
+QUERY = Parameter(
+    name="query",
+    words="Only jobs that fit this list filter, in the order that it asks for: "
+    "`AssetType = 'video' AND StartTime > '2026-01-01' ORDER BY CloseTime DESC`.",
+    schema={"type": "string", "maxLength": 10_000},
+)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-async def list_jobs(
-    stage: Stage,
-    *,
-    client: str | None,
-    status: str | None,
-    blueprint: str | None,
-    before: tuple[int, str] | None,
-    limit: int,
-) -> Page[JobObject]:
-    """The jobs that fit, newest first. `before` is where the page before has ended."""
-    asked = {"client": client, "status": status, "blueprint": blueprint}
-    place = None if before is None else (_moment(before[0]), before[1])
-    # The outbox first: an entry leaves it only when it is recorded, so what is missing there is in history.
-    latest = await _unrecorded(stage)
-    rows = await stage.history.summaries(**asked, before=place, limit=limit + 1)
-    more = len(rows) > limit
-    found = {row.job_id: row for row in rows}
-    for job_id, summary in latest.items():
-        if _fits(summary, asked, place):
-            found[job_id] = summary
-        else:
-            found.pop(job_id, None)
-    if more:  # beyond the last row of history, history knows more than we have asked for
-        last = _place(rows[-1])
-        found = {job_id: row for job_id, row in found.items() if _place(row) >= last}
-    page = sorted(found.values(), key=_place, reverse=True)
-    more = more or len(page) > limit
-    page = page[:limit]
-    end = _place(page[-1] if page else rows[-1]) if more else None
-    items = [await _item(stage, row) for row in page]
-    return Page(items, None if end is None else token_of(((end[0] - EPOCH) // _MICROSECOND, end[1])))
+async def asked(request: web.Request) -> Query:
+    """What a request asks for: its query and its filters, and never more than the asker may see."""
+    stage = request.config_dict[STAGE]
+    client = request[CLIENT]
+    status = parameters.choice(request, "status", JobStatus)
+    query = await query_of(request.query.get("query", ""), stage.library.attributes(), stage.config.tz)
+    return query.restricted(
+        client=None if client.operator else client.name,
+        status=None if status is None else status.value,
+        blueprint=request.query.get("blueprint"),
+    )
 
 
-async def _unrecorded(stage: Stage) -> dict[str, Summary]:
-    """The newest summary of every job that history has not heard of, or not lately."""
-    recorded = await stage.history.cursor()
-    entries = await stage.storage.outbox(recorded, _UNRECORDED)
-    return {entry.job_id: entry.summary for entry in entries if entry.summary is not None}
+async def list_jobs(stage: Stage, query: Query, after: Place | None, limit: int) -> Page[JobObject]:
+    """The jobs that fit. `after` is where the page before has ended."""
+    found = await find_jobs(stage.storage, stage.history, query, after, limit)
+    items = [await item_of(stage, row) for row in found.rows]
+    return Page(items, None if found.end is None else token_for(query, found.end))
 
 
-def _fits(summary: Summary, asked: dict[str, Any], before: Place | None) -> bool:
-    wanted = all(value is None or getattr(summary, name) == value for name, value in asked.items())
-    return wanted and (before is None or _place(summary) < before)
+def token_for(query: Query, place: Place) -> str:
+    """The word for a place in the list of this query, and of no other."""
+    return token_of((query.fingerprint, [_portable(value) for value in place]))
 
 
-def _place(row: Summary) -> Place:
-    return row.created_at, row.job_id
+def _portable(value: Any) -> Any:
+    return (value - EPOCH) // _MICROSECOND if isinstance(value, datetime) else value
 
 
-def _moment(microseconds: int) -> datetime:
+def place_in(request: web.Request, query: Query) -> Place | None:
+    """Where the page before has ended; None for the first page. A word of another list is refused."""
+    text = request.query.get(NEXT.name)
+    if not text:
+        return None
     try:
-        return EPOCH + timedelta(microseconds=microseconds)
-    except OverflowError:  # a token that somebody made up; nothing is older
-        return EPOCH
+        fingerprint, values = place_of(text, tuple[bytes, list[Any]])
+        if fingerprint != query.fingerprint or len(values) != len(query.order):
+            raise BadToken("of another search")
+        return tuple(_value(key, value) for key, value in zip(query.order, values, strict=True))
+    except (BadToken, OverflowError):
+        expected = "the `next` of an earlier page of this very search: same query, filters and order"
+        raise bad(NEXT.name, expected, text) from None
 
 
-async def _item(stage: Stage, row: Summary) -> JobObject:
+#: What the values of a place may be, by the kind of their field.
+_TYPES: dict[Kind, type | tuple[type, ...]] = {
+    Kind.WORD: str,
+    Kind.TIME: str,
+    Kind.NUMBER: (int, float),
+    Kind.TRUTH: bool,
+    Kind.MOMENT: int,
+    Kind.SPAN: int,
+}
+
+
+def _value(key: Key, value: Any) -> Any:
+    field = key.field
+    if value is None and field.optional:
+        return None
+    if not isinstance(value, _TYPES[field.kind]) or (isinstance(value, str) and "\0" in value):
+        raise BadToken("made up")
+    moment: Any = value
+    return EPOCH + timedelta(microseconds=moment) if field.kind is Kind.MOMENT else value
+
+
+async def item_of(stage: Stage, row: Summary) -> JobObject:
     """The job as it is now; what history remembers of it, where the store has let go of it."""
     show = view.clock_of(stage.config)
     job = await stage.storage.get(row.job_id)

@@ -144,6 +144,9 @@ def _responses(operation: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
         told[str(status)] = {"description": HTTPStatus(status).phrase, **_content(shape, schemas)}
         if status == 202:
             told["202"]["headers"] = {"Location": {"schema": {"type": "string"}}}
+        if status == 200:
+            for kind in operation.media:
+                told["200"]["content"][kind] = {}
     for status, words in sorted(_problems(operation).items()):
         told[str(status)] = {
             "description": words,
@@ -166,15 +169,17 @@ def _schema(shape: Any, schemas: dict[Any, Any]) -> dict[str, Any]:
 
 def _problems(operation: Operation) -> dict[int, str]:
     """What every operation of its kind may refuse, and what this one does."""
-    told: dict[int, str] = {}
+    told: dict[int, str] = {429: "too often; `Retry-After` says when to come back"}
     if operation.parameters or operation.body is not None or operation.access == "client":
         told[400] = "malformed or invalid"
+        told[431] = "the address or a header is too long"
     if operation.access == "client":
         told[401] = "no client token, or an unknown one"
         told[503] = "starting, stopping, or the store has failed; try again"
     if operation.body is not None:
         told[408] = "the body did not come in time"
         told[413] = "the body is too large"
+        told[415] = "the body is packed in a way that is not understood here"
         told[503] = "starting, stopping, or the store has failed; try again"
     return told | dict(operation.problems)
 

@@ -59,6 +59,8 @@ class Operation:
     body_required: bool = True
     #: Status → the record that the answer shows, other media, or None for no body.
     answers: Mapping[int, Any] = field(default_factory=lambda: {200: None})
+    #: Media types in which the answer may come besides JSON.
+    media: Sequence[str] = ()
     #: Further refusals: status → when.
     problems: Mapping[int, str] = field(default_factory=dict)
 

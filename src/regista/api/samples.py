@@ -9,7 +9,15 @@ import msgspec
 from .operations import Media, Operation
 
 #: What stands in a sample where the path has a parameter.
-_NAMES = {"job_id": "JOB", "worker_id": "WORKER", "name": "BLUEPRINT"}
+_NAMES = {
+    "job_id": "JOB",
+    "worker_id": "WORKER",
+    "name": "BLUEPRINT",
+    "schedule": "SCHEDULE",
+    "delivery_id": "DELIVERY",
+    "file": "FILE",
+    "sha256": "SHA256",
+}
 _TOKEN = '-H "X-Client-Token: $CLIENT_TOKEN"'
 
 #: Operation → what stands in its query.
@@ -20,6 +28,9 @@ QUERIES = {
     "jobs_approve_by_token": "token=TOKEN",
     "streams_all_events": "after=0",
     "blueprints_graph": "format=svg",
+    "webhooks_find": "state=dead",
+    "schedules_coming": "count=5",
+    "audit_find": "action=worker.drain",
 }
 #: Operation → its body.
 BODIES: dict[str, Any] = {
@@ -33,7 +44,17 @@ BODIES: dict[str, Any] = {
     "jobs_retry": {},
     "jobs_give_up": {"reason": "cannot be mended"},
     "jobs_fork": {"input": {"name": "Bob"}},
+    "files_create": {"name": "FILE"},
     "workers_drain": {"on": True},
+    "schedules_create": {"name": "SCHEDULE", "blueprint": "BLUEPRINT", "cron": "30 7 * * mon-fri"},
+    "schedules_pause": {"reason": "holidays"},
+    "schedules_resume": {},
+    "schedules_trigger": {},
+    "schedules_delete": {},
+    "webhooks_redeliver": {},
+    "webhooks_discard": {},
+    "tokens_make_password": {"worker_id": "WORKER"},
+    "tokens_revoke": {"worker_id": "WORKER"},
 }
 
 

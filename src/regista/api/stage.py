@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from aiohttp import web
 
@@ -14,10 +15,40 @@ from ..engines.native.feed import Feed
 from ..engines.native.library import Library
 from ..engines.native.workers import WorkerService
 from ..history.base import HistoryStorage
-from ..model import ClientConfig
+from ..model import ClientConfig, Job
+from ..observe.telemetry import Telemetry
+from ..payloads.task_files import TaskFiles
 from ..storage.base import StorageBackend
+from ..upkeep.loop import UpkeepLoop
+from ..upkeep.scheduler import Scheduler
+from ..webhooks.book import Book
 from ..wire.jobs import JobObject
 from .doors import Doors
+
+
+class Files(Protocol):
+    """The files and large values of jobs, as far as the API asks for them; `Filing` is it."""
+
+    @property
+    def secret(self) -> bytes:
+        """Signs links to files."""
+        ...
+
+    def open(self, job_id: str) -> TaskFiles:
+        """The files of a job; PayloadsDisabled."""
+        ...
+
+    async def whole(self, job: Job) -> Job:
+        """A job with every value whole, whatever its size."""
+        ...
+
+    async def seen(self, job: Job) -> Job:
+        """A job as a stranger may see it, where it comes straight from whoever wrote it."""
+        ...
+
+    async def value(self, job_id: str, sha256: str) -> Any:
+        """A large value of a job by its checksum; FileMissing."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +61,22 @@ class Stage:
     workers: WorkerService
     dispatcher: Dispatcher
     library: Library
+    #: At a glance: large values are sizes and checksums in it.
     storage: StorageBackend
+    filing: Files
     history: HistoryStorage
     feed: Feed
     doors: Doors
+    #: Who is told where of jobs.
+    webhooks: Book
+    scheduler: Scheduler
+    upkeep: UpkeepLoop
     #: Started, and neither stopping nor failed.
     is_ready: Callable[[], bool]
     #: Ended jobs that were lately shown: they never change, and their story may be a read of history.
     shown: OrderedDict[str, JobObject] = field(default_factory=OrderedDict)
+    #: What is counted, and how the orchestrator is.
+    telemetry: Telemetry | None = None
 
 
 STAGE = web.AppKey("stage", Stage)

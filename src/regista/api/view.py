@@ -134,4 +134,4 @@ async def answer(
     stage: Stage, job: Job, status: int = 200, headers: dict[str, str] | None = None
 ) -> web.Response:
     """The job, as an answer."""
-    return json(await ended(stage, job), status, headers)
+    return json(await ended(stage, await stage.filing.seen(job)), status, headers)

@@ -10,14 +10,18 @@ import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
 from msgspec.structs import replace
 
+from ..config.rates import Context
 from ..engines.base import Verdict
 from ..errors import OrchestratorStopped, StorageAway, StorageUnavailable
 from ..fleet.seats import Seat
-from ..model import Task, TaskResult
+from ..model import Task, TaskResult, Worker
 from ..plain import words
 from ..wire import stream
 from ..wire.pipe import Pipe
+from .address import peer_of
+from .middleware.ratelimit import gate_of
 from .stage import STAGE, Stage
+from .worker_auth import is_still_in
 
 if TYPE_CHECKING:
     from .channel import Channels
@@ -29,6 +33,8 @@ _MOST_WAITING = 10_000
 #: How long the first word may take, and a closing handshake.
 _GREETING_S = 10.0
 _CLOSING_S = 2.0
+#: What reading a message may raise: not msgpack, not our frames, not UTF-8, numbers or nests that nobody can hold.
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError)
 #: Pause before a result is tried again that the store could not take.
 _AGAIN_S = 0.5
 
@@ -52,8 +58,8 @@ class Channel:
     """One worker's stream. Its seat's `send` and `cancel` lead here, and never block."""
 
     __slots__ = (
-        "_acks", "_acks_in", "_channels", "_early", "_pipe", "_reports", "_request", "_stage",
-        "_ws", "drain_told", "heard_at", "session", "worker_id",
+        "_acks", "_acks_in", "_channels", "_early", "_gate", "_pipe", "_reports", "_request", "_stage",
+        "_ws", "address", "drain_told", "heard_at", "session", "worker", "worker_id",
     )  # fmt: skip
 
     def __init__(
@@ -65,7 +71,11 @@ class Channel:
         request: web.Request,
     ) -> None:
         self.worker_id = worker_id
+        #: Where it comes from, with its port where no proxy stands between us.
+        self.address = peer_of(request)
         self.session = 0
+        #: Its record, once it sits.
+        self.worker: Worker | None = None
         #: Loop time of the last message.
         self.heard_at = asyncio.get_running_loop().time()
         #: The worker knows that it gets no more tasks.
@@ -74,6 +84,7 @@ class Channel:
         self._stage = stage
         self._channels = channels
         self._request = request
+        self._gate = gate_of(request)
         self._pipe = Pipe(ws.send_bytes, self.abort, _MOST_WAITING)
         #: Tasks that came before our welcome left; None afterwards.
         self._early: list[Task] | None = []
@@ -104,7 +115,7 @@ class Channel:
         try:
             message = await self._ws.receive(timeout=_GREETING_S)
             frames = stream.decode_up(message.data) if message.type is WSMsgType.BINARY else []
-        except (TimeoutError, msgspec.MsgspecError):
+        except (TimeoutError, *_UNREADABLE):
             frames = []
         if not frames or not isinstance(frames[0], stream.Hello):
             await self._refuse(WSCloseCode.POLICY_VIOLATION, "expected the frame hello first")
@@ -126,7 +137,9 @@ class Channel:
         if hello.credit is not None:
             stage.dispatcher.grant(self.worker_id, hello.session, hello.credit)
         seat = stage.dispatcher.find(self.worker_id)
-        self._pipe.most = _MOST_WAITING + (seat.worker.capacity if seat is not None else 0)
+        if seat is not None:
+            self.worker = seat.worker
+            self._pipe.most = _MOST_WAITING + seat.worker.capacity
         self._channels.enter(self)
         self._pipe.put(stream.Welcome(list(stop), lease_s, stage.config.max_body_bytes))
         early, self._early = self._early or [], None
@@ -200,10 +213,12 @@ class Channel:
             return
         try:
             frames = stream.decode_up(data)
-        except msgspec.MsgspecError as error:
+        except _UNREADABLE as error:
             await self._refuse(WSCloseCode.INVALID_TEXT, f"expected a msgpack list of frames: {error}")
             return
         await self._handle(frames)
+        if pause_s := self._gate.breather_s(Context.RESULT, self.worker_id, len(frames)):
+            await asyncio.sleep(pause_s)
 
     async def _handle(self, frames: list[stream.Up]) -> None:
         for frame in frames:
@@ -253,18 +268,28 @@ class Channel:
         message = words(frame.message)
         self._stage.workers.progress(frame.attempt_id, frame.value, message, frame.checkpoint, self.worker_id)
 
+    async def check(self) -> bool:
+        """Hang up on a worker whose token has been taken back or changed; True: it may stay."""
+        if await is_still_in(self._request, self.worker_id):
+            return True
+        await self._refuse(WSCloseCode.POLICY_VIOLATION, "the token is not good any more")
+        return False
+
     async def _beat(self, frame: stream.Beat) -> None:
         if self.is_left():
             return  # an old word: it cannot know what the worker has got elsewhere since
         # While it has not read what we sent it cannot list it: such a beat renews the lease, and says nothing.
         running = None if self._pipe.is_blocked else frame.running
         try:
+            if not await self.check():
+                return
             beat = await self._stage.workers.heartbeat(self.worker_id, self.session, running)
         except StorageUnavailable:
             self._pipe.put(stream.Heard([]))  # nothing expires while the store is away, or soon after
             return
         if not beat.known:
-            await self.end(stream.Again(displaced=self._is_displaced()))
+            known = await self._stage.workers.recall(self.worker_id)
+            await self.end(self.farewell(known, "" if known is None else known.address))
             return
         seat = self._stage.dispatcher.find(self.worker_id)
         if frame.hot is not None and seat is not None:
@@ -272,10 +297,27 @@ class Channel:
             self._stage.dispatcher.update(replace(seat.worker, profile=profile))
         self._pipe.put(stream.Heard(list(beat.cancel)))
 
-    def _is_displaced(self) -> bool:
-        """Another registration of this id sits here."""
-        seat = self._stage.dispatcher.find(self.worker_id)
-        return seat is not None and seat.worker.session > self.session
+    def farewell(self, newer: Worker | None, address: str) -> stream.Again:
+        """What it is told when its session is over. Another process with its id is warned of, here and there.
+
+        One that was started again while its old connection is not known to be dead looks the same, once.
+        """
+        if newer is None or newer.session <= self.session:
+            return stream.Again()
+        if self.worker is not None and self.worker.is_same_process(newer):
+            return stream.Again()
+        here = newer.instance == self._stage.config.instance_id
+        at = "" if here else f", at instance {newer.instance}"
+        who = f"{address or 'an address that nobody knows'}{f' ({newer.hostname})' if newer.hostname else ''}{at}"
+        log.warning(
+            "worker %s has come from %s while it was connected from %s: of two workers with one id only the newer gets "
+            "tasks; give each its own WORKER_ID",
+            self.worker_id,
+            who,
+            self.address,
+            extra={"action": "worker_displaced", "worker_id": self.worker_id},
+        )
+        return stream.Again(displaced=True, by=words(who))
 
     def _credit(self, frame: stream.Credit) -> None:
         """Credit is counted by steps, not set: offers that are on their way are not granted twice."""

@@ -11,6 +11,7 @@ from ..model import ClientConfig
 from ..wire.pages import Page
 from ..wire.story import Show
 from . import bodies, view
+from .audit import audit
 from .operations import Operations
 from .problems import Problem
 from .stage import CLIENT, STAGE, Stage
@@ -39,6 +40,8 @@ class WorkerObject(Struct, frozen=True, kw_only=True):
     zone: str
     labels: dict[str, Any]
     cost_per_second: float
+    #: 0 to 1, from history; 1 is a new worker's.
+    reputation: float
     resources: dict[str, Any]
     registered_at: datetime | None
     last_seen: datetime | None
@@ -82,6 +85,7 @@ async def drain(request: web.Request) -> web.Response:
         raise Problem(403, "operators_only", "only an operator may drain a worker")
     if not await stage.workers.ask_to_drain(request.match_info["worker_id"], wish.on):
         raise _unknown(request)
+    await audit(request, "worker.drain" if wish.on else "worker.undrain", request.match_info["worker_id"])
     return view.json(await _one(request))
 
 
@@ -122,6 +126,7 @@ def _object(facts: WorkerFacts, operator: bool, show: Show) -> WorkerObject:
         zone=profile.zone,
         labels=profile.labels,
         cost_per_second=profile.cost_per_second,
+        reputation=profile.reputation,
         resources={
             "cpu_cores": profile.cpu_cores,
             "ram_gb": profile.ram_gb,

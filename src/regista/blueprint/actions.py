@@ -7,6 +7,7 @@ from msgspec import UNSET
 
 from ..errors import ActionError
 from ..model import RetryPolicy
+from ..model.attributes import Attributes, WrongAttribute, checked
 from . import arguments
 from .branches import Branches
 from .decisions import (
@@ -37,6 +38,7 @@ class ActionFactory:
         "_action",
         "_attributes",
         "_branches",
+        "_declared",
         "_first",
         "_graph",
         "_result",
@@ -44,11 +46,18 @@ class ActionFactory:
         "_token",
     )
 
-    def __init__(self, graph: Graph, state: str, approval_token: str | Callable[[], str] = "") -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        state: str,
+        approval_token: str | Callable[[], str] = "",
+        declared: Attributes | None = None,
+    ) -> None:
         self._graph = graph
         self._state = state
         # May be a function: the token is an HMAC, and most handlers ask nobody.
         self._token = approval_token
+        self._declared = declared or {}
         self._first: str | None = None
         self._action: Action | None = None
         self._branches: Branches | None = None
@@ -196,13 +205,18 @@ class ActionFactory:
     def set_search_attributes(self, attributes: dict[str, Any]) -> None:
         """Make the job findable by these; several calls add up.
 
-        Values are str, int, float, bool, datetime (with a zone) or list[str].
+        Values are str, int, float, bool, datetime (with a zone) or list[str], as the blueprint declares them;
+        a name that it does not declare is refused, where it declares any.
         """
         call = f"state {self._state!r}: set_search_attributes"
         if not isinstance(attributes, dict):
             raise arguments.wrong(call, "attributes", "a dict", attributes)
-        checked = {key: arguments.search_attribute(call, key, value) for key, value in attributes.items()}
-        self._attributes = checked if self._attributes is None else self._attributes | checked
+        try:
+            attributes = checked(self._declared, attributes)
+        except WrongAttribute as error:
+            raise ActionError(f"{call}: {error}") from None
+        fit = {key: arguments.search_attribute(call, key, value) for key, value in attributes.items()}
+        self._attributes = fit if self._attributes is None else self._attributes | fit
 
     def decision(self, data: dict[str, Any], duration_ms: float = 0.0) -> Decision:
         """What the handler wished for, once it has returned. `data` is its `state_history`.

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import BlueprintInvalid, ConditionError
+from ..model.attributes import Attributes, WrongAttribute, declared_types
 from .compiler import Compiled, compile_graph
 from .conditions import Condition
 from .context import JobContext
@@ -33,6 +34,7 @@ class StateMachineBlueprint:
         api_endpoint: str | None = None,
         api_version: str | None = None,
         data_stores: Mapping[str, Any] | None = None,
+        search_attributes: Mapping[str, str] | None = None,
     ) -> None:
         problem = name_problem("blueprint name", name)
         if problem is not None:
@@ -41,6 +43,8 @@ class StateMachineBlueprint:
         self.api_endpoint = api_endpoint
         self.api_version = api_version
         self.data_stores = DataStores()
+        #: What its jobs can be found by: name → type (Keyword, Text, Int, Double, Bool, Datetime, KeywordList).
+        self.search_attributes: Attributes = self._declared(search_attributes or {})
         self._states: dict[str, DeclaredState] = {}
         self._compiled: Compiled | None = None
         for store_name, store in (data_stores or {}).items():
@@ -81,6 +85,12 @@ class StateMachineBlueprint:
     def add_data_store(self, name: str, store: Any) -> None:
         """Lend `store` to the handlers as `context.data_stores.<name>`; a plain dict gets an async face."""
         self.data_stores = with_store(self.name, self.data_stores, name, store)
+
+    def _declared(self, search_attributes: Mapping[str, str]) -> Attributes:
+        try:
+            return declared_types(search_attributes)
+        except WrongAttribute as error:
+            raise self._invalid(str(error)) from None
 
     def validate(self) -> None:
         """BlueprintInvalid with every problem, or nothing."""

@@ -1,9 +1,11 @@
 """JobContext: what a handler sees of its job."""
 
+from collections.abc import Callable
 from typing import Any
 
-from ..errors import ActionError
+from ..errors import ActionError, PayloadsDisabled
 from ..model import ClientConfig, Job
+from ..payloads.task_files import TaskFiles
 from .actions import ActionFactory
 from .datastore import DataStores
 
@@ -18,6 +20,7 @@ class JobContext:
     __slots__ = (
         "_actions",
         "_aggregation_results",
+        "_files",
         "_job",
         "client",
         "current_state",
@@ -34,6 +37,7 @@ class JobContext:
         data_stores: DataStores,
         aggregation_results: dict[str, dict[str, Any]] | None = None,
         actions: ActionFactory | None = None,
+        files: Callable[[str], TaskFiles] | None = None,
     ) -> None:
         """`job` is a fresh decode: its dicts are handed out without a copy."""
         self._job = job
@@ -45,6 +49,7 @@ class JobContext:
         self.data_stores = data_stores
         self._aggregation_results = aggregation_results
         self._actions = actions
+        self._files = files
 
     @property
     def actions(self) -> ActionFactory:
@@ -62,6 +67,13 @@ class JobContext:
                 "that runs after its parallel tasks"
             )
         return self._aggregation_results
+
+    @property
+    def task_files(self) -> TaskFiles:
+        """The files of this job; a handler may also ask for them by an argument of this name."""
+        if self._files is None:
+            raise PayloadsDisabled
+        return self._files(self.job_id)
 
     @property
     def blueprint(self) -> str:
@@ -96,7 +108,7 @@ class JobContext:
     @property
     def tracing_context(self) -> dict[str, str]:
         """The W3C trace headers that came with the job."""
-        return self._job.tracing_context
+        return self._job.trace
 
     def __repr__(self) -> str:
         return f"JobContext(job_id={self.job_id!r}, current_state={self.current_state!r})"

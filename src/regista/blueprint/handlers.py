@@ -16,12 +16,17 @@ HandlerFunction = Callable[..., Any]
 #: `await`, `async for` and `async with`, in the bytecode of every Python that we support.
 _WAITS = frozenset({"SEND", "GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH"})
 
+#: A handler with an argument of this name is given the files of its job.
+_FILES = "task_files"
+
 
 class Handler(Struct, frozen=True, kw_only=True):
-    """A function that decides for one state. It is called as `func(context, actions)`."""
+    """A function that decides for one state. It is called as `call(context, actions)`."""
 
     state: str
     func: HandlerFunction
+    #: The function itself, or with the files of the job where it has an argument `task_files`.
+    call: HandlerFunction
     #: None always matches; a state has at most one such handler.
     condition: Condition | None = None
     #: Runs in a thread, because it would hold the loop.
@@ -50,6 +55,7 @@ def describe(
     return Handler(
         state=state,
         func=func,
+        call=_with_files(func) if _wants_files(func) else func,
         condition=condition,
         blocking=blocking,
         is_async=is_async,
@@ -92,10 +98,23 @@ def signature_problem(handler: Handler) -> str | None:
     except (TypeError, ValueError):  # a builtin that does not tell
         return None
     try:
-        signature.bind(None, None)
+        signature.bind(None, None, **({_FILES: None} if _wants_files(func) else {}))
     except TypeError as error:
         return f"expected to be callable with (context, actions), got {signature}: {error}"
     return None
+
+
+def _wants_files(func: HandlerFunction) -> bool:
+    try:
+        found = inspect.signature(func).parameters.get(_FILES)
+    except (TypeError, ValueError):  # a builtin that does not tell
+        return False
+    return found is not None and found.kind is not inspect.Parameter.POSITIONAL_ONLY
+
+
+def _with_files(func: HandlerFunction) -> HandlerFunction:
+    """The function, given the files of its job by name."""
+    return lambda context, actions: func(context, actions, **{_FILES: context.task_files})
 
 
 def _waits(code: CodeType) -> bool:

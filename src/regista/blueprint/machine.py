@@ -59,6 +59,7 @@ def create(job: Job, scene: Scene) -> Step:
         state=born.state,
         status=JobStatus.PENDING,
         detail={"blueprint": born.blueprint, "version": born.version, "client": born.client},
+        actor=f"client:{born.client}" if born.client and born.parent_id is None else None,
     )
     return Step(job=born, events=(created, _started(born, scene)))
 
@@ -292,9 +293,11 @@ def _run_child(job: Job, run: RunChild, scene: Scene) -> Step:
         revision=1,
         input=run.input,
         priority=job.priority,
+        # What needs a person is told by the child itself; its end is not (notices.py).
+        webhook_url=job.webhook_url,
         parent_id=job.id,
         depth=job.depth + 1,
-        tracing_context=job.tracing_context,
+        tracing_context=job.trace,
     )
     first = create(born, scene)
     child = Birth(first.job, first.events)

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ..clock import later
 from ..model import Birth, Change, Event, Job, Message, RetryPolicy, TaskWrite
 from .graph import Graph
+from .notices import notices
 
 
 class Rules(Struct, frozen=True, kw_only=True, gc=False):
@@ -69,10 +70,11 @@ class Step(Struct, frozen=True, kw_only=True, gc=False):
     ) -> Change:
         """The write that takes the stored job from `base` (None: from nothing) to this one."""
         revision = 1 if base is None else base.revision + 1
+        job = replace(self.job, revision=revision, token=token)
         return Change(
-            job_id=self.job.id,
+            job_id=job.id,
             token=token,
-            job=replace(self.job, revision=revision, token=token),
+            job=job,
             expected=None if base is None else base.revision,
             tasks=self.tasks,
             drop_tasks=self.drop_tasks,
@@ -82,6 +84,8 @@ class Step(Struct, frozen=True, kw_only=True, gc=False):
             messages=self.messages,
             consumes=consumes,
             events=self.events,
+            # In the same write: what is told outside is neither lost nor told of what never happened.
+            items=() if job.webhook_url is None else notices(job, self.events),
             hold_s=hold_s,
         )
 

@@ -9,13 +9,25 @@ import msgspec
 
 from ..client import Client
 from ..config import Connection
+from .output import visible
 from .refusals import UsageError, by_flag
 
 
 def client_for(asked: argparse.Namespace) -> Client:
     """A client of the orchestrator that flags and environment name."""
     with by_flag(asked, url="url", state_dir="dir"):
-        return Client(connection=Connection.from_env(url=asked.url, state_dir=asked.dir))
+        client = Client(connection=Connection.from_env(url=asked.url, state_dir=asked.dir))
+    client.tell_of_waits(_waits)
+    return client
+
+
+def _waits(why: str, left_s: float) -> None:
+    """Silence looks like an error. Beside the data, so that nobody who reads that is disturbed."""
+    print(  # noqa: T201
+        visible(f"regista: {why}; trying again for {max(1, round(left_s))} s", one_line=True),
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def object_in(flag: str, text: str) -> dict[str, Any]:

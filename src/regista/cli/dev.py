@@ -42,6 +42,8 @@ def dev(asked: argparse.Namespace) -> int:
 
 def _perform_once(asked: argparse.Namespace) -> int:
     config = config_for(asked)
+    if asked.parent is not None:
+        _leave_with(asked.parent, config.stop_grace_s + _LAST_WORDS_S)
     broken: list[Path] = []
     try:
         app = load_app(asked.app)
@@ -51,7 +53,6 @@ def _perform_once(asked: argparse.Namespace) -> int:
     finally:
         if asked.report_files is not None:
             _report(asked.report_files, {*files_of(asked.app), *broken})
-            _leave_with_parent()
     if not app.workers:
         app.need_blueprints()
     try:
@@ -69,14 +70,19 @@ def _report(fd: int, files: Iterable[Path]) -> None:
         pipe.writelines(f"{path}\n" for path in files)
 
 
-def _leave_with_parent() -> None:
-    """Stop when the reloader is gone, however it went: nobody else would ever stop this process."""
-    parent = os.getppid()
+def _leave_with(parent: int, patience_s: float) -> None:
+    """Stop when the reloader is gone, however and whenever it went: nobody else would ever stop this process.
+
+    From before the app is loaded, and by the reloader's own word for who it is: it may be gone already. What cannot
+    be stopped (a thread that never returns) is left behind after the patience.
+    """
 
     def look() -> None:
         while os.getppid() == parent:
             time.sleep(_LOOK_S)
         os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(patience_s)
+        os._exit(exits.FAILED)
 
     threading.Thread(target=look, name="regista-dev-parent", daemon=True).start()
 
@@ -129,6 +135,7 @@ class Reloader:
     def _start(self) -> tuple["subprocess.Popen[bytes]", list[Path]]:
         reading, writing = os.pipe()
         command = [*_command(self._asked), "--port", str(self._port), "--report-files", str(writing)]
+        command += ["--parent", str(os.getpid())]
         child = subprocess.Popen(command, pass_fds=[writing])
         os.close(writing)
         with os.fdopen(reading) as pipe:  # ends when the child has reported, or has died

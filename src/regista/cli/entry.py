@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -42,6 +43,16 @@ def debug_wanted(asked: argparse.Namespace) -> bool:
         return bool(getattr(asked, "debug", None))
 
 
+def _traced(asked: argparse.Namespace) -> AbstractContextManager[None]:
+    """Commands that call an orchestrator are the first part of a trace, where somebody wants one."""
+    if not hasattr(asked, "url"):
+        return nullcontext()
+    from ..config import Connection
+    from .tracing import traced
+
+    return traced(Connection.from_env())
+
+
 def _perform(asked: argparse.Namespace) -> int:
     import asyncio  # with inspect, half of the time that `--help` would take
     import inspect
@@ -51,6 +62,6 @@ def _perform(asked: argparse.Namespace) -> int:
     function = getattr(import_module(f".{noun}", __package__), verb)
     if not inspect.iscoroutinefunction(function):
         return int(function(asked))  # type: ignore[arg-type]
-    with asyncio.Runner() as runner:
+    with _traced(asked), asyncio.Runner() as runner:
         code: int = runner.run(function(asked))
     return code

@@ -9,9 +9,10 @@ from ..wire.jobs import JobObject
 from . import exits
 from .calls import client_for, maybe_object_in, object_in
 from .follow import follow, stream
-from .output import Screen, age, screen_for, shown
+from .output import Screen, age, screen_for, shown, span
 from .refusals import UsageError
 from .story import Teller
+from .timeline import draw
 
 
 async def run(asked: argparse.Namespace) -> int:
@@ -91,7 +92,9 @@ async def listing(asked: argparse.Namespace) -> int:
     found: list[JobObject] = []
     async with client_for(asked) as client:
         page = max(1, min(asked.limit, 100))
-        async for job in client.jobs(status=asked.status, blueprint=asked.blueprint, page=page):
+        async for job in client.jobs(
+            query=asked.query, status=asked.status, blueprint=asked.blueprint, page=page
+        ):
             found.append(job)
             if len(found) >= asked.limit:
                 break
@@ -104,14 +107,45 @@ async def listing(asked: argparse.Namespace) -> int:
 
 
 def _no_jobs(asked: argparse.Namespace) -> str:
-    if asked.status or asked.blueprint:
+    if asked.query or asked.status or asked.blueprint:
         return "no job fits; `regista jobs list` shows those of every status and blueprint"
     return "no jobs yet; `regista jobs run BLUEPRINT --input JSON` starts one"
+
+
+async def count(asked: argparse.Namespace) -> int:
+    """How many jobs fit, and how long they took."""
+    screen = screen_for(asked)
+    async with client_for(asked) as client:
+        tally = await client.count(
+            asked.query, asked.by, status=asked.status, blueprint=asked.blueprint, limit=asked.limit
+        )
+    if screen.json:
+        screen.document(tally)
+        return exits.OK
+    groups = [[_group(group["value"]), *_figures(group)] for group in tally["groups"]]
+    rows = [*groups, ["all", *_figures(tally)]]
+    screen.table([asked.by or "jobs", "count", "mean", "p50", "p95"], rows)
+    return exits.OK
+
+
+def _group(value: object) -> str:
+    return "-" if value is None else value if isinstance(value, str) else shown(value)
+
+
+def _figures(tally: dict[str, Any]) -> list[str]:
+    took = tally["duration"] or {}
+    lengths = ["-" if took.get(name) is None else span(took[name]) for name in ("mean", "p50", "p95")]
+    return [str(tally["count"]), *lengths]
 
 
 async def show(asked: argparse.Namespace) -> int:
     """Everything about a job."""
     screen = screen_for(asked)
+    if asked.timeline:
+        async with client_for(asked) as client:
+            told = await client.timeline(asked.job_id)
+        screen.document(told) if screen.json else draw(screen, told)
+        return exits.OK
     async with client_for(asked) as client:
         job = await client.get(asked.job_id)
     if screen.json:

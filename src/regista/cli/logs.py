@@ -3,24 +3,37 @@
 import json
 import logging
 import sys
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
+from .log_ids import IDS
 from .output import visible, visible_json
+from .redaction import Redaction
 
 #: What every record has; whatever else it carries was said on purpose (`action`, `job_id`, …).
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _COLOURS = {"WARNING": "\033[33m", "ERROR": "\033[31m", "CRITICAL": "\033[1;31m", "DEBUG": "\033[2m"}
 _PLAIN = "\033[0m"
+#: What a person at a terminal knows, or cannot use.
+_UNSHOWN = frozenset({"action", "instance", "trace_id"})
 
 
-def set_up(level: str, tz: str = "UTC", *, as_json: bool | None = None) -> None:
-    """Send what is logged from now on to standard error, in the form that its reader wants."""
+def set_up(
+    level: str, tz: str = "UTC", *, as_json: bool | None = None, secrets: Iterable[str] = ()
+) -> Redaction:
+    """Send what is logged from now on to standard error, in the form that its reader wants, and without secrets."""
     if as_json is None:
         as_json = not sys.stderr.isatty()
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines(zone(tz)) if as_json else PrettyLines(zone(tz), sys.stderr.isatty()))
+    redaction = Redaction(secrets)
+    lines = JsonLines(zone(tz)) if as_json else PrettyLines(zone(tz), sys.stderr.isatty())
+    lines.hide = redaction.hide
+    handler.setFormatter(lines)
+    handler.addFilter(IDS)
+    handler.addFilter(redaction)
     logging.basicConfig(level=level, handlers=[handler], force=True)
+    return redaction
 
 
 def zone(name: str) -> tzinfo:
@@ -37,7 +50,18 @@ def said(record: logging.LogRecord) -> dict[str, Any]:
     return {name: value for name, value in vars(record).items() if name not in _USUAL}
 
 
-class JsonLines(logging.Formatter):
+class Lines(logging.Formatter):
+    """What both forms share: traces are shown without secrets, too."""
+
+    #: Set by `set_up`; on its own a form hides nothing.
+    hide: Callable[[str], str] = staticmethod(str)
+
+    def formatException(self, ei: Any) -> str:  # logging's own name
+        """The trace of an error."""
+        return self.hide(super().formatException(ei))
+
+
+class JsonLines(Lines):
     """One JSON object per line: at, level, logger, message, the line's own fields, and an error's trace."""
 
     def __init__(self, tz: tzinfo) -> None:
@@ -58,7 +82,7 @@ class JsonLines(logging.Formatter):
         return visible_json(json.dumps(line, default=str, ensure_ascii=False))
 
 
-class PrettyLines(logging.Formatter):
+class PrettyLines(Lines):
     """Time, words, and the line's own fields behind them."""
 
     def __init__(self, tz: tzinfo, colour: bool) -> None:
@@ -69,7 +93,7 @@ class PrettyLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line, and an error's trace below it."""
         at = datetime.fromtimestamp(record.created, self._tz).strftime("%H:%M:%S")
-        fields = "".join(f" {name}={value}" for name, value in said(record).items() if name != "action")
+        fields = "".join(f" {name}={value}" for name, value in said(record).items() if name not in _UNSHOWN)
         line = visible(f"{at} {record.levelname.lower():<8} {record.getMessage()}{fields}")
         if self._colour and record.levelname in _COLOURS:
             line = f"{_COLOURS[record.levelname]}{line}{_PLAIN}"

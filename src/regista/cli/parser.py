@@ -31,8 +31,11 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
     _servers(commands)
     _jobs(commands)
+    _history(commands)
     _workers(commands)
     _blueprints(commands)
+    _telling(commands)
+    _schedules(commands)
     _others(commands)
     return parser
 
@@ -48,6 +51,7 @@ def _servers(commands: _Commands) -> None:
         "--no-reload", action="store_true", help="do not start again when a file of the app changes"
     )
     dev.add_argument("--report-files", type=int, metavar="FD", help=argparse.SUPPRESS)
+    dev.add_argument("--parent", type=int, metavar="PID", help=argparse.SUPPRESS)
     serve = _command(commands, "serve", "serve.serve", "run the orchestrator of an app")
     _app(serve, needed=False)
     _listening(serve)
@@ -98,10 +102,14 @@ def _jobs(commands: _Commands) -> None:
     run.add_argument("--priority", type=float, metavar="N", help="higher goes first; default 0")
     _waiting(run)
     listing = verb("list", "jobs.listing", "the newest jobs")
-    listing.add_argument("--status", choices=STATUSES, metavar="STATUS", help=f"one of {', '.join(STATUSES)}")
-    listing.add_argument("--blueprint", metavar="NAME")
+    _filters(listing)
     listing.add_argument("--limit", type=_some, default=20, metavar="N", help="how many; default 20")
-    _one(verb, "show", "everything about a job")
+    count = verb("count", "jobs.count", "how many jobs fit, and how long they took")
+    _filters(count)
+    count.add_argument("--by", metavar="NAME", help="by ExecutionStatus, BlueprintName or a search attribute")
+    count.add_argument("--limit", type=_some, default=20, metavar="N", help="groups at most; default 20")
+    show = _one(verb, "show", "everything about a job")
+    show.add_argument("--timeline", action="store_true", help="its life drawn as bars: states, tasks, waits")
     watch = _one(verb, "watch", "follow a job to its end")
     watch.add_argument("--timeout", type=float, metavar="S", help="stop watching after so many seconds")
     _reason(_one(verb, "cancel", "ask a job to stop"))
@@ -111,6 +119,33 @@ def _jobs(commands: _Commands) -> None:
     _waiting(fork)
     _one(verb, "explain", "why a job does not go on")
     _one(verb, "history", "what happened to a job")
+    _files(verb)
+
+
+def _files(verb: Add) -> None:
+    files = _one(verb, "files", "the files of a job, and their content up and down")
+    files.set_defaults(run="files.files")
+    what = files.add_mutually_exclusive_group()
+    what.add_argument("--get", metavar="NAME", help="fetch this file")
+    what.add_argument("--put", metavar="FILE", help="give the job this file")
+    what.add_argument("--link", metavar="NAME", help="say a URL that anybody can fetch it from for an hour")
+    files.add_argument(
+        "--output", "-o", metavar="FILE", help="with --get: where to; default its own name, here"
+    )
+    files.add_argument("--name", metavar="NAME", help="with --put: its name there; default its own")
+
+
+def _filters(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--query", "-q", metavar="QUERY", help="a list filter, like \"AssetType = 'video'\"")
+    parser.add_argument("--status", choices=STATUSES, metavar="STATUS", help=f"one of {', '.join(STATUSES)}")
+    parser.add_argument("--blueprint", metavar="NAME")
+
+
+def _history(commands: _Commands) -> None:
+    verb = _noun(commands, "history", "what happened, to take along")
+    export = verb("export", "history.export", "jobs and their events, as lines of JSON")
+    _filters(export)
+    export.add_argument("--output", "-o", metavar="FILE", help="where to; default standard output")
 
 
 def _deciding(verb: Add) -> None:
@@ -133,6 +168,8 @@ def _workers(commands: _Commands) -> None:
     verb("list", "workers.listing", "every worker that is known")
     drain = verb("drain", "workers.drain", "let a worker finish what it has and take nothing new")
     drain.add_argument("worker_id", metavar="WORKER")
+    undrain = verb("undrain", "workers.undrain", "let a worker that was drained take tasks again")
+    undrain.add_argument("worker_id", metavar="WORKER")
 
 
 def _blueprints(commands: _Commands) -> None:
@@ -148,26 +185,94 @@ def _blueprints(commands: _Commands) -> None:
     check.add_argument("--offline", action="store_true", help="do not ask an orchestrator for its live jobs")
 
 
+def _telling(commands: _Commands) -> None:
+    verb = _noun(commands, "webhooks", "what was told about jobs and not heard")
+    listing = verb("list", "webhooks.listing", "deliveries that were given up, or are still tried")
+    listing.add_argument("--state", choices=("dead", "pending"), default="dead", help="default dead")
+    again = verb("redeliver", "webhooks.redeliver", "send deliveries again, now")
+    again.add_argument("delivery_ids", metavar="DELIVERY", nargs="*", help="none: all that were given up")
+    discard = verb("discard", "webhooks.discard", "forget a delivery")
+    discard.add_argument("delivery_id", metavar="DELIVERY")
+    verb("secret", "webhooks.secret", "what deliveries to you are signed with")
+    audit = commands.add_parser(
+        "audit", help="who did what", parents=[_talking(), _common()], allow_abbrev=False
+    )
+    audit.add_argument("--actor", default="", metavar="WHO", help="only what this one did, like client:NAME")
+    audit.add_argument("--action", default="", metavar="WHAT", help="only such deeds, like worker.drain")
+    audit.add_argument("--target", default="", metavar="ID", help="only what was done to this")
+    audit.add_argument("--limit", type=_some, default=50, metavar="N", help="how many; default 50")
+    audit.set_defaults(run="audit.listing")
+
+
+def _schedules(commands: _Commands) -> None:
+    verb = _noun(commands, "schedules", "what is started when")
+    verb("list", "schedules.listing", "every schedule, and when it fires next")
+
+    def one(name: str, run: str, text: str) -> argparse.ArgumentParser:
+        parser = verb(name, f"schedules.{run}", text)
+        parser.add_argument("name", metavar="SCHEDULE")
+        return parser
+
+    one("show", "show", "a schedule, and what became of its last ticks")
+    coming = one("next", "coming", "the next ticks of a schedule")
+    coming.add_argument("--count", type=_some, default=10, metavar="N", help="how many; default 10")
+    _reason(one("pause", "pause", "let nothing fire until it is resumed"))
+    _reason(one("resume", "resume", "let it fire again, from now on"))
+    trigger = one("trigger", "trigger", "start a job of it now")
+    trigger.add_argument("--key", help="idempotency key: the same key is the same job")
+    _making(one("create", "create", "make a schedule"))
+    one("delete", "delete", "forget a schedule that was made by create")
+
+
+def _making(create: argparse.ArgumentParser) -> None:
+    create.add_argument("blueprint", metavar="BLUEPRINT")
+    create.add_argument("--every", type=_some, metavar="S", help="each so many seconds")
+    create.add_argument("--daily-at", action="append", metavar="HH:MM", help="may be repeated")
+    create.add_argument("--weekly-days", nargs="+", metavar="DAY", help="mon, tue …; with --time")
+    create.add_argument("--monthly-dates", nargs="+", type=int, metavar="N", help="with --time; -1 is the last")
+    create.add_argument("--time", metavar="HH:MM", help="belongs to days and dates")
+    create.add_argument("--cron", metavar="LINE", help="five fields, or @daily and its like")
+    create.add_argument("--timezone", metavar="ZONE", help="default: the orchestrator's TZ")
+    create.add_argument("--input", metavar="JSON", help="what each job gets: a JSON object, @FILE, or -")
+    create.add_argument("--overlap", metavar="HOW", help="allow, skip, cancel_previous or buffer_one")
+    create.add_argument("--catch-up", metavar="HOW", help="none, last or all")
+    create.add_argument("--jitter", type=float, metavar="S", help="fire up to so much later")
+    create.add_argument("--paused", action="store_true", help="nothing fires until it is resumed")
+    create.add_argument("--members", metavar="JSON", help="any other members, as the API takes them")
+
+
 def _others(commands: _Commands) -> None:
     calling = [_talking(), _common()]
     queues = commands.add_parser("queues", help="what waits, what runs, and how long", parents=calling)
     queues.set_defaults(run="queues.listing")
+    upkeep = commands.add_parser("upkeep", help="how the chores of the orchestrator fare", parents=calling)
+    upkeep.set_defaults(run="upkeep.listing")
     doctor = commands.add_parser(
         "doctor", help="is everything as it should be, and what to do", parents=calling
     )
+    _flag(doctor, "--storage", "REGISTA_STORAGE", "look at this store: memory, sqlite:PATH or redis://HOST")
     doctor.set_defaults(run="doctor.examine")
+    whoami = commands.add_parser("whoami", help="as whom you are let in, and your quota", parents=calling)
+    whoami.set_defaults(run="whoami.show")
     _command(commands, "version", "version.show", "say the version")
     _tokens(commands)
 
 
 def _tokens(commands: _Commands) -> None:
-    tokens = commands.add_parser("tokens", help="make tokens for clients.toml and workers.toml")
+    tokens = commands.add_parser("tokens", help="make tokens, and take them back")
     verbs = tokens.add_subparsers(metavar="VERB", required=True, title="verbs")
     new = _command(verbs, "new", "tokens.new", "make a token, and the lines that let its owner in")
     whose = new.add_mutually_exclusive_group(required=True)
     whose.add_argument("--client", metavar="NAME", help="for a client: a table of clients.toml")
     whose.add_argument("--worker", metavar="ID", help="for a worker: a table of workers.toml")
     new.add_argument("--operator", action="store_true", help="a client that sees and moves everybody's jobs")
+    calling = {"parents": [_talking(), _common()], "allow_abbrev": False}
+    otp = verbs.add_parser("otp", help="make a one-time password for a worker that is about to start", **calling)
+    otp.add_argument("worker_id", metavar="WORKER", nargs="?", help="for this one; else whichever uses it first")
+    otp.set_defaults(run="tokens.otp")
+    revoke = verbs.add_parser("revoke", help="end the short-lived tokens of a worker", **calling)
+    revoke.add_argument("worker_id", metavar="WORKER")
+    revoke.set_defaults(run="tokens.revoke")
 
 
 # -- what commands share ---------------------------------------------------------------------------

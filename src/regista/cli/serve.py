@@ -5,14 +5,17 @@ import logging
 from pathlib import Path
 
 from .. import site
-from ..config import Config, leave_url, remove_url
+from ..config import Address, Config
 from ..config.people import missing_tokens
+from ..config.telemetry import as_json
 from ..errors import ConfigError
 from ..orchestrator import OrchestratorEngine
 from ..tokens import CLIENT_FILE, WORKER_FILE, is_loopback
 from . import exits, logs
 from .app import App, load_app
+from .log_ids import IDS
 from .output import Screen, screen_for
+from .redaction import Redaction, secrets_of
 from .refusals import UsageError, by_flag
 
 log = logging.getLogger("regista")
@@ -79,8 +82,15 @@ def _refuse_missing_tokens(config: Config) -> None:
 def perform(asked: argparse.Namespace, config: Config, app: App, *, with_workers: bool) -> int:
     """Build the orchestrator, serve until a signal, and return when everything is put away."""
     screen = screen_for(asked)
-    logs.set_up(config.log_level, config.tz, as_json=True if screen.json else None)
+    redaction = logs.set_up(
+        config.log_level,
+        config.tz,
+        as_json=True if screen.json else as_json(config.log_format),
+        secrets=secrets_of(config),
+    )
     director = OrchestratorEngine(config=config)
+    director.telemetry.everywhere = True
+    IDS.always(instance=director.config.instance_id)
     for blueprint in app.blueprints:
         director.register_blueprint(blueprint)
     if with_workers:
@@ -89,34 +99,49 @@ def perform(asked: argparse.Namespace, config: Config, app: App, *, with_workers
     store = _store_of(config)
     if store is not None and not store.exists():
         log.info("new store at %s", store, extra={"action": "new_store"})
-    _serve(director, config, screen)
+    _serve(director, config, screen, redaction)
     return exits.OK
 
 
-def _serve(director: OrchestratorEngine, config: Config, screen: Screen) -> None:
+def _serve(director: OrchestratorEngine, config: Config, screen: Screen, redaction: Redaction) -> None:
     """Until it ends. On loopback, others on this machine find us meanwhile."""
-    served: list[str] = []
+    served: list[Address] = []
 
     def begun(where: site.Site) -> None:
-        served.append(where.url)
-        _leave_address(config, where.url)
+        redaction.learn(secrets_of(config))  # the first start has just made its tokens
+        served.append(_leave_address(config, where.url))
         greet(screen, config, where.url)
 
     try:
         site.run(director, config.api_host, config.api_port, begun)
     finally:
-        for url in served:
-            remove_url(config.state_dir, url)
+        for address in served:
+            address.remove()
     log.info("stopped", extra={"action": "stopped"})
 
 
-def _leave_address(config: Config, url: str) -> None:
+def _leave_address(config: Config, url: str) -> Address:
+    address = Address(config.state_dir, url)
     if not is_loopback(config.api_host):
-        return
+        return address
+
+    def found() -> None:
+        log.warning("commands in this directory find %s from now on", url, extra={"action": "address_found"})
+
     try:
-        leave_url(config.state_dir, url)
+        other = address.leave(found)
     except OSError as error:  # nobody needs it who is told the address
         log.warning("cannot write the address into %s: %s", config.state_dir, error.strerror)
+        return address
+    if other is not None:
+        log.warning(
+            "another orchestrator serves in this directory: commands go to %s while it runs; "
+            "name this one with --url %s, or give it a directory of its own with --dir",
+            other,
+            url,
+            extra={"action": "address_taken"},
+        )
+    return address
 
 
 def greet(screen: Screen, config: Config, url: str) -> None:

@@ -157,7 +157,9 @@ class Teller:
             return ", ".join(filter(None, (name, share, event.message)))
         if event.type in _TASK_STATES:
             return self._task_words(event)
-        return told(event)
+        # Whose job it is, its reader knows.
+        actor = event.actor if event.type is not EventType.JOB_CREATED else None
+        return ", ".join(filter(None, (told(event), f"by {actor}" if actor else "")))
 
     def _task_words(self, event: Event) -> str:
         task_id = event.task_id or ""

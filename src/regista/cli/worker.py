@@ -4,22 +4,31 @@ import argparse
 from pathlib import Path
 
 from ..config import Connection, WorkerConfig
+from ..config.telemetry import as_json
 from ..tokens import WORKER_FILE, find_token
 from . import exits, logs
 from .app import load_app
+from .log_ids import IDS
 from .output import screen_for
+from .redaction import secrets_of
 from .refusals import by_flag
+from .tracing import traced
 
 
 def work(asked: argparse.Namespace) -> int:
     """Perform until SIGTERM or Ctrl-C, which mean: finish what runs, take nothing new."""
     config = config_for(asked)
-    logs.set_up(config.log_level, as_json=True if screen_for(asked).json else None)
+    secrets = secrets_of(config, Connection.from_env(state_dir=asked.dir).state_dir)
+    in_json = True if screen_for(asked).json else as_json(config.log_format)
+    logs.set_up(config.log_level, as_json=in_json, secrets=secrets)
+    IDS.always(worker_id=config.worker_id)
     name, wanted = _parts(asked.app)
     workers = load_app(name).pick_workers([*wanted, *(asked.worker or ())])
+    from ..payloads.service import build_files
     from ..worker import run
 
-    run(workers, config)
+    with traced(config, config.worker_id):
+        run(workers, config, build_files(config))
     return exits.OK
 
 

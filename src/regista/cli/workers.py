@@ -38,11 +38,22 @@ def _row(worker: dict[str, Any]) -> list[str]:
 
 async def drain(asked: argparse.Namespace) -> int:
     """Let a worker finish what it has and take nothing new."""
-    screen = screen_for(asked)
     async with client_for(asked) as client:
         answer = await client.drain(asked.worker_id)
+    return _told(asked, answer, "takes nothing new; what it has, it finishes")
+
+
+async def undrain(asked: argparse.Namespace) -> int:
+    """Let a worker that was drained take tasks again."""
+    async with client_for(asked) as client:
+        answer = await client.undrain(asked.worker_id)
+    return _told(asked, answer, "takes tasks again")
+
+
+def _told(asked: argparse.Namespace, answer: dict[str, Any], words: str) -> int:
+    screen = screen_for(asked)
     if screen.json:
         screen.document(answer)
     else:
-        screen.say(f"{asked.worker_id} takes nothing new; what it has, it finishes")
+        screen.say(f"{asked.worker_id} {words}")
     return exits.OK

@@ -1,7 +1,7 @@
 """Client: an orchestrator over HTTP, as typed calls."""
 
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -9,12 +9,15 @@ from urllib.parse import quote
 import msgspec
 
 from ..config import Connection
-from ..errors import JobNotFound, RegistaError
+from ..errors import JobNotFound, RegistaError, Unreachable
 from ..model import Event, EventType, JobStatus
+from ..model.timeline import Timeline
 from ..wire.jobs import JobObject, Progress, Waited
 from ..wire.pages import Page
 from .bodies import members, new_key, wish
+from .files import Files
 from .refusals import error_in
+from .schedules import Schedules
 from .transport import FIRST_CONTACT_S, Transport, decoded
 from .waiting import merged, windows
 
@@ -58,6 +61,14 @@ class Client:
             connection = Connection.from_env(url=url, token=token)
         self._transport = Transport(connection, first_contact_s)
         self.url = self._transport.url
+        #: What is started when; for operators.
+        self.schedules = Schedules(self._transport)
+        #: Files and large values of jobs.
+        self.files = Files(self._transport)
+
+    def tell_of_waits(self, tell: Callable[[str, float], None]) -> None:
+        """Have `tell` called when an answer is waited for: why, and for how many seconds more at most."""
+        self._transport.on_wait = tell
 
     @property
     def server_time(self) -> str | None:
@@ -187,14 +198,48 @@ class Client:
                 return
 
     async def jobs(
-        self, *, status: str | None = None, blueprint: str | None = None, page: int = 100
+        self,
+        *,
+        query: str | None = None,
+        status: str | None = None,
+        blueprint: str | None = None,
+        page: int = 100,
     ) -> AsyncIterator[JobObject]:
-        """Every job that fits, newest first; the next page is asked for when it is needed."""
-        params = {"limit": str(page)}
-        params |= {"status": status} if status else {}
-        params |= {"blueprint": blueprint} if blueprint else {}
+        """Every job that fits, newest first or as the query asks; the next page is asked for when it is needed."""
+        params = {"limit": str(page)} | given(query=query, status=status, blueprint=blueprint)
         async for job in self._pages("/api/v1/jobs", params, JobObject):
             yield job
+
+    async def count(
+        self,
+        query: str | None = None,
+        by: str | None = None,
+        *,
+        status: str | None = None,
+        blueprint: str | None = None,
+        limit: int | None = None,
+    ) -> dict[str, Any]:
+        """How many jobs fit, in all and by the values of `by`, and how long those that have ended took."""
+        params = given(query=query, group_by=by, status=status, blueprint=blueprint)
+        params |= {} if limit is None else {"limit": str(limit)}
+        answer = await self._transport.call("GET", "/api/v1/jobs:count", params=params)
+        tally: dict[str, Any] = decoded(answer, dict[str, Any])
+        return tally
+
+    async def export(
+        self, query: str | None = None, *, status: str | None = None, blueprint: str | None = None
+    ) -> AsyncIterator[bytes]:
+        """All jobs that fit with their events, as lines of JSON; however many there are, few are in memory.
+
+        The last line counts them. Without it the answer was cut, and this raises.
+        """
+        params = given(query=query, status=status, blueprint=blueprint)
+        last = b""
+        async for line in self._transport.lines("/api/v1/jobs:export", params):
+            yield line
+            last = line
+        if not last.startswith(b'{"end":'):
+            raise Unreachable(self.url, "the export was cut before its end; take it again")
 
     async def history(self, job_id: str) -> list[Event]:
         """Everything that happened to the job so far."""
@@ -218,6 +263,11 @@ class Client:
             yield event
             if job_id is not None and event.type is EventType.JOB_FINISHED:
                 return
+
+    async def timeline(self, job_id: str) -> Timeline:
+        """The job's life as spans of time: states, tasks, attempts, and every wait with its reason."""
+        told: Timeline = decoded(await self._transport.call("GET", _path(job_id, "/timeline")), Timeline)
+        return told
 
     async def explain(self, job_id: str) -> dict[str, Any]:
         """Why the job does not go on: every blocking condition, and what would unblock it."""
@@ -271,9 +321,55 @@ class Client:
         """Let a worker finish what it has and take nothing new."""
         return await self._document("POST", f"/api/v1/workers/{quote(worker_id, safe='')}/drain", {})
 
+    async def undrain(self, worker_id: str) -> dict[str, Any]:
+        """Let a worker that was drained take tasks again."""
+        path = f"/api/v1/workers/{quote(worker_id, safe='')}/drain"
+        return await self._document("POST", path, {"on": False})
+
+    async def one_time_password(self, worker_id: str | None = None) -> dict[str, Any]:
+        """REGISTA_TOKEN for a worker that is about to start: good once, for minutes. For operators."""
+        return await self._document("POST", "/api/v1/tokens/otp", {"worker_id": worker_id})
+
+    async def revoke(self, worker_id: str) -> dict[str, Any]:
+        """End the short-lived tokens and the one-time passwords of a worker. For operators."""
+        return await self._document("POST", "/api/v1/tokens/revoke", {"worker_id": worker_id})
+
     async def queues(self) -> list[dict[str, Any]]:
         """What waits and what runs, by queue."""
         return await self._every("/api/v1/queues")
+
+    async def webhooks(self, state: str = "dead") -> list[dict[str, Any]]:
+        """Words about jobs that were given up (`dead`), or are still tried (`pending`)."""
+        return [item async for item in self._pages("/api/v1/webhooks", {"state": state}, dict[str, Any])]
+
+    async def redeliver(self, delivery_id: str) -> dict[str, Any]:
+        """Send one of them again, now."""
+        return await self._document("POST", f"/api/v1/webhooks/{quote(delivery_id, safe='')}/redeliver", {})
+
+    async def discard(self, delivery_id: str) -> dict[str, Any]:
+        """Forget one of them."""
+        return await self._document("POST", f"/api/v1/webhooks/{quote(delivery_id, safe='')}/discard", {})
+
+    async def webhook_secret(self) -> dict[str, Any]:
+        """What deliveries to this client are signed with."""
+        return await self._document("GET", "/api/v1/webhooks/secret")
+
+    async def audit(
+        self, *, actor: str = "", action: str = "", target: str = "", page: int = 100
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Who did what, newest first. For operators."""
+        asked = {"actor": actor, "action": action, "target": target, "limit": str(page)}
+        params = {name: value for name, value in asked.items() if value}
+        async for record in self._pages("/api/v1/audit", params, dict[str, Any]):
+            yield record
+
+    async def me(self) -> dict[str, Any]:
+        """As whom we are let in, and how much of the quota is used: name, plan, operator, quota."""
+        return await self._document("GET", "/api/v1/me")
+
+    async def upkeep(self) -> dict[str, Any]:
+        """How the chores of the instance that answers have fared. For operators."""
+        return await self._document("GET", "/api/v1/upkeep")
 
     async def status(self) -> dict[str, Any]:
         """Is somebody there? Needs no token."""
@@ -300,6 +396,11 @@ class Client:
             if not found.next:
                 return
             params = params | {"next": found.next}
+
+
+def given(**params: str | None) -> dict[str, str]:
+    """The parameters that have a value."""
+    return {name: value for name, value in params.items() if value}
 
 
 def settled(job: JobObject) -> bool:

@@ -14,6 +14,8 @@ _CLASSES: dict[str, type[RegistaError]] = {
         errors.BlueprintNotFound,
         errors.GraphvizMissing,
         errors.HistoryDisabled,
+        errors.BadQuery,
+        errors.BadSearchAttribute,
         errors.HistoryUnavailable,
         errors.JobNotFound,
         errors.JobAlreadyTerminal,
@@ -21,13 +23,31 @@ _CLASSES: dict[str, type[RegistaError]] = {
         errors.ApprovalConflict,
         errors.NotQuarantined,
         errors.NotPlain,
+        errors.QuotaExceeded,
+        errors.WebhookRefused,
+        errors.ScheduleNotFound,
+        errors.ScheduleExists,
+        errors.ScheduleInFile,
+        errors.ScheduleInvalid,
+        errors.PayloadsDisabled,
+        errors.BadFileName,
+        errors.FileMissing,
+        errors.FileTooLarge,
+        errors.IntegrityError,
+        errors.PayloadUnavailable,
         errors.OrchestratorStopped,
         errors.StorageFailed,
         errors.StorageUnavailable,
     )
 }
 #: Member of the problem → attribute of the exception.
-_FACTS = {"job_id": "job_id", "job_status": "status"}
+_FACTS = {
+    "job_id": "job_id",
+    "job_status": "status",
+    "limit": "limit",
+    "used": "used",
+    "resets_at": "resets_at",
+}
 
 
 def error_of(status: int, body: bytes) -> RegistaError:
@@ -53,4 +73,6 @@ def error_in(problem: dict[str, Any], status: int = 0) -> RegistaError:
     for member, attribute in _FACTS.items():
         if member in problem:
             setattr(error, attribute, problem[member])
+    if isinstance(error, errors.BadQuery):
+        error.facts = {name: problem.get(name) for name in ("position", "expected", "found", "hint")}
     return error

@@ -3,15 +3,18 @@
 import asyncio
 import threading
 import weakref
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
 from ..config import Connection
 from ..errors import RegistaError
 from ..model import Event
+from ..model.timeline import Timeline
 from ..wire.jobs import JobObject, Progress
 from .client import Client
+from .files import SyncFiles
+from .schedules import SyncSchedules
 from .transport import FIRST_CONTACT_S
 
 T = TypeVar("T")
@@ -93,10 +96,33 @@ class SyncClient:
         return self._iterate(self._client.wait_many(job_ids, timeout_s, attempts))
 
     def jobs(
-        self, *, status: str | None = None, blueprint: str | None = None, page: int = 100
+        self,
+        *,
+        query: str | None = None,
+        status: str | None = None,
+        blueprint: str | None = None,
+        page: int = 100,
     ) -> Iterator[JobObject]:
         """See `Client.jobs`."""
-        return self._iterate(self._client.jobs(status=status, blueprint=blueprint, page=page))
+        return self._iterate(self._client.jobs(query=query, status=status, blueprint=blueprint, page=page))
+
+    def count(
+        self,
+        query: str | None = None,
+        by: str | None = None,
+        *,
+        status: str | None = None,
+        blueprint: str | None = None,
+        limit: int | None = None,
+    ) -> dict[str, Any]:
+        """See `Client.count`."""
+        return self._call(self._client.count(query, by, status=status, blueprint=blueprint, limit=limit))
+
+    def export(
+        self, query: str | None = None, *, status: str | None = None, blueprint: str | None = None
+    ) -> Iterator[bytes]:
+        """See `Client.export`."""
+        return self._iterate(self._client.export(query, status=status, blueprint=blueprint))
 
     def history(self, job_id: str) -> list[Event]:
         """See `Client.history`."""
@@ -105,6 +131,20 @@ class SyncClient:
     def events(self, job_id: str | None = None, after: str = "") -> Iterator[Event | Progress]:
         """See `Client.events`."""
         return self._iterate(self._client.events(job_id, after))
+
+    @property
+    def schedules(self) -> SyncSchedules:
+        """See `Client.schedules`. Made when it is asked for: one that is kept would keep this client from closing."""
+        return SyncSchedules(self._client.schedules, self._call)
+
+    @property
+    def files(self) -> SyncFiles:
+        """See `Client.files`."""
+        return SyncFiles(self._client.files, self._call)
+
+    def timeline(self, job_id: str) -> Timeline:
+        """See `Client.timeline`."""
+        return self._call(self._client.timeline(job_id))
 
     def explain(self, job_id: str) -> dict[str, Any]:
         """See `Client.explain`."""
@@ -148,13 +188,59 @@ class SyncClient:
         """See `Client.workers`."""
         return self._call(self._client.workers())
 
+    def tell_of_waits(self, tell: Callable[[str, float], None]) -> None:
+        """See `Client.tell_of_waits`."""
+        self._client.tell_of_waits(tell)
+
     def drain(self, worker_id: str) -> dict[str, Any]:
         """See `Client.drain`."""
         return self._call(self._client.drain(worker_id))
 
+    def undrain(self, worker_id: str) -> dict[str, Any]:
+        """See `Client.undrain`."""
+        return self._call(self._client.undrain(worker_id))
+
+    def one_time_password(self, worker_id: str | None = None) -> dict[str, Any]:
+        """See `Client.one_time_password`."""
+        return self._call(self._client.one_time_password(worker_id))
+
+    def revoke(self, worker_id: str) -> dict[str, Any]:
+        """See `Client.revoke`."""
+        return self._call(self._client.revoke(worker_id))
+
     def queues(self) -> list[dict[str, Any]]:
         """See `Client.queues`."""
         return self._call(self._client.queues())
+
+    def webhooks(self, state: str = "dead") -> list[dict[str, Any]]:
+        """See `Client.webhooks`."""
+        return self._call(self._client.webhooks(state))
+
+    def redeliver(self, delivery_id: str) -> dict[str, Any]:
+        """See `Client.redeliver`."""
+        return self._call(self._client.redeliver(delivery_id))
+
+    def discard(self, delivery_id: str) -> dict[str, Any]:
+        """See `Client.discard`."""
+        return self._call(self._client.discard(delivery_id))
+
+    def webhook_secret(self) -> dict[str, Any]:
+        """See `Client.webhook_secret`."""
+        return self._call(self._client.webhook_secret())
+
+    def audit(
+        self, *, actor: str = "", action: str = "", target: str = "", page: int = 100
+    ) -> Iterator[dict[str, Any]]:
+        """See `Client.audit`."""
+        return self._iterate(self._client.audit(actor=actor, action=action, target=target, page=page))
+
+    def me(self) -> dict[str, Any]:
+        """See `Client.me`."""
+        return self._call(self._client.me())
+
+    def upkeep(self) -> dict[str, Any]:
+        """See `Client.upkeep`."""
+        return self._call(self._client.upkeep())
 
     def status(self) -> dict[str, Any]:
         """See `Client.status`."""

@@ -4,7 +4,7 @@ A setting has a field here (`lease_s`), a name in the environment (`REGISTA_LEAS
 in docs/reference/settings.md. Names without the prefix are those of the source documents.
 """
 
-from .address import find_url, leave_url, remove_url, url_for
+from .address import Address, find_url, url_for
 from .connection import CONNECTION_SETTINGS, Connection
 from .orchestrator import SETTINGS, Config
 from .settings import PREFIX, Setting
@@ -15,12 +15,11 @@ __all__ = [
     "PREFIX",
     "SETTINGS",
     "WORKER_SETTINGS",
+    "Address",
     "Config",
     "Connection",
     "Setting",
     "WorkerConfig",
     "find_url",
-    "leave_url",
-    "remove_url",
     "url_for",
 ]

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ConfigError
-from ..model import ClientConfig
+from ..model import ClientConfig, Rate
 from ..tokens import digest
+from .rates import EXPECTED as EXPECTED_RATE
+from .rates import OF_CLIENTS, parse_rate
 
 if TYPE_CHECKING:
     from .orchestrator import Config
@@ -19,6 +21,8 @@ PATTERN = "pattern:"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"\S(.*\S)?")
 _Rule = Callable[[Any], bool]
+#: Keys of a client's table that are no handler's business; config/client_webhooks.py reads them.
+_WEBHOOK_KEYS = {"webhook_url", "webhook_secret", "webhook_events"}
 
 
 class WorkerTokens(NamedTuple):
@@ -56,6 +60,19 @@ class _File:
         where = f"{self.path}, line {self._line(table, key)}: {table}{'.' + key if key else ''}"
         return ConfigError(where, expected, got)
 
+    def wrong_in(self, table: str, inner: str, key: str, expected: str, got: object) -> ConfigError:
+        """The refusal of a value in a table of a table, however the two are written."""
+        apart = re.compile(
+            rf"\s*\[\s*[\"']?{re.escape(table)}[\"']?\s*\.\s*[\"']?{re.escape(inner)}[\"']?\s*\]"
+        )
+        lines = self._text.splitlines()
+        start = next((n for n, line in enumerate(lines) if apart.match(line)), None)
+        entry = re.compile(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=")
+        line = self._line(table, inner)
+        if start is not None:
+            line = next((n + 1 for n in range(start, len(lines)) if entry.match(lines[n])), start + 1)
+        return ConfigError(f"{self.path}, line {line}: {table}.{inner}.{key}", expected, got)
+
     def _line(self, table: str, key: str | None) -> int:
         """Where it stands; the table's own line where the key cannot be found, the first where neither can."""
         lines = self._text.splitlines()
@@ -87,9 +104,31 @@ def _client(file: _File, name: str, table: dict[str, Any]) -> ClientConfig:
     most = _value(file, name, table, "monthly_attempts", "a whole number, 0 or more", _is_count, None)
     operator = _value(file, name, table, "operator", "true or false", lambda v: isinstance(v, bool), False)
     params = _value(file, name, table, "params", "a table", lambda v: isinstance(v, dict), {})
-    known = {"token", "token_sha256", "plan", "monthly_attempts", "operator", "params"}
-    more = {key: value for key, value in table.items() if key not in known}
-    return ClientConfig(name=name, plan=plan, monthly_attempts=most, params=more | params, operator=operator)
+    known = {"token", "token_sha256", "plan", "monthly_attempts", "operator", "params", "rate_limits"}
+    more = {key: value for key, value in table.items() if key not in known | _WEBHOOK_KEYS}
+    return ClientConfig(
+        name=name,
+        plan=plan,
+        monthly_attempts=most,
+        params=more | params,
+        operator=operator,
+        rate_limits=_rate_limits(file, name, table),
+    )
+
+
+def _rate_limits(file: _File, name: str, table: dict[str, Any]) -> dict[str, Rate | None]:
+    """`rate_limits = { submit = "100/s", read = "off" }`: how often this client may do what."""
+    given = _value(file, name, table, "rate_limits", "a table", lambda v: isinstance(v, dict), {})
+    rates: dict[str, Rate | None] = {}
+    for context, text in given.items():
+        if context not in OF_CLIENTS:
+            expected = f"one of {', '.join(OF_CLIENTS)}"
+            raise file.wrong_in(name, "rate_limits", context, expected, context)
+        try:
+            rates[context] = parse_rate(text)
+        except ValueError:
+            raise file.wrong_in(name, "rate_limits", context, EXPECTED_RATE, text) from None
+    return rates
 
 
 def _hash_of(file: _File, name: str, table: dict[str, Any]) -> str:
@@ -138,7 +177,9 @@ def missing_tokens(config: "Config") -> list[str]:
     """The settings without which nobody may come in, but for what is made on loopback."""
     needed = {
         "CLIENT_TOKEN": config.client_token or config.clients_config_path,
-        "WORKER_TOKEN": config.worker_token or config.workers_config_path,
+        "WORKER_TOKEN": config.worker_token
+        or config.workers_config_path
+        or config.worker_auth_mode == "mtls-only",
     }
     return [name for name, given in needed.items() if not given]
 
@@ -181,3 +222,8 @@ def _is_token(value: Any) -> bool:
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+#: For whoever reads further keys of the same files (config/client_webhooks.py).
+ConfigFile = _File
+value_of = _value

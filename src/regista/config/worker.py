@@ -4,7 +4,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from .settings import LEVEL, MAYBE, TOKEN, Kind, Setting, Settings, seconds, shaped, table, text
+from .edge import TLS_SETTINGS
+from .payloads import DEFAULT_BUCKET, DEFAULT_REGION, PAYLOAD_SETTINGS
+from .settings import LEVEL, MAYBE, SWITCH, TOKEN, Kind, Setting, Settings, seconds, shaped, table, text
+from .telemetry import LOG_SETTINGS, TRACE_SETTINGS
 
 
 def _names(text: str) -> list[str]:
@@ -39,6 +42,9 @@ WORKER_SETTINGS = table(
     Setting("MULTI_ORCHESTRATOR_MODE", "multi_orchestrator_mode", _MODES),
     Setting("WORKER_TOKEN", "token", TOKEN, also=("GLOBAL_WORKER_TOKEN",)),
     Setting("WORKER_INDIVIDUAL_TOKEN", "individual_token", TOKEN),
+    Setting("REGISTA_TOKEN", "one_time_password", TOKEN),
+    Setting("WORKER_USE_STS", "use_sts", SWITCH),
+    *TLS_SETTINGS,
     Setting("REGISTA_DIR", "state_dir", text("a directory", r".+")),
     Setting("WORKER_ENABLE_WEBSOCKETS", "enable_websockets", MAYBE),
     Setting("HEARTBEAT_INTERVAL", "heartbeat_interval_s", seconds(zero=False)),
@@ -51,6 +57,9 @@ WORKER_SETTINGS = table(
     Setting("INSTALLED_SOFTWARE", "installed_software", shaped("a JSON object of text", dict[str, str])),
     Setting("INSTALLED_MODELS", "installed_models", shaped("a JSON list", list[Any])),
     Setting("WORKER_LOG_LEVEL", "log_level", LEVEL),
+    *LOG_SETTINGS,
+    *TRACE_SETTINGS,
+    *PAYLOAD_SETTINGS,
 )
 
 
@@ -74,6 +83,14 @@ class WorkerConfig(Settings, frozen=True, kw_only=True):
     multi_orchestrator_mode: str = "FAILOVER"
     token: str = ""
     individual_token: str = ""
+    #: Traded for short-lived tokens at the first registration.
+    one_time_password: str = ""
+    #: Trade the configured token, too.
+    use_sts: bool = False
+    #: Whose certificate an orchestrator must show (empty: those that this machine trusts), and what we show it.
+    tls_ca_path: str = ""
+    tls_cert_path: str = ""
+    tls_key_path: str = ""
     #: Where an orchestrator on this machine leaves its token.
     state_dir: str = ".regista"
     #: None: the stream if it can be had, else long-poll. False: long-poll only.
@@ -89,3 +106,19 @@ class WorkerConfig(Settings, frozen=True, kw_only=True):
     installed_software: dict[str, str] = msgspec.field(default_factory=dict)
     installed_models: list[Any] = msgspec.field(default_factory=list)
     log_level: str = "INFO"
+    #: Logs and traces (config/telemetry.py).
+    log_format: str = "auto"
+    otel_disabled: bool = False
+    otel_service_name: str = "regista-worker"
+    otlp_endpoint: str = ""
+    otlp_traces_endpoint: str = ""
+
+    # Files (config/payloads.py): where the orchestrator has them
+    payloads: str = ""
+    s3_endpoint_url: str = ""
+    s3_access_key: str = ""
+    s3_secret_key: str = ""
+    s3_region: str = DEFAULT_REGION
+    s3_default_bucket: str = DEFAULT_BUCKET
+    s3_max_concurrency: int = 100
+    task_files_dir: str = ""

@@ -180,14 +180,16 @@ class Dispatcher:
     async def _absent(self, tasks: Sequence[Task]) -> dict[str, Absence]:
         """Those who hold one of the tasks and are connected to nobody."""
         holders = {task.worker_id for task in tasks if task.worker_id and task.state in HELD_STATES}
-        known = {worker.id for worker in await self._storage.workers()} if holders else set()
+        known = {worker.id: worker for worker in await self._storage.workers()} if holders else {}
         found = {}
         for worker_id in holders:
-            seat = self._seats.find(worker_id)
-            if seat is None and worker_id not in known:
-                found[worker_id] = Absence()
-            elif seat is not None and seat.cut_at is not None:
-                found[worker_id] = Absence(seat.cut_at, _lease_end(seat.cut_at, seat.worker.lease_s))
+            seat, worker = self._seats.find(worker_id), known.get(worker_id)
+            if seat is not None:
+                absence = _absence(seat.cut_at, seat.worker)
+            else:
+                absence = Absence() if worker is None else _absence(worker.cut_at, worker)
+            if absence is not None:
+                found[worker_id] = absence
         return found
 
     async def dry_run(self, task: Task) -> list[Score]:
@@ -213,9 +215,11 @@ class Dispatcher:
         await self._puller.stop()
 
 
-def _lease_end(cut_at: datetime, lease_s: float | None) -> datetime | None:
-    """When the lease is over at the latest: it was renewed before the stream was cut."""
-    return None if lease_s is None else later(cut_at, lease_s)
+def _absence(cut_at: datetime | None, worker: Worker) -> Absence | None:
+    """Since when it is not connected; its lease is over later than that by a lease at most: it was renewed before."""
+    if cut_at is None:
+        return None
+    return Absence(cut_at, None if worker.lease_s is None else later(cut_at, worker.lease_s))
 
 
 def offer(task: Task, worker: Worker, now: datetime) -> Task:

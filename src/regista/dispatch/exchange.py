@@ -102,6 +102,16 @@ class Exchange:
 def _nameless(slots: Slots) -> Slots:
     """Who exactly stands for the class is nobody's business, and would make the same word look like another."""
     worker: Worker = replace(
-        slots.worker, id="", hostname="", session=0, registered_at=None, instance="", schemas={}
+        slots.worker,
+        id="",
+        hostname="",
+        address="",
+        incarnation="",
+        session=0,
+        notes=0,
+        cut_at=None,
+        registered_at=None,
+        instance="",
+        schemas={},
     )
     return replace(slots, worker=worker)

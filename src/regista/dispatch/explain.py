@@ -80,7 +80,9 @@ def facts_of(kinds: Iterable[WorkerClass], others: Iterable[Worker], skill: str)
 
 
 def _facts_elsewhere(worker: Worker) -> ClassFacts:
-    """Its slots are known there alone; that it was told to drain stands in its record."""
+    """Its slots are known there alone; that it is cut off, or was told to drain, stands in its record."""
+    if worker.cut_at is not None:
+        return ClassFacts(worker=worker, cut=1)
     if worker.draining:
         return ClassFacts(worker=worker, draining=1, drained=worker.id)
     return ClassFacts(worker=worker, elsewhere=True)

@@ -1,13 +1,14 @@
 """The engine contract: what the API, the worker protocol and the chores need from whoever runs jobs."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
 from msgspec import Struct, field
 
 from ..errors import IdempotencyConflict
-from ..model import Job, TaskResult
+from ..model import Job, Quota, TaskResult
 
 
 class Submission(Struct, frozen=True, kw_only=True, gc=False):
@@ -23,6 +24,13 @@ class Submission(Struct, frozen=True, kw_only=True, gc=False):
     webhook_url: str | None = None
     search_attributes: dict[str, Any] = field(default_factory=dict)
     tracing_context: dict[str, str] = field(default_factory=dict)
+
+
+class Allowance(Struct, frozen=True):
+    """How many jobs a client may have accepted, and when that begins anew."""
+
+    quota: Quota
+    resets_at: datetime
 
 
 class Verdict(StrEnum):
@@ -43,8 +51,11 @@ class Verdict(StrEnum):
 class Engine(Protocol):
     """Runs jobs."""
 
-    async def submit(self, submission: Submission) -> Job:
-        """Accept a job. Returns after it is durable; the same idempotency key returns the same job."""
+    async def submit(self, submission: Submission, allowance: Allowance | None = None) -> Job:
+        """Accept a job. Returns after it is durable; the same idempotency key returns the same job.
+
+        It is counted in the write that creates it; QuotaExceeded, and nothing is written, when no more may be.
+        """
         ...
 
     async def deliver(self, result: TaskResult) -> Verdict:

@@ -29,10 +29,24 @@ class WorkerFacts(Struct, frozen=True, kw_only=True):
 
 def facts_elsewhere(worker: Worker, silent: bool, holding: tuple[str, ...]) -> WorkerFacts:
     """What the store tells of a worker that is connected to another instance, or to nobody."""
-    state = "busy" if len(holding) >= worker.capacity else "ready"
-    state = "silent" if silent else "draining" if worker.draining else state
+    state = "silent" if silent else _told(worker, holding)
     free = max(0, worker.capacity - len(holding)) if state == "ready" else 0
-    return WorkerFacts(worker=worker, state=state, holding=holding, free=free, available=worker.skills)
+    return WorkerFacts(
+        worker=worker,
+        state=state,
+        since=worker.cut_at,
+        holding=holding,
+        free=free,
+        available=worker.skills,
+    )
+
+
+def _told(worker: Worker, holding: tuple[str, ...]) -> str:
+    if worker.cut_at is not None:
+        return "disconnected"
+    if worker.draining:
+        return "draining"
+    return "busy" if len(holding) >= worker.capacity else "ready"
 
 
 def facts_of(worker: Worker, seat: Seat, silent: bool, last_seen: datetime | None) -> WorkerFacts:

@@ -7,6 +7,7 @@ at the hundred thousands of them that a busy orchestrator makes every second.
 from .change import Birth, Change, Message, MessageKind, Outcome, OutcomeKind, TaskWrite
 from .client import ClientConfig
 from .event import Entry, Event, EventType, Summary
+from .item import Item, ItemWrite, Quota, Taken
 from .job import (
     WAVES_KEPT,
     Approval,
@@ -25,6 +26,7 @@ from .job import (
     was_heard,
 )
 from .lane import Lane, LaneStatus, Needs, lane_name, lane_of, needs_of, needs_text
+from .rate import Rate
 from .requirements import STRATEGIES, Requirements, check_requirements
 from .status import HELD_STATES, OPEN_STATES, AttemptState, FailureKind, JobStatus
 from .task import RetryPolicy, Task, TaskFailure, TaskResult, job_of, task_of
@@ -54,6 +56,8 @@ __all__ = [
     "FailureKind",
     "Fault",
     "Gpu",
+    "Item",
+    "ItemWrite",
     "Job",
     "JobStatus",
     "Lane",
@@ -64,10 +68,13 @@ __all__ = [
     "Outcome",
     "OutcomeKind",
     "Profile",
+    "Quota",
+    "Rate",
     "Requirements",
     "RetryPolicy",
     "Slots",
     "Summary",
+    "Taken",
     "Task",
     "TaskFailure",
     "TaskResult",

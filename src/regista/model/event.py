@@ -60,6 +60,8 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     detail: dict[str, Any] = field(default_factory=dict)
     #: `state_history` as the handler found it; only at `state_started`.
     snapshot: dict[str, Any] | None = None
+    #: Who caused it, where that was somebody: `client:NAME`, `operator:NAME`, `approval_link`.
+    actor: str | None = None
 
 
 class Summary(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

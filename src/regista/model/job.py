@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from ..trace import under
 from .status import JobStatus
 
 
@@ -158,6 +159,16 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         if isinstance(self.wait, AwaitTimer | AwaitRetry):
             return self.wait.until
         return None
+
+    @property
+    def ids(self) -> dict[str, str]:
+        """What log lines carry that are written for it."""
+        return {"job_id": self.id, "client": self.client}
+
+    @property
+    def trace(self) -> dict[str, str]:
+        """The trace context of what belongs to this job: its own span, below whoever asked for it."""
+        return under(self.tracing_context, self.id) if self.tracing_context else self.tracing_context
 
     def runnable(self, open_branches: int) -> bool:
         """A handler can be run for it now: it belongs in the ready queue."""

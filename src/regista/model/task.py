@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from ..clock import later
+from ..trace import under
 from .lane import Lane, needs_text
 from .status import AttemptState
 
@@ -142,6 +143,11 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     def attempt_id(self) -> str:
         """The id of the current attempt: what a worker sees as `task_id`."""
         return f"{self.id}-{self.attempt}"
+
+    @property
+    def trace(self) -> dict[str, str]:
+        """The trace context that the worker goes on from: the span of this attempt."""
+        return under(self.tracing_context, self.attempt_id) if self.tracing_context else self.tracing_context
 
     @property
     def lane(self) -> Lane:

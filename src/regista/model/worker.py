@@ -60,6 +60,10 @@ class Worker(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     #: How it is connected: local, stream or poll.
     transport: str = "local"
     hostname: str = ""
+    #: Where its registration came from, as far as we could see.
+    address: str = ""
+    #: Names the process: two with one id are told apart by it. Empty where the worker says nothing.
+    incarnation: str = ""
     #: Seconds without a sign of life after which it counts as lost; None is the orchestrator's default.
     lease_s: float | None = None
     session: int = 0
@@ -67,7 +71,15 @@ class Worker(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     instance: str = ""
     #: A person wants it to get no more tasks.
     draining: bool = False
+    #: When its stream was closed, by the instance that had it; None while it is connected, or polls.
+    cut_at: datetime | None = None
+    #: How often the record was written again in this session. Only the store counts: `note` compares it.
+    notes: int = 0
     registered_at: datetime | None = None
+
+    def is_same_process(self, other: "Worker") -> bool:
+        """Both are known to be one process, which has registered twice."""
+        return bool(self.incarnation) and self.incarnation == other.incarnation
 
     def serves(self, queue: str, skill: str) -> bool:
         """A task needs its queue and its skill."""

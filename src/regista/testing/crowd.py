@@ -4,22 +4,43 @@ import asyncio
 import functools
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ..engines.base import Submission
+from ..engines.base import Allowance, Submission
 from ..errors import (
     ApprovalConflict,
     JobAlreadyTerminal,
     NotQuarantined,
     OrchestratorStopped,
+    QuotaExceeded,
     StorageError,
 )
-from ..model import AwaitHuman, Job, JobStatus
+from ..model import AwaitHuman, Job, JobStatus, Quota
 from ..storage.codec import decode_job
+from .ears import URL
 from .instance import Instance
 
 if TYPE_CHECKING:
     from .world import World
+
+#: Longer than any run, with all the time that is skipped in it.
+_FOR_EVER_S = 1e9
+
+
+def client_of(number: int) -> str:
+    """Whose job this is."""
+    return f"client-{number % 3}"
+
+
+def allowances(jobs: int) -> dict[str, Allowance]:
+    """One client may have as many jobs as it asks for and not one more; one is only counted; one is not."""
+    for_ever = datetime.max.replace(tzinfo=UTC)
+    exactly = sum(client_of(number) == "client-1" for number in range(jobs))
+    return {
+        "client-1": Allowance(Quota("client-1", exactly, _FOR_EVER_S), for_ever),
+        "client-2": Allowance(Quota("client-2", None, _FOR_EVER_S), for_ever),
+    }
 
 
 class Crowd:
@@ -36,10 +57,15 @@ class Crowd:
         submission = Submission(
             blueprint=self._world.chance.choice(self._world.blueprints[:1]).name,
             input=self._world.make_input(self._world.chance),
-            client=f"client-{number % 3}",
+            client=client_of(number),
             idempotency_key=f"key-{number}",
+            webhook_url=URL if number % 4 == 0 else None,
         )
-        job = await self._ask(lambda director: director.engine.engine.submit(submission))
+        allowance = self._world.allowances.get(submission.client)
+        try:
+            job = await self._ask(lambda director: director.engine.engine.submit(submission, allowance))
+        except QuotaExceeded as refused:
+            raise self._world.fatal(6, submission.client, f"too much was counted: {refused}") from None
         self._world.acked[job.id] = submission.blueprint
         self._world.note(f"ack {job.id}")
         cancels = self._world.chance.random() < self._world.faults.cancel

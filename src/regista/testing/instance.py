@@ -70,6 +70,9 @@ class Line:
             raise asyncio.CancelledError
 
     def __getattr__(self, name: str) -> Any:
+        if not hasattr(self._world.store, name):
+            raise AttributeError(name)  # some stores can more than others, and whoever asks looks first
+
         async def call(*arguments: Any, **named: Any) -> Any:
             self._alive()
             answer = await getattr(self._world.store, name)(*arguments, **named)
@@ -92,8 +95,11 @@ class Instance:
             clock=LoopClock(world.loop, world.skew(name), world.clock),
             ids=Ids(world.clock, random.Random(world.chance.getrandbits(64))),
         )
+        self.engine.webhooks.post = world.ears.of(self.line)
         for blueprint in world.blueprints:
             self.engine.register_blueprint(blueprint)
+        self.engine.scheduler.take_over(world.schedules)
+        self.engine.scheduler.book.keep = 10_000  # so that every tick can be checked
 
     @property
     def alive(self) -> bool:

@@ -1,14 +1,15 @@
 """The promises, as checks over what a run left behind. Every chaos and simulation test ends here.
 
-Promises 7, 8 and 10 (logs, schedules, clients) are checked where their rooms live; the others are below,
-each with its number.
+Promises 7 and 10 (logs, clients) are checked where their rooms live; the others are below, each with its number.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from typing import Protocol
 
 from ..blueprint import Graph
+from ..engines.native.engine import keyed_id
 from ..model import (
     OPEN_STATES,
     AwaitBranches,
@@ -22,6 +23,9 @@ from ..model import (
     Job,
     Task,
 )
+from ..schedules.calendar import moment
+from ..schedules.state import Record, Start, tick_key
+from ..upkeep.schedule_book import Entry
 
 Graphs = Mapping[tuple[str, str], Graph]
 
@@ -201,3 +205,70 @@ def _idle(store: Live, task: Task) -> str | None:
     if task.worker_id is None and not store.has_deadline(task.id):
         return f"task {task.id} is paused without a timer"
     return None
+
+
+def check_schedule(entry: Entry, knows_job: Callable[[str], bool]) -> None:
+    """Promise 8 over what is stored about a schedule: each tick fired once, or was skipped and the reason is recorded.
+
+    Ticks whose record has made room for newer ones cannot be checked any more; neither can those of a calendar that
+    was changed since.
+    """
+    fates: Counter[datetime] = Counter()
+    for record in _ticks_told(entry):
+        fates.update(_covered(entry, record))
+        _check_record(entry, record, knows_job)
+    for tick in (*(start.tick for start in entry.state.starting), entry.state.buffered):
+        if tick is not None:
+            fates[tick] += 1
+    doubled = sorted(tick for tick, count in fates.items() if count > 1)
+    if doubled:
+        raise InvariantBroken(8, entry.name, f"ticks with more than one fate: {doubled[:3]}")
+    since = _told_since(entry)
+    ticks = [] if since is None else entry.calendar.between(since, entry.state.cursor)
+    missing = [moment(tick) for tick in ticks if moment(tick) not in fates]
+    if missing:
+        raise InvariantBroken(8, entry.name, f"neither fired nor skipped: {missing[:3]}")
+
+
+def _ticks_told(entry: Entry) -> list[Record]:
+    changed = [number for number, one in enumerate(entry.state.records) if one.kind == "changed"]
+    own = entry.state.records[changed[-1] + 1 :] if changed else entry.state.records
+    return [record for record in own if record.tick is not None]
+
+
+def _covered(entry: Entry, record: Record) -> list[datetime]:
+    assert record.tick is not None
+    if record.count == 1:
+        return [record.tick]
+    between = entry.calendar.between(record.tick, record.last or record.tick, limit=record.count)
+    return [record.tick, *(moment(tick) for tick in between)]
+
+
+def _check_record(entry: Entry, record: Record, knows_job: Callable[[str], bool]) -> None:
+    covered = _covered(entry, record)
+    if len(covered) != record.count:
+        message = f"{record.count} ticks are told of as {record.reason}, {len(covered)} there are"
+        raise InvariantBroken(8, entry.name, message)
+    for tick in covered:
+        job_id = keyed_id(entry.schedule.client, tick_key(entry.name, Start(tick)))
+        if record.kind == "started" and (record.job_id != job_id or not knows_job(job_id)):
+            raise InvariantBroken(8, entry.name, f"the tick {tick} has fired, and there is no job {job_id}")
+        if record.kind == "skipped" and not record.reason:
+            raise InvariantBroken(8, entry.name, f"the tick {tick} was skipped for no reason")
+        if record.kind == "skipped" and knows_job(job_id):
+            raise InvariantBroken(8, entry.name, f"the tick {tick} was skipped, but has a job: {job_id}")
+
+
+def _told_since(entry: Entry) -> datetime | None:
+    """From where on every tick should be told of."""
+    changed = [record.at for record in entry.state.records if record.kind == "changed"]
+    if changed:
+        return changed[-1]
+    told = sum(
+        record.count for record in entry.state.records if record.kind in ("started", "skipped", "triggered")
+    )
+    if told == entry.state.fired + entry.state.skipped:
+        return entry.state.created_at
+    # The oldest that are left may stand in another order than their ticks, where one has waited for a job's end.
+    first = [record.last or record.tick for record in _ticks_told(entry)[:2]]
+    return max((tick for tick in first if tick is not None), default=None)

@@ -21,6 +21,7 @@ from ..storage.memory import MemoryStorage
 from ..worker.local import LocalWorker
 from ..worker.tasks import Worker
 from .disk import PowerCut, SimulatedDisk
+from .letterbox import Letterbox
 
 log = logging.getLogger("regista.testing")
 
@@ -104,6 +105,7 @@ class Life:
         clients: Mapping[str, ClientConfig],
         clock: Clock,
         ids: Ids,
+        letterbox: Letterbox,
     ) -> None:
         self.outlet = Outlet(disk)
         self.storage = MemoryStorage(clock, self.outlet)
@@ -111,6 +113,7 @@ class Life:
             self.storage, config, history=history, clients=clients, clock=clock, ids=ids
         )
         self.director.workers.lease_s = _FOR_EVER_S
+        self.director.webhooks.post = letterbox
         self._disk = disk
         self._clock = clock
         self._woken = asyncio.Event()

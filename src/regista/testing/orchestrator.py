@@ -18,7 +18,8 @@ from ..orchestrator import OrchestratorEngine
 from ..worker.tasks import Function, Worker
 from .clock import LoopClock
 from .disk import SimulatedDisk
-from .invariants import audit, check_history
+from .invariants import audit, check_history, check_schedule
+from .letterbox import Letterbox
 from .life import Fuse, Life, When
 from .loop import VirtualLoop
 from .storage_view import StorageView
@@ -67,6 +68,8 @@ class TestOrchestrator:
         self._ids = Ids(self.clock, random.Random(seed))
         self._disk = SimulatedDisk(delay=lambda: 0.0)
         self._clients = clients or {}
+        #: Where webhooks go: nothing leaves the test.
+        self.letterbox = Letterbox()
         self._blueprints: list[StateMachineBlueprint] = []
         #: Every graph that a job of this test may have followed.
         self._graphs: dict[tuple[str, str], Graph] = {}
@@ -280,7 +283,9 @@ class TestOrchestrator:
 
     async def _begin(self) -> None:
         first = self._life is None
-        life = Life(self._disk, self.config, self.history, self._clients, self.clock, self._ids)
+        life = Life(
+            self._disk, self.config, self.history, self._clients, self.clock, self._ids, self.letterbox
+        )
         await life.start(self._blueprints, self._workers)
         if first:
             await asyncio.sleep(self.config.lease_s)
@@ -361,6 +366,8 @@ class TestOrchestrator:
         events = {job_id: await self._events(job_id) for job_id in jobs}
         check_history(self._graphs, events, jobs)
         audit(StorageView(self._open().storage))
+        for entry in await self.director.scheduler.book.all():
+            check_schedule(entry, jobs.__contains__)
 
 
 def _id(job: Job | str) -> str:

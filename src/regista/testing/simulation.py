@@ -5,12 +5,13 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
 
 from ..blueprint import StateMachineBlueprint
+from ..schedules.schedule import Schedule
 from .invariants import InvariantBroken
 from .world import Faults, World
 
@@ -72,6 +73,7 @@ def simulate(
     make_input: Callable[[random.Random], dict[str, Any]] = lambda chance: {},
     crash_at: tuple[int, str] | None = None,
     expect_finished: bool = True,
+    schedules: Mapping[str, Schedule] | None = None,
 ) -> SimulationReport:
     """Run the blueprint (the first one; the others are its children) once per seed and check the promises.
 
@@ -79,7 +81,7 @@ def simulate(
     `storm_s` virtual seconds of faults; then it gets quiet and everything must come to its end.
     `tasks` maps task types to functions (params, chance) → {"status", "data", "error"}; without one a
     task ends by chance, mostly well. `crash_at=(n, "before"|"during"|"after")` replaces random crashes
-    by one at the nth commit. Unless `expect_finished` is False, one job of thirty or more must end as
+    by one at the nth commit. `schedules` tick at every instance while clients come. Unless `expect_finished` is False, one job of thirty or more must end as
     finished: a script that cannot work at all proves nothing.
     """
     blueprints = [blueprint] if isinstance(blueprint, StateMachineBlueprint) else list(blueprint)
@@ -102,6 +104,7 @@ def simulate(
                 tasks=tasks or {},
                 make_input=make_input,
                 crash_at=crash_at,
+                schedules=schedules,
             )
             run(world, seed, report)
     finally:

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -13,14 +13,17 @@ from ..config import Config
 from ..engines.base import Verdict
 from ..errors import OrchestratorStopped, StorageError
 from ..history.memory import MemoryHistory
-from ..model import Change, Event, EventType, Gpu, Profile, Task, TaskResult
+from ..model import Change, Event, EventType, Gpu, Job, Profile, Task, TaskResult
+from ..schedules.schedule import Schedule
 from ..storage.codec import decode_job, decode_task
 from ..storage.memory import MemoryStorage
+from ..upkeep.schedule_book import ScheduleBook
 from .clock import LoopClock
-from .crowd import Crowd
+from .crowd import Crowd, allowances, client_of
 from .disk import SimulatedDisk
+from .ears import Ears
 from .instance import Instance, Line
-from .invariants import InvariantBroken, audit, check_history
+from .invariants import InvariantBroken, audit, check_history, check_schedule
 from .loop import VirtualLoop
 from .performer import Performer
 from .storage_view import StorageView
@@ -66,6 +69,7 @@ class World:
         tasks: dict[str, Callable[[dict[str, Any], random.Random], dict[str, Any]]],
         make_input: Callable[[random.Random], dict[str, Any]],
         crash_at: tuple[int, str] | None,
+        schedules: Mapping[str, Schedule] | None = None,
     ) -> None:
         self.loop = VirtualLoop()
         self.clock = LoopClock(self.loop)
@@ -86,10 +90,16 @@ class World:
         self._quiet_since = 0.0
         self._crash_at = crash_at
         self._jobs = jobs
+        #: What the file of every instance says, while clients come.
+        self.schedules = dict(schedules or {})
+        self._scheduled = dict(self.schedules)
+        #: What some of the clients may have.
+        self.allowances = allowances(jobs)
         self._tasks = tasks
         self.make_input = make_input
         self._names = [f"director-{number}" for number in range(instances)]
         self.instances: dict[str, Instance] = {}
+        self.ears = Ears(self)
         self._worker_count = workers
         self.performers: list[Performer] = []
         self.acked: dict[str, str] = {}
@@ -362,6 +372,7 @@ class World:
         await self._until_done(clients)
         self.over = True
         operator.cancel()
+        self.close_the_books()
         await self._settle()
         await self._check()
 
@@ -432,13 +443,39 @@ class World:
                 if attempt not in known and attempt not in performer.holding:
                     raise InvariantBroken(6, attempt, f"nobody has it, and it holds a slot of {performer.id}")
 
+    async def _check_quotas(self) -> None:
+        """6: what a quota counts is the jobs that were accepted, each once."""
+        for client, allowance in self.allowances.items():
+            accepted = sum(client_of(number) == client for number in range(self._jobs))
+            used = await self.store.used(allowance.quota.counter)
+            if used != accepted:
+                raise InvariantBroken(6, client, f"{accepted} jobs were accepted, and {used} are counted")
+
+    def close_the_books(self) -> None:
+        """From now on no schedule ticks: what was started may come to its end."""
+        self.schedules = {}
+        for instance in self.instances.values():
+            instance.engine.scheduler.take_over({})
+
+    async def _check_schedules(self, jobs: Mapping[str, Job]) -> None:
+        """8: each tick fired once, or was skipped and the reason is recorded."""
+        book = ScheduleBook(self.store, self.clock, "UTC", keep=10_000)
+        book.in_file = self._scheduled
+        for entry in await book.all():
+            check_schedule(entry, jobs.__contains__)
+            self.fired["tick"] += entry.state.fired
+            self.fired["skipped tick"] += entry.state.skipped
+
     async def _check(self) -> None:
         await self._check_slots()
+        await self._check_quotas()
         audit(StorageView(self.store))
         jobs = {row.id: decode_job(row.body) for row in self.disk.jobs.values()}
+        await self._check_schedules(jobs)
         for job_id in self.acked:
             if job_id not in jobs:
                 raise InvariantBroken(4, job_id, "was acknowledged and is gone")
+        await self.ears.check(jobs)
         events = {job_id: await self.history.events(job_id, limit=100_000) for job_id in jobs}
         graphs = {(b.name, b.version): b.graph for b in self.blueprints}
         check_history(graphs, events, jobs)

@@ -79,6 +79,7 @@ def worker_of(said: Registration, lease_s: float) -> Worker:
         schemas=_schemas(said),
         transport="poll",
         hostname=(said.capabilities.hostname or "") if said.capabilities is not None else "",
+        incarnation=said.incarnation or "",
         lease_s=lease_s,
     )
 
@@ -180,7 +181,7 @@ def task_object(task: Task, now: datetime, secret: str = "") -> dict[str, Any]:
         "task_id": task.attempt_id,
         "type": task.type,
         "params": task.params,
-        "tracing_context": task.tracing_context,
+        "tracing_context": task.trace,
         "params_metadata": None,
         "priority": task.priority,
         "timestamp": _seconds(now),

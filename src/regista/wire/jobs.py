@@ -7,6 +7,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 Text = Annotated[str, Meta(min_length=1, max_length=1000)]
 Positive = Annotated[float, Meta(gt=0)]
+#: Whether it may be told is seen when the job is made, and when it is told.
+WebhookUrl = Annotated[str, Meta(pattern=r"^https?://[^\s/?#]+", max_length=2000)]
 #: Sent to us where a person types it; longer ones belong into `data`.
 Words = Annotated[str, Meta(max_length=10_000)]
 
@@ -19,7 +21,7 @@ class Wish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     #: The same key and body return the same job; the header `Idempotency-Key` says the same.
     idempotency_key: Text | None = None
     priority: float = 0.0
-    webhook_url: Annotated[str, Meta(pattern=r"^https?://[^\s/?#]+", max_length=2000)] | None = None
+    webhook_url: WebhookUrl | None = None
     #: Seconds that a task may wait for a worker, and may take in all, where its dispatch names none.
     dispatch_timeout: Positive | None = None
     result_timeout: Positive | None = None

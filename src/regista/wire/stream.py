@@ -110,6 +110,11 @@ class Offer(Frame, frozen=True, tag="task"):
     priority: float = 0.0
     tracing_context: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def trace(self) -> dict[str, str]:
+        """As `Task.trace`."""
+        return self.tracing_context
+
 
 class Acks(Frame, frozen=True, tag="acks"):
     """These results are in the store; or it does not want them, and says why. The worker may forget both."""
@@ -131,9 +136,10 @@ class Stop(Frame, frozen=True, tag="stop"):
 
 
 class Again(Frame, frozen=True, tag="again"):
-    """The session is over. Register again, unless `displaced`: then another worker has this id."""
+    """The session is over. Register again, unless `displaced`: then another worker, `by` words, has this id."""
 
     displaced: bool = False
+    by: str = ""
 
 
 Up = Hello | Result | Started | Progress | Beat | Credit | Drain | Bye
@@ -156,5 +162,5 @@ def offer_of(task: Task) -> Offer:
         checkpoint=task.checkpoint,
         deadline=task.deadline,
         priority=task.priority,
-        tracing_context=task.tracing_context,
+        tracing_context=task.trace,
     )

@@ -10,14 +10,20 @@ from ..plain import words
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST")
 
 
+#: X509 error → what to do about it.
+_ADVICE = {
+    **dict.fromkeys((18, 19, 20, 21), "; name its authority with TLS_CA_PATH"),
+    **dict.fromkeys((9, 10), "; it must be renewed, or the clock is wrong"),
+}
+
+
 def why(error: BaseException) -> str:
     """What kept us from an answer. Libraries wrap the reason (`os_error`) in words of their own."""
     cause = getattr(error, "os_error", None) or error
     if isinstance(cause, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted: {cause.verify_message}"
+        return f"its certificate is not trusted: {_verdict(cause)}"
     if isinstance(cause, ssl.SSLError):
-        plain = getattr(cause, "reason", "") in _NOT_TLS
-        return "it speaks http, not https; write http:// in its address" if plain else words(cause)
+        return _tls_trouble(cause)
     if isinstance(cause, socket.gaierror):
         return "there is no host of this name"
     if isinstance(cause, TimeoutError):
@@ -25,3 +31,18 @@ def why(error: BaseException) -> str:
     if isinstance(cause, OSError) and cause.errno:
         return os.strerror(cause.errno).lower()
     return words(error) or type(error).__name__
+
+
+def _verdict(error: ssl.SSLCertVerificationError) -> str:
+    return words(error.verify_message) + _ADVICE.get(error.verify_code, "")
+
+
+def _tls_trouble(error: ssl.SSLError) -> str:
+    reason = getattr(error, "reason", None) or ""
+    if reason in _NOT_TLS:
+        return "it speaks http, not https; write http:// in its address"
+    if "CERTIFICATE_REQUIRED" in reason or "HANDSHAKE_FAILURE" in reason:
+        return "it wants a client certificate; name ours with TLS_CERT_PATH and TLS_KEY_PATH"
+    if "UNKNOWN_CA" in reason or "BAD_CERTIFICATE" in reason or "CERTIFICATE_UNKNOWN" in reason:
+        return "it does not trust our client certificate (TLS_CERT_PATH)"
+    return words(error)

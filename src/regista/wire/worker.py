@@ -143,6 +143,8 @@ class Registration(Message, frozen=True, kw_only=True, gc=False):
     current_tasks: list[str] | None = None
     #: The store that gave them.
     cluster_id: str | None = None
+    #: Names the process: another one with the same id is another worker.
+    incarnation: str | None = None
     queues: list[str] | None = None
     labels: dict[str, Any] | None = None
     taints: list[str] | None = None

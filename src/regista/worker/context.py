@@ -7,7 +7,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ..errors import NotPlain
+from ..errors import NotPlain, PayloadsDisabled
+from ..payloads.task_files import FilesRoom, TaskFiles
 from ..plain import plain, plain_text
 
 _decode_any = msgspec.msgpack.Decoder().decode
@@ -40,12 +41,14 @@ class Assignment(Protocol):
     def checkpoint(self) -> Any: ...
     @property
     def deadline(self) -> datetime | None: ...
+    @property
+    def trace(self) -> dict[str, str]: ...
 
 
 class TaskContext:
     """What a task function may know and say about its attempt. Every method may be called from any thread."""
 
-    def __init__(self, task: Assignment, report: Report) -> None:
+    def __init__(self, task: Assignment, report: Report, files: FilesRoom | None = None) -> None:
         #: Stable over retries: use it to make side effects idempotent.
         self.task_id = task.id
         #: Names this one attempt; a retry gets another.
@@ -59,6 +62,8 @@ class TaskContext:
         #: A result after this instant is too late.
         self.deadline: datetime | None = task.deadline
         self._report = report
+        self._files = files
+        self._opened: TaskFiles | None = None
         #: Somebody wants this attempt to stop. An async function gets CancelledError; a thread must look.
         self.cancelled = False
 
@@ -70,6 +75,25 @@ class TaskContext:
         if checkpoint is not None:
             checkpoint = plain(checkpoint, _decode_any, "checkpoint")
         self._report(self.attempt_id, value, message, checkpoint)
+
+    @property
+    def task_files(self) -> TaskFiles:
+        """The files of the job; a function may also ask for them by a parameter annotated `TaskFiles`."""
+        if self._files is None:
+            raise PayloadsDisabled
+        if self._opened is None:
+            self._opened = self._files.open(self.job_id, self.attempt_id)
+        return self._opened
+
+    @property
+    def used_files(self) -> bool:
+        """Something of this attempt may lie on this machine's disk."""
+        return self._opened is not None
+
+    def put_files_away(self) -> None:
+        """The attempt is over: what it left on this machine goes. In the store, its files stay."""
+        if self._files is not None:
+            self._files.put_away(self.job_id, self.attempt_id)
 
     def raise_if_cancelled(self) -> None:
         """Leave the function here if somebody wants it to stop: the way out for a thread."""

@@ -4,7 +4,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import TaskError
+from ..errors import PayloadError, TaskError
 from ..model import TaskFailure
 from ..plain import words
 
@@ -17,6 +17,8 @@ def failure_of(error: BaseException) -> TaskFailure:
     """An exception as data. One that says no kind is transient, and tells where it came from."""
     if isinstance(error, TaskError):
         return TaskFailure(error.code, words(error), error.details or None)
+    if isinstance(error, PayloadError) and error.permanent:
+        return TaskFailure("PERMANENT_ERROR", f"{error.code}: {words(error)}")
     details = {"type": type(error).__qualname__, "traceback": _trace(error)}
     return TaskFailure("TRANSIENT_ERROR", f"{type(error).__name__}: {words(error)}", details)
 

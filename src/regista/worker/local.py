@@ -10,6 +10,7 @@ from .. import model
 from ..clock import Clock
 from ..errors import StorageAway, StorageFailed, StorageUnavailable
 from ..model import Task, TaskResult
+from ..payloads.task_files import FilesRoom
 from .performer import LAST_WORDS_S, Performance, Performer
 from .profile import record_of
 from .tasks import Worker
@@ -50,12 +51,19 @@ class Stage(Protocol):
 class LocalWorker:
     """Performs a worker's tasks here. Its id is stable, so a restart takes back at once what it held."""
 
-    def __init__(self, worker: Worker, stage: Stage, clock: Clock, instance: str = "") -> None:
+    def __init__(
+        self,
+        worker: Worker,
+        stage: Stage,
+        clock: Clock,
+        instance: str = "",
+        files: FilesRoom | None = None,
+    ) -> None:
         self.id = f"{instance}-{worker.name}" if instance else worker.name
         self._worker = worker
         self._stage = stage
         self._session = 0
-        self._performer = Performer(worker, self.id, worker.concurrency, clock, self)
+        self._performer = Performer(worker, self.id, worker.concurrency, clock, self, files)
         self._deliveries: set[asyncio.Future[Any]] = set()
         self._beat: asyncio.Task[None] | None = None
 

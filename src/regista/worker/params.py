@@ -6,6 +6,7 @@
 | `f(order: Order)` | the params as that record: msgspec struct, dataclass, TypedDict or pydantic model |
 | `f(width: int, path: str)` | the params by name, each checked against its annotation |
 | any of them with `x: TaskContext` | the context, wherever that parameter stands |
+| any of them with `x: TaskFiles` | the files of the job, given by name |
 """
 
 import functools
@@ -20,6 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from ..errors import InvalidInputError
+from ..payloads.task_files import TaskFiles
 from ..plain import words
 from .context import TaskContext
 
@@ -45,6 +47,9 @@ def calling_of(name: str, func: Callable[..., Any]) -> Calling:
     """How to call `func` as the task `name`; ValueError when there is no way."""
     parameters = [p for p in inspect.signature(func).parameters.values() if p.kind not in _STARS]
     hints = _hints(func)
+    files = [p for p in parameters if hints.get(p.name) is TaskFiles]
+    if files:
+        return _with_files(name, func, files, hints)
     contexts = [p for p in parameters if hints.get(p.name) is TaskContext]
     payload = [p for p in parameters if p not in contexts]
     if payload and _by_name(payload[0], hints):
@@ -53,6 +58,53 @@ def calling_of(name: str, func: Callable[..., Any]) -> Calling:
 
 
 _STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _with_files(
+    name: str, func: Callable[..., Any], files: list[inspect.Parameter], hints: Mapping[str, Any]
+) -> Calling:
+    """The rest of the function is called like any other, with a context; the files come from there, by name."""
+    if any(p.kind is inspect.Parameter.POSITIONAL_ONLY for p in files):
+        raise ValueError(f"task {name!r}: files are given by name, so {func} cannot have them before '/'")
+    names = [p.name for p in files]
+    every = list(inspect.signature(func).parameters.values())
+    places = [(index, p.name) for index, p in enumerate(every) if p.name in names]
+    others = [p for p in every if p.name not in names]
+    rest_hints = {p.name: hints[p.name] for p in others if p.name in hints}
+    added = not _has_context(others, rest_hints)
+    if added:
+        here = sum(p.kind in _POSITIONAL for p in others)
+        others.insert(
+            here, inspect.Parameter(_CONTEXT, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
+        )
+        rest_hints[_CONTEXT] = TaskContext
+
+    def rest(*args: Any, **kwargs: Any) -> Any:
+        context = next(each for each in (*args, *kwargs.values()) if isinstance(each, TaskContext))
+        kwargs.pop(_CONTEXT, None)
+        given = [each for each in args if not (added and each is context)]
+        for index, each in places:
+            if index < len(given):  # it stands before others that come by their place
+                given.insert(index, context.task_files)
+            else:
+                kwargs[each] = context.task_files
+        return func(*given, **kwargs)
+
+    rest.__annotations__ = rest_hints
+    rest.__signature__ = inspect.Signature(others)  # type: ignore[attr-defined]
+    return calling_of(name, rest)
+
+
+#: The parameter that stands for a context where the function itself has none.
+_CONTEXT = "_context"
+
+
+def _has_context(parameters: list[inspect.Parameter], hints: Mapping[str, Any]) -> bool:
+    """One of them is a context, by its annotation or as the second of (params, context)."""
+    if any(hints.get(p.name) is TaskContext for p in parameters):
+        return True
+    positional = [p for p in parameters if p.kind in _POSITIONAL]
+    return len(positional) > 1 and not _by_name(positional[0], hints)
 
 
 def _by_name(first: inspect.Parameter, hints: Mapping[str, Any]) -> bool:

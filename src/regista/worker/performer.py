@@ -1,6 +1,7 @@
 """Performer: does tasks. The one place that calls a user's functions, wherever the tasks come from."""
 
 import asyncio
+import contextvars
 import functools
 import inspect
 import logging
@@ -13,9 +14,12 @@ from typing import Any, Protocol
 from ..clock import Clock
 from ..errors import TaskError
 from ..model import TaskFailure, TaskResult
+from ..payloads.task_files import FilesRoom
 from ..plain import contained, contained_async, words
+from ..trace import Live
 from .context import Assignment, TaskCancelled, TaskContext
 from .failures import failure_of, said_failure
+from .light import Light
 from .tasks import Skill, Worker
 from .threads import DaemonThreads
 
@@ -30,7 +34,18 @@ _RESULT_KEYS = frozenset({"status", "data", "error"})
 class Performance:
     """One attempt in our hands, until its result is acknowledged."""
 
-    __slots__ = ("attempt_id", "began", "context", "future", "home", "job_id", "result", "skill", "task")
+    __slots__ = (
+        "attempt_id",
+        "began",
+        "context",
+        "future",
+        "home",
+        "job_id",
+        "result",
+        "skill",
+        "span",
+        "task",
+    )
 
     def __init__(self, task: Assignment, attempt_id: str, home: str, began: datetime) -> None:
         #: What is to be done; None once it has begun.
@@ -46,6 +61,8 @@ class Performance:
         self.future: asyncio.Future[Any] | None = None
         #: How it went; kept until acknowledged.
         self.result: TaskResult | None = None
+        #: Its part of a trace, from its start to its result.
+        self.span: Live | None = None
 
 
 class Sink(Protocol):
@@ -71,12 +88,21 @@ class Performer:
     An attempt counts as held from `take` to `forget`.
     """
 
-    def __init__(self, worker: Worker, worker_id: str, capacity: int, clock: Clock, sink: Sink) -> None:
+    def __init__(
+        self,
+        worker: Worker,
+        worker_id: str,
+        capacity: int,
+        clock: Clock,
+        sink: Sink,
+        files: FilesRoom | None = None,
+    ) -> None:
         self._skills = worker.skills
         self._worker_id = worker_id
         self._capacity = capacity
         self._clock = clock
         self._sink = sink
+        self._files = files
         self._held: dict[str, Performance] = {}
         self._performing: set[asyncio.Future[Any]] = set()
         self._busy: Counter[str] = Counter()
@@ -146,12 +172,18 @@ class Performer:
         if skill.wants_context:
             if self._loop is None:
                 self._loop, self._home_thread = asyncio.get_running_loop(), threading.get_ident()
-            performance.context = TaskContext(task, self._report)
+            performance.context = TaskContext(task, self._report, self._files)
         return performance.context
 
     def _perform_inline(self, skill: Skill, task: Assignment, performance: Performance) -> None:
         """A coroutine that awaits nothing is over with one push: no task, no turn of the loop."""
         context = self._open(skill, task, performance)
+        with self._lit(task, performance):
+            self._push(skill, task, performance, context)
+
+    def _push(
+        self, skill: Skill, task: Assignment, performance: Performance, context: TaskContext | None
+    ) -> None:
         try:
             skill.call(task.params, context).send(None)
         except StopIteration as end:
@@ -161,12 +193,18 @@ class Performer:
         except BaseException as error:  # noqa: BLE001  # whatever a user raises is a result
             self._fail(performance, error)
 
+    def _lit(self, task: Assignment, performance: Performance) -> Light:
+        light = Light(task, self._worker_id)
+        performance.span = light.span
+        return light
+
     def _begin(self, skill: Skill, task: Assignment, performance: Performance) -> None:
         context = self._open(skill, task, performance)
         performance.began = self._clock.now()
         self._busy[skill.name] += 1
         call = self._call(skill, task.params, context)
-        future = asyncio.get_running_loop().create_task(call, name=f"task-{task.type}")
+        with self._lit(task, performance):  # the task, and a thread below it, keep what is set now
+            future = asyncio.get_running_loop().create_task(call, name=f"task-{task.type}")
         performance.future = future if skill.is_async else None
         self._performing.add(future)
         future.add_done_callback(functools.partial(self._done, performance, skill))
@@ -178,7 +216,8 @@ class Performer:
         if self._threads is None:
             self._threads = DaemonThreads(self._capacity, "regista-task")
         loop = asyncio.get_running_loop()
-        value = await loop.run_in_executor(self._threads, contained, skill.call, params, context)
+        about = contextvars.copy_context()
+        value = await loop.run_in_executor(self._threads, about.run, contained, skill.call, params, context)
         # A plain wrapper around an async function is still one.
         return await contained_async(value) if inspect.isawaitable(value) else value
 
@@ -226,11 +265,19 @@ class Performer:
 
     def _called_off(self, performance: Performance) -> None:
         if self._leaving:  # nobody cancelled it: it is handed back with the goodbye, and done elsewhere
+            self._put_files_away(performance)
             self._held.pop(performance.attempt_id, None)
         else:
             self._finish(performance, {"status": "cancelled"})
 
+    def _put_files_away(self, performance: Performance) -> None:
+        """In a thread: a directory may hold a lot."""
+        context = performance.context
+        if context is not None and context.used_files:
+            asyncio.get_running_loop().run_in_executor(None, context.put_files_away)
+
     def _finish(self, performance: Performance, value: Any = None, error: TaskFailure | None = None) -> None:
+        self._put_files_away(performance)
         status: Any = None
         try:
             if isinstance(value, dict) and value and value.keys() <= _RESULT_KEYS:
@@ -248,6 +295,9 @@ class Performer:
             error=error,
             started_at=performance.began,
         )
+        if performance.span is not None:
+            performance.span.end(None if error is None else f"{error.code}: {error.message}")
+            performance.span = None
         self._sink.finished(performance)
 
     def _report(self, attempt_id: str, value: float | None, message: str, checkpoint: Any) -> None:

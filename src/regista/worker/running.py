@@ -4,9 +4,11 @@ import asyncio
 import logging
 import signal
 from collections.abc import Sequence
+from typing import Protocol
 
 from ..config import WorkerConfig
 from ..loops import fastest
+from ..payloads.task_files import FilesRoom
 from .profile import id_of
 from .remote import RemoteWorker
 from .tasks import Worker
@@ -14,7 +16,14 @@ from .tasks import Worker
 log = logging.getLogger("regista.worker")
 
 
-def run(workers: Sequence[Worker], config: WorkerConfig | None = None) -> None:
+class Files(FilesRoom, Protocol):
+    """The files of jobs, with a life; `regista.payloads.service.build_files` makes them from the settings."""
+
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+
+
+def run(workers: Sequence[Worker], config: WorkerConfig | None = None, files: Files | None = None) -> None:
     """Perform until SIGTERM or SIGINT. Blocks.
 
     The first signal drains: nothing new, what runs may finish within `shutdown_timeout_s`, its results are
@@ -25,7 +34,7 @@ def run(workers: Sequence[Worker], config: WorkerConfig | None = None) -> None:
     config = config if config is not None else WorkerConfig.from_env()
     _warn_of_queues(workers, config)
     with asyncio.Runner(loop_factory=fastest()) as runner:
-        runner.run(_run(workers, config))
+        runner.run(_run(workers, config, files))
 
 
 def _warn_of_queues(workers: Sequence[Worker], config: WorkerConfig) -> None:
@@ -42,13 +51,25 @@ def _warn_of_queues(workers: Sequence[Worker], config: WorkerConfig) -> None:
         )
 
 
-async def _run(workers: Sequence[Worker], config: WorkerConfig) -> None:
+async def _run(workers: Sequence[Worker], config: WorkerConfig, files: Files | None) -> None:
+    if files is not None:
+        await files.start()
+    try:
+        await _perform(workers, config, files)
+    finally:
+        if files is not None:
+            await files.stop()
+
+
+async def _perform(workers: Sequence[Worker], config: WorkerConfig, files: Files | None) -> None:
     loop = asyncio.get_running_loop()
     signals: asyncio.Queue[str] = asyncio.Queue()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signals.put_nowait, number.name)
     alone = len(workers) == 1
-    remotes = [RemoteWorker(each, config, worker_id=id_of(each, config, alone)) for each in workers]
+    remotes = [
+        RemoteWorker(each, config, worker_id=id_of(each, config, alone), files=files) for each in workers
+    ]
     for remote in remotes:
         await remote.start()
     log.info("%s: drains, then stops", await signals.get(), extra={"action": "draining"})

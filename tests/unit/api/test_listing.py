@@ -6,23 +6,28 @@ from typing import Any
 import pytest
 
 from regista import Config, OrchestratorEngine
-from regista.api.listing import list_jobs
+from regista.api.listing import list_jobs, place_in, token_for
+from regista.api.problems import Problem
 from regista.api.stage import STAGE, Stage
-from regista.wire.pages import place_of
+from regista.history.listfilter import Place, Query, understand
+from regista.history.search import find_jobs
 from tests.support import one_task
 
 
 async def ids(stage: Stage, limit: int = 100, **asked: Any) -> list[list[str]]:
     """The ids, page by page."""
-    wanted = {"client": None, "status": None, "blueprint": None, **asked}
+    query = understand(asked.pop("query", ""), {}).restricted(**asked)
     pages: list[list[str]] = []
-    before = None
+    after: Place | None = None
     while True:
-        page = await list_jobs(stage, **wanted, before=before, limit=limit)
+        found = await find_jobs(stage.storage, stage.history, query, after, limit)
+        page = await list_jobs(stage, query, after, limit)
+        assert [item.id for item in page.items] == [row.job_id for row in found.rows]
         pages.append([item.id for item in page.items])
-        if page.next is None:
+        after = found.end
+        assert (page.next is None) == (after is None)
+        if after is None:
             return pages
-        before = place_of(page.next, tuple[int, str])
 
 
 @pytest.mark.parametrize("recorded", range(6))
@@ -47,6 +52,12 @@ def test_every_job_is_listed_once_however_much_of_it_is_recorded(recorded: int, 
             assert [one for page in waiting for one in page] == [made[4], made[3], made[2], made[0]]
             assert await ids(stage, limit, status="cancelled") == [[made[1]]]
             assert await ids(stage, limit, client="bob") == [[]]
+            oldest = await ids(stage, limit, query="ORDER BY StartTime")
+            assert [one for page in oldest for one in page] == made
+            ended_first = await ids(stage, limit, query="ORDER BY CloseTime DESC, StartTime")
+            assert [one for page in ended_first for one in page] == [made[1], made[0], *made[2:]]
+            running = await ids(stage, limit, query="ExecutionStatus = 'Running' ORDER BY StartTime ASC")
+            assert [one for page in running for one in page] == [made[0], *made[2:]]
 
     asyncio.run(main())
 
@@ -61,12 +72,35 @@ def test_what_the_store_has_let_go_of_is_told_from_history() -> None:
             await director.recorder.drain()
             stage = director.app[STAGE]
             director.storage._image._ended.clear()  # type: ignore[attr-defined]
-            (item,) = (
-                await list_jobs(stage, client=None, status=None, blueprint=None, before=None, limit=9)
-            ).items
+            (item,) = (await list_jobs(stage, Query(), None, limit=9)).items
             assert (item.id, item.status, item.input) == (job.id, "cancelled", {})
             assert item.search_attributes == {"Kind": "a"}
             assert item.error is not None
             assert item.error.code == "cancelled"
 
     asyncio.run(main())
+
+
+class Asked:
+    """A request, as far as `place_in` looks at one."""
+
+    def __init__(self, token: str) -> None:
+        self.query = {"next": token}
+
+
+def test_a_token_leads_on_in_its_own_list_only() -> None:
+    first = understand("State = 'a' ORDER BY CloseTime DESC", {})
+    second = understand("State = 'b' ORDER BY CloseTime DESC", {})
+    place: Place = (None, "job-1")
+    token = token_for(first, place)
+    assert place_in(Asked(token), first) == place  # type: ignore[arg-type]
+    for query in (second, first.restricted(client="ada"), Query()):
+        with pytest.raises(Problem, match="of this very search"):
+            place_in(Asked(token), query)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("values", [[1], ["x", "y"], [1 << 62, "a"], [None, None], [None, 5], [1, "a\0"]])
+def test_a_token_that_somebody_made_up_is_refused(values: list[Any]) -> None:
+    query = understand("ORDER BY CloseTime", {})
+    with pytest.raises(Problem, match="expected"):
+        place_in(Asked(token_for(query, tuple(values))), query)  # type: ignore[arg-type]

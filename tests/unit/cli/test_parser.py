@@ -19,7 +19,12 @@ LIMIT_S = 0.25
 OF_ONE_CALL = {
     *("--help", "--version", "--input", "--wait", "--key", "--priority", "--timeout", "--status"),
     *("--blueprint", "--limit", "--reason", "--decision", "--comment", "--data", "--format", "--output"),
-    *("--app", "--offline", "--no-reload", "--report-files", "--worker", "--client", "--operator"),
+    *("--app", "--offline", "--no-reload", "--report-files", "--parent", "--worker", "--client", "--operator"),
+    *("--state", "--actor", "--action", "--target"),
+    *("--timeline", "--count", "--every", "--daily-at", "--weekly-days", "--monthly-dates", "--time", "--cron"),
+    *("--timezone", "--overlap", "--catch-up", "--jitter", "--paused", "--members"),
+    *("--get", "--put", "--link", "--name"),
+    *("--query", "--by"),
 }
 
 

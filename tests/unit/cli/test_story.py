@@ -127,3 +127,13 @@ def test_what_workers_and_blueprints_say_is_shown_and_never_obeyed() -> None:
         assert not set(drawn.get()) & set("\x1b\x07\x9b\r\u202e")
         line = teller.line(each)
         assert not set(line) & set("\x1b\x07\x9b\r\u202e\n")
+
+
+def test_who_did_something_is_told_and_whose_job_it_is_goes_without_saying() -> None:
+    teller = Teller()
+    created = teller.line(event(EventType.JOB_CREATED, detail={"blueprint": "video"}, actor="client:ada"))
+    given = teller.line(event(EventType.APPROVAL_GIVEN, 2.0, code="yes", actor="approval_link"))
+    asked = teller.line(event(EventType.CANCEL_REQUESTED, 3.0, actor="operator:ops"))
+    assert created.endswith("video")
+    assert given.endswith("yes, by approval_link")
+    assert asked.endswith("by operator:ops")

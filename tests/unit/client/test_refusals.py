@@ -1,3 +1,5 @@
+from datetime import UTC, datetime
+
 import msgspec
 import pytest
 
@@ -16,7 +18,21 @@ RAISED: list[RegistaError] = [
     errors.NotQuarantined("j1", "running"),
     errors.GraphvizMissing("svg"),
     errors.HistoryDisabled(),
+    errors.BadQuery(4, "a value", "the end", "text stands in quotes"),
+    errors.BadSearchAttribute("expected a 64-bit int"),
+    errors.PayloadsDisabled(),
+    errors.BadFileName("..", "a part of it is .."),
+    errors.FileMissing("a.txt"),
+    errors.FileTooLarge("a.txt", 10),
+    errors.IntegrityError("records/j1/x", "00", "nothing"),
+    errors.PayloadUnavailable("the payload store is away"),
     errors.OrchestratorStopped(),
+    errors.WebhookRefused("10.0.0.1 is not a public address"),
+    errors.ScheduleInvalid("cron", "a cron line", "x"),
+    errors.QuotaExceeded(3, 3, datetime(2030, 1, 1, tzinfo=UTC), 60),
+    errors.ScheduleNotFound("s1"),
+    errors.ScheduleExists("s1"),
+    errors.ScheduleInFile("s1"),
     errors.StorageFailed("disk full"),
     errors.StorageUnavailable("nobody answers"),
 ]
@@ -31,7 +47,7 @@ def test_what_the_orchestrator_raised_is_what_the_client_raises(raised: RegistaE
 
     assert type(revived) is type(raised)
     assert str(revived) == str(raised)
-    for fact in ("job_id", "status"):
+    for fact in ("job_id", "status", "limit", "used", "resets_at"):
         assert getattr(revived, fact, None) == getattr(raised, fact, None)
 
 

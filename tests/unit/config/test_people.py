@@ -6,7 +6,7 @@ import pytest
 
 from regista.config.people import read_clients, read_workers
 from regista.errors import ConfigError
-from regista.model import ClientConfig
+from regista.model import ClientConfig, Rate
 from regista.tokens import digest
 
 
@@ -39,6 +39,13 @@ operator = true
     assert "acme-secret" not in repr(clients)
 
 
+def test_a_client_may_have_rate_limits_of_its_own(tmp_path: Path) -> None:
+    text = '[a]\ntoken = "t"\nrate_limits = { submit = "100/s", read = "off" }'
+    client = read_clients(written(tmp_path, text))[digest("t")]
+    assert client.rate_limits == {"submit": Rate(100, 1.0), "read": None}
+    assert client.params == {}
+
+
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
@@ -53,6 +60,11 @@ operator = true
         ('[a]\ntoken = "t"\noperator = "yes"', 3, "true or false"),
         ('[a]\ntoken = "t"\nparams = 1', 3, "a table"),
         ('[a]\ntoken = "t"\n[b]\ntoken = "t"', 4, "a token of its own, got 'the token of a'"),
+        ('[a]\ntoken = "t"\nrate_limits = "100/s"', 3, "a table"),
+        ('[a]\ntoken = "t"\nrate_limits = { submit = "fast" }', 3, "a rate like 100/s"),
+        ('[a]\ntoken = "t"\nrate_limits = { result = "1/s" }', 3, "one of submit, read, got 'result'"),
+        ('[a]\ntoken = "t"\n[a.rate_limits]\nread = "1/s"\nsubmit = 5', 5, "a rate like 100/s"),
+        ('[a]\ntoken = "t"\n["a".rate_limits]\n"submit" = ""', 4, "a rate like 100/s"),
         ('a = 1', 1, "a table ([a])"),
     ],
 )  # fmt: skip

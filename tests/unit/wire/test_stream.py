@@ -30,7 +30,7 @@ DOWN: list[stream.Down] = [
     stream.Stop(["a-1"]),
     stream.Credit(2),
     stream.Drain(False),
-    stream.Again(displaced=True),
+    stream.Again(displaced=True, by="10.0.0.1:5"),
 ]
 
 

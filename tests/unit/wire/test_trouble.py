@@ -55,3 +55,21 @@ def test_plain_http_where_tls_was_expected_says_what_to_write() -> None:
 )
 def test_every_other_trouble_has_words_too(error: Exception, words: str) -> None:
     assert words in why(error)
+
+
+def _alert(reason: str) -> ssl.SSLError:
+    error = ssl.SSLError(1, reason)
+    error.reason = reason
+    return error
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "it wants a client certificate"),
+        ("TLSV1_ALERT_UNKNOWN_CA", "it does not trust our client certificate"),
+        ("WRONG_VERSION_NUMBER", "it speaks http, not https"),
+    ],
+)
+def test_an_alert_of_the_other_side_says_what_to_do(reason: str, words: str) -> None:
+    assert words in why(_alert(reason))

@@ -94,10 +94,11 @@ class Desk:
 
     # -- coming ----------------------------------------------------------------------------------
 
-    async def register(self, said: Registration) -> Arrival:
+    async def register(self, said: Registration, address: str = "") -> Arrival:
         """A worker registers, for the first time or again; its older session is over."""
         ours = said.current_tasks is not None
         worker = worker_of(said, self._lease_s if ours else self._poll_lease_s)
+        worker = replace(worker, address=address)
         running = said.current_tasks
         if said.cluster_id and said.cluster_id != await self._service.cluster_id():
             running = []  # another store's attempts are none of our business

@@ -15,6 +15,8 @@ Every effect follows from stored state, so a crash between the commit and the ef
 | record history                | outbox entries                      | the cursor in the history database         |
 | answer a submitter or worker  | the job; its accepted attempts      | they ask again and get the same answer     |
 | wake whoever waits for a job  | the job's status                    | every waiter looks again every 2 s         |
+| tell a webhook                | an item on the shelf `webhooks`     | its due time; a lease that lapses          |
+| remove an ended job's files   | the job's status; its folder        | a look over all folders, every minute      |
 | tell whoever watches live     | outbox entries, then history        | a gap in seq; a look every 2 s (feed.py)   |
 """
 
@@ -85,6 +87,8 @@ class Effects:
         self.on_progress: Callable[[str], None] = _nothing
         #: Called when another instance told of its free slots.
         self.on_slots: Callable[[], None] = _nothing
+        #: Called with the name of a shelf on which something was written or removed.
+        self.on_item: Callable[[str], None] = _nothing
         #: Called with the id of every job that settled.
         self.on_settled: Callable[[str], None] = _nothing
 
@@ -111,6 +115,8 @@ class Effects:
                 self.on_worker(hint.id)
             case HintKind.PROGRESS:
                 self.on_progress(hint.id)
+            case HintKind.ITEM:
+                self.on_item(hint.id)
             case HintKind.SLOTS:
                 if hint.id != self._instance:
                     self.on_slots()

@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ...blueprint import machine, signals
 from ...blueprint.step import Scene, Step
@@ -17,6 +18,7 @@ from ...dispatch.dispatcher import Dispatcher
 from ...dispatch.exchange import Exchange
 from ...errors import (
     ApprovalConflict,
+    BadSearchAttribute,
     BlueprintNotFound,
     IdempotencyConflict,
     JobNotFound,
@@ -25,25 +27,32 @@ from ...errors import (
     RegistaError,
     StorageAway,
     StorageError,
+    WebhookRefused,
 )
 from ...model import (
     HELD_STATES,
     Change,
+    EventType,
     Job,
     JobStatus,
     Message,
     MessageKind,
     OutcomeKind,
+    Quota,
     Task,
     TaskResult,
     job_of,
 )
+from ...model.attributes import WrongAttribute, checked
+from ...model.audit import Deed
 from ...plain import plain, plain_dict, plain_text
 from ...storage.base import StorageBackend
-from ..base import Submission, Verdict
+from ...trace import carried
+from ..base import Allowance, Submission, Verdict
 from .effects import Effects
 from .executor import JobExecutor, Settings
 from .library import Library
+from .quotas import Ledger
 from .results import TaskStep
 from .runner import Runner, approval_token
 from .waiting import Gathered, Mine, Waiting, anybodys
@@ -54,10 +63,22 @@ log = logging.getLogger("regista.engine")
 _MAX_RACES = 1000
 #: A batch up to this size is taken on at once; a larger one is acknowledged first and run from the queue.
 _STICKY_BATCH = 128
+#: Why a new job may not be taken.
+_NOT_TAKEN = frozenset({OutcomeKind.EXISTS, OutcomeKind.OVER_QUOTA})
 #: How a key of the layout of UUID version 7 looks: 48 bits of time come first.
 _TIMED = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-7[0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}\Z")
 _in_order = msgspec.msgpack.Encoder(order="sorted").encode
 _decode_submission = msgspec.msgpack.Decoder(Submission).decode
+
+#: The events that say what somebody did; they carry who it was.
+_BY_HAND = frozenset(
+    {
+        EventType.CANCEL_REQUESTED,
+        EventType.APPROVAL_GIVEN,
+        EventType.JOB_RELEASED,
+        EventType.JOB_FINISHED,
+    }
+)
 
 Decide = Callable[[Job, list[Task], Scene], Step | TaskStep | None]
 DecideTask = Callable[[Job, Task, Scene], Step | TaskStep | None]
@@ -85,11 +106,14 @@ class NativeEngine:
         self.effects.on_slots = self.exchange.hear
         self.effects.on_cancel = self._send_cancels
         self._waiting = Waiting(storage, self.effects, clock)
+        self._ledger = Ledger(storage, clock)
         self._storage = storage
         self._runner = runner
         self._clock = clock
         self._ids = ids
         self._settings = settings
+        #: Says where a new job tells of itself, by its client and the URL that it names; WebhookRefused: not there.
+        self.webhook_for: Callable[[str, str | None], str | None] = lambda _, asked: asked
         self._deaf: Callable[[], None] | None = None
         self._posting: asyncio.Task[None] | None = None
         self._background: set[asyncio.Task[None]] = set()
@@ -130,11 +154,11 @@ class NativeEngine:
 
     # -- clients ---------------------------------------------------------------------------------
 
-    async def submit(self, submission: Submission) -> Job:
+    async def submit(self, submission: Submission, allowance: Allowance | None = None) -> Job:
         """Accept a job; durable when this returns. Its first handler may have run by then."""
         self._must_run()
-        (answer,) = await self._create([submission], [self._new_job(submission)])
-        if isinstance(answer, IdempotencyConflict):
+        (answer,) = await self._create([submission], [self._new_job(submission)], allowance)
+        if isinstance(answer, RegistaError):
             raise answer
         return answer
 
@@ -145,9 +169,12 @@ class NativeEngine:
         own place, and hinders nobody else.
         """
         self._must_run()
-        return await self._create(submissions, [self._new_job(submission) for submission in submissions])
+        answers = await self._create(submissions, [self._new_job(submission) for submission in submissions])
+        return [answer for answer in answers if isinstance(answer, Job | IdempotencyConflict)]
 
-    async def submit_each(self, submissions: Sequence[Submission]) -> list[Job | RegistaError]:
+    async def submit_each(
+        self, submissions: Sequence[Submission], allowance: Allowance | None = None
+    ) -> list[Job | RegistaError]:
         """The same, but whatever is wrong with one is told in its place, and the others are accepted."""
         self._must_run()
         answers: list[Job | RegistaError] = []
@@ -155,55 +182,77 @@ class NativeEngine:
         for index, submission in enumerate(submissions):
             try:
                 wished = self._new_job(submission)
-            except (NotPlain, BlueprintNotFound) as refusal:
+            except (NotPlain, BadSearchAttribute, BlueprintNotFound, WebhookRefused) as refusal:
                 answers.append(refusal)
             else:
                 answers.append(wished)
                 sound.append((index, submission, wished))
-        created = await self._create([one for _, one, _ in sound], [job for _, _, job in sound])
+        created = await self._create([one for _, one, _ in sound], [job for _, _, job in sound], allowance)
         for (index, _, _), answer in zip(sound, created, strict=True):
             answers[index] = answer
         return answers
 
     async def _create(
-        self, submissions: Sequence[Submission], jobs: Sequence[Job]
-    ) -> list[Job | IdempotencyConflict]:
+        self, submissions: Sequence[Submission], jobs: Sequence[Job], allowance: Allowance | None = None
+    ) -> list[Job | RegistaError]:
         # A key that is there already is answered from the store: no handler runs for it again.
-        answers = [
+        answers: list[Job | RegistaError | None] = [
             await self._known(*pair) if pair[1].body_hash else None
             for pair in zip(submissions, jobs, strict=True)
         ]
         fresh = [index for index, answer in enumerate(answers) if answer is None]
-        wished = [jobs[index] for index in fresh]
-        if len(wished) <= _STICKY_BATCH:
-            # The first handlers run in the same write: one commit less for each.
-            futures = [self.executor.submit(job) for job in wished]
-            born = await asyncio.gather(*futures) if len(futures) > 1 else [await one for one in futures]
-        else:
-            born = await self._store(wished)
+        born = await self._bear([jobs[index] for index in fresh], None if allowance is None else allowance.quota)
+        used_up = None
+        if allowance is not None and OutcomeKind.OVER_QUOTA in born:
+            used_up = await self._ledger.refusal(allowance)
         for index, job in zip(fresh, born, strict=True):
-            # Where somebody else was faster with the same key, his job is the answer.
-            answers[index] = job if job is not None else await self._known(submissions[index], jobs[index])
+            if isinstance(job, Job):
+                answers[index] = job
+            elif job is OutcomeKind.OVER_QUOTA:
+                answers[index] = used_up
+            else:
+                # Somebody else was faster with the same key: his job is the answer.
+                answers[index] = await self._known(submissions[index], jobs[index])
         return [answer for answer in answers if answer is not None]
 
-    async def _store(self, jobs: Sequence[Job]) -> list[Job | None]:
-        """Straight into the store: they wait in the ready queue like everybody else. None: it exists."""
+    async def _bear(self, jobs: list[Job], quota: Quota | None) -> list[Job | OutcomeKind]:
+        sticky = len(jobs) <= _STICKY_BATCH
+        if quota is not None and jobs:
+            sticky = sticky and await self._ledger.is_far(quota, len(jobs))
+        if not sticky:
+            return await self._store(jobs, quota)
+        # The first handlers run in the same write: one commit less for each.
+        futures = [self.executor.submit(job, quota) for job in jobs]
+        return await asyncio.gather(*futures) if len(futures) > 1 else [await one for one in futures]
+
+    async def _store(self, jobs: Sequence[Job], quota: Quota | None) -> list[Job | OutcomeKind]:
+        """Straight into the store: they wait in the ready queue like everybody else."""
         newest = {job.blueprint: job for job in jobs}
         scenes = {name: self.scene(job) for name, job in newest.items()}
         changes = [machine.create(job, scenes[job.blueprint]).change(None, self._ids.token()) for job in jobs]
+        if quota is not None:
+            changes = [replace(change, quota=quota) for change in changes]
         outcomes = await self._storage.commit(changes, self._settings.instance)
         for change, outcome in zip(changes, outcomes, strict=True):
-            if not outcome.ok and outcome.kind is not OutcomeKind.EXISTS:
+            if not outcome.ok and outcome.kind not in _NOT_TAKEN:
                 raise StorageError(f"job {change.job_id} was not created: {outcome.kind} {outcome.reason}")
-        return [change.job if outcome.ok else None for change, outcome in zip(changes, outcomes, strict=True)]
+        return [
+            change.job if outcome.ok and change.job is not None else outcome.kind
+            for change, outcome in zip(changes, outcomes, strict=True)
+        ]
 
     def _must_run(self) -> None:
         if self._deaf is None:
             raise OrchestratorStopped("the orchestrator is not running; start it first")
 
     def _new_job(self, submission: Submission) -> Job:
-        graph = self.library.get(submission.blueprint).graph
+        blueprint = self.library.get(submission.blueprint)
+        graph = blueprint.graph
         submission = plain(submission, _decode_submission, "the submission")
+        try:
+            attributes = checked(self.library.attributes_of(blueprint), submission.search_attributes)
+        except WrongAttribute as error:
+            raise BadSearchAttribute(str(error)) from None
         for name in ("priority", "dispatch_timeout_s", "result_timeout_s"):
             number = getattr(submission, name)
             if number is not None and not (isfinite(number) and (name == "priority" or number > 0)):
@@ -224,9 +273,9 @@ class NativeEngine:
             priority=submission.priority,
             dispatch_timeout_s=submission.dispatch_timeout_s,
             result_timeout_s=submission.result_timeout_s,
-            webhook_url=submission.webhook_url,
-            search_attributes=submission.search_attributes,
-            tracing_context=submission.tracing_context,
+            webhook_url=self.webhook_for(submission.client, submission.webhook_url),
+            search_attributes=attributes,
+            tracing_context=submission.tracing_context or carried(),
             body_hash="" if key is None else body_hash(submission),
         )
 
@@ -257,11 +306,11 @@ class NativeEngine:
         """
         return await self._waiting.any(job_ids, timeout_s, linger_s, mine)
 
-    async def cancel(self, job_id: str, reason: str = "") -> Job:
+    async def cancel(self, job_id: str, reason: str = "", by: Deed | None = None) -> Job:
         """Ask for a stop; JobAlreadyTerminal when it is too late. Twice is fine."""
         reason = plain_text(reason, "reason")
         return await self.signal(
-            job_id, lambda job, tasks, scene: signals.request_cancel(job, tasks, scene, reason)
+            job_id, lambda job, tasks, scene: signals.request_cancel(job, tasks, scene, reason), by=by
         )
 
     async def approve(
@@ -271,6 +320,7 @@ class NativeEngine:
         comment: str = "",
         data: dict[str, Any] | None = None,
         visit: int | None = None,
+        by: Deed | None = None,
     ) -> Job:
         """Pass on a person's decision. The same one twice is fine; another is ApprovalConflict.
 
@@ -284,18 +334,20 @@ class NativeEngine:
                 raise ApprovalConflict(job.id, job.status, "it asks another question by now")
             return signals.approve(job, decision, scene, comment, data)
 
-        return await self.signal(job_id, decide)
+        return await self.signal(job_id, decide, by=by)
 
-    async def release(self, job_id: str, data: dict[str, Any] | None = None) -> Job:
+    async def release(
+        self, job_id: str, data: dict[str, Any] | None = None, by: Deed | None = None
+    ) -> Job:
         """Let a quarantined job try again, with `data` merged into its history first."""
         data = plain_dict(data, "data")
-        return await self.signal(job_id, lambda job, tasks, scene: signals.release(job, scene, data))
+        return await self.signal(job_id, lambda job, tasks, scene: signals.release(job, scene, data), by=by)
 
-    async def fail(self, job_id: str, reason: str = "") -> Job:
+    async def fail(self, job_id: str, reason: str = "", by: Deed | None = None) -> Job:
         """Give a quarantined job up."""
         reason = plain_text(reason, "reason")
         return await self.signal(
-            job_id, lambda job, tasks, scene: signals.fail_by_hand(job, scene, reason, tasks)
+            job_id, lambda job, tasks, scene: signals.fail_by_hand(job, scene, reason, tasks), by=by
         )
 
     def approval_token(self, job: Job) -> str:
@@ -310,7 +362,9 @@ class NativeEngine:
 
     # -- signals ---------------------------------------------------------------------------------
 
-    async def signal(self, job_id: str, decide: Decide, consumes: str | None = None) -> Job:
+    async def signal(
+        self, job_id: str, decide: Decide, consumes: str | None = None, by: Deed | None = None
+    ) -> Job:
         """Load, decide, write; again when somebody else was faster. None decides that nothing changes."""
         self._must_run()
         for _ in range(_MAX_RACES):
@@ -324,6 +378,8 @@ class NativeEngine:
                     await self._consume(job_id, consumes)
                 return await self.get(job_id)
             change = self._change(step, job, consumes)
+            if by is not None:
+                change = signed(change, by)
             (outcome,) = await self._storage.commit([change], self._settings.instance)
             if outcome.ok:
                 self._call_off(tasks, change)
@@ -355,13 +411,25 @@ class NativeEngine:
         raise StorageError(f"lost {_MAX_RACES} races in a row over {left[:3]}")
 
     async def _decide_tasks(self, task_ids: list[str], decide: DecideTask) -> list[tuple[Task, Change]]:
-        jobs, tasks = await self._storage.load([job_of(task_id) for task_id in task_ids], task_ids)
+        jobs, tasks = await self._load_readable(task_ids)
         changes: list[tuple[Task, Change]] = []
         for job, task in zip(jobs, tasks, strict=True):
             step = decide(job, task, self.scene(job)) if job is not None and task is not None else None
             if job is not None and task is not None and step is not None:
                 changes.append((task, self._change(step, job, None)))
         return changes
+
+    async def _load_readable(self, task_ids: list[str]) -> tuple[list[Job | None], list[Task | None]]:
+        """Tasks and their jobs. What nobody can read is named in the log, and keeps no other one waiting."""
+        try:
+            return await self._storage.load([job_of(task_id) for task_id in task_ids], task_ids)
+        except msgspec.MsgspecError as error:
+            if len(task_ids) == 1:
+                told = {"action": "unreadable", "job_id": job_of(task_ids[0])}
+                log.error("task %s cannot be read and is left alone: %s", task_ids[0], error, extra=told)
+                return [None], [None]
+        pairs = [await self._load_readable([task_id]) for task_id in task_ids]
+        return [job for (job,), _ in pairs], [task for _, (task,) in pairs]
 
     async def write(self, step: TaskStep) -> bool:
         """Write a change of tasks alone; False when its fence has passed on."""
@@ -465,6 +533,15 @@ class NativeEngine:
         wanted = [task.attempt_id for task in held if task.cancel_requested]
         if wanted:
             self.dispatcher.cancel(worker_id, wanted)
+
+
+def signed(change: Change, deed: Deed) -> Change:
+    """The change with the name of whoever wanted it, and the record of that."""
+    events = tuple(
+        msgspec.structs.replace(event, actor=deed.actor) if event.type in _BY_HAND else event
+        for event in change.events
+    )
+    return msgspec.structs.replace(change, events=events, items=(*change.items, deed.record))
 
 
 def keyed_id(client: str, key: str) -> str:

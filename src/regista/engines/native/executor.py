@@ -1,9 +1,11 @@
 """JobExecutor: takes jobs on in turns. A turn decides for many jobs and writes once."""
 
 import asyncio
+import contextvars
 import logging
 import random
 from collections import deque
+from collections.abc import Callable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,6 +24,7 @@ from ...model import (
     JobStatus,
     Outcome,
     OutcomeKind,
+    Quota,
     Task,
     TaskFailure,
     TaskResult,
@@ -94,13 +97,18 @@ class JobExecutor:
         self._stopping = False
         self._idle = asyncio.Event()
         self._scenes: dict[tuple[str, str] | None, Scene] = {}
+        #: Turns serve many: none of them shall run as if it were part of the request that set it off.
+        self._context = contextvars.copy_context()
+        #: Called with the job, if there is one, and why a worker's word about it was not followed.
+        self.on_ignored: Callable[[Job | None, Verdict], None] = lambda *_: None
 
     # -- coming in -------------------------------------------------------------------------------
 
-    def submit(self, job: Job) -> asyncio.Future[Job | None]:
-        """A new job; its first handler runs in the same write. None when there is one of that id."""
+    def submit(self, job: Job, quota: Quota | None = None) -> asyncio.Future[Job | OutcomeKind]:
+        """A new job; its first handler runs in the same write. EXISTS or OVER_QUOTA when it was not taken."""
         act = Act()
         act.job = job
+        act.quota = quota
         act.born = asyncio.get_running_loop().create_future()
         self._enqueue(act)
         return act.born
@@ -148,7 +156,7 @@ class JobExecutor:
         """One call for everything that arrives in this turn of the loop."""
         if not self._scheduled and not self._stopping:
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._spin)
+            asyncio.get_running_loop().call_soon(self._spin, context=self._context)
 
     def _spin(self) -> None:
         self._scheduled = False
@@ -251,6 +259,8 @@ class JobExecutor:
         if not (isinstance(found, Verdict) and _still_has(task, result)):
             self._dispatcher.release(result.worker_id, result.task_id)
         if isinstance(found, Verdict):
+            if found is not Verdict.ACCEPTED:
+                self.on_ignored(job, found)
             act.answer(found)
             act.settled = True
         elif isinstance(found, TaskStep):
@@ -380,7 +390,8 @@ class JobExecutor:
         for act in acts:
             if not act.settled and act.step is not None:
                 self._match(act)
-                changes.append((act.step.change(act.base, self._ids.token()), [act]))
+                change = act.step.change(act.base, self._ids.token())
+                changes.append((change if act.quota is None else replace(change, quota=act.quota), [act]))
         return changes
 
     def _task_changes(self, acts: list[Act]) -> list[tuple[Change, list[Act]]]:
@@ -446,7 +457,7 @@ class JobExecutor:
         elif act.result is not None:
             act.answer(Verdict.JOB_NOT_FOUND)
         else:
-            act.welcome(None)  # it exists: the submitter compares what is there
+            act.welcome(outcome.kind)  # where it exists, the submitter compares what is there
 
     def _take_back_offers(self, act: Act) -> None:
         """The slots are free again. If the offers were stored after all, heartbeats will lack them (FENCES 10)."""
@@ -518,6 +529,8 @@ class JobExecutor:
         if act.step is None:
             return await self._still_held(act)
         change = act.step.change(act.base, self._ids.token(), hold_s=self._settings.lease_s)
+        if act.quota is not None:
+            change = replace(change, quota=act.quota)
         (outcome,) = await self._storage.commit([change], self._settings.instance)
         self._after(act, change, outcome)
         if outcome.ok and change.job is not None:

@@ -5,7 +5,7 @@ import logging
 from collections import OrderedDict, deque
 
 from ...clock import Clock
-from ...errors import StorageError, StorageUnavailable
+from ...errors import HistoryUnavailable, StorageError, StorageUnavailable
 from ...history.base import HistoryStorage
 from ...model import Entry, Event, job_of, task_of
 from ...patience import wake, woken
@@ -164,10 +164,17 @@ class Feed:
 
     async def _newest(self) -> int:
         """The number of the newest flushed entry, recorded or not."""
-        newest = await self._history.cursor()
+        newest = await self._recorded() or 0
         while entries := await self._storage.outbox(newest, _PAGE):
             newest = entries[-1].number
         return newest
+
+    async def _recorded(self) -> int | None:
+        """The last entry that history has; None while it is away. Who watches live needs the outbox only."""
+        try:
+            return await self._history.cursor()
+        except HistoryUnavailable:
+            return None
 
     # -- news ------------------------------------------------------------------------------------
 
@@ -233,8 +240,8 @@ class Feed:
 
     async def _look_behind(self) -> None:
         """A hint may have been lost, and what it was about may be recorded and pruned by now (FENCES 4)."""
-        recorded = await self._history.cursor()
-        if self._cursor is not None and recorded > self._cursor:
+        recorded = await self._recorded()
+        if self._cursor is not None and recorded is not None and recorded > self._cursor:
             self._cursor = recorded
             for reader in self._readers():
                 reader.miss()

@@ -1,22 +1,50 @@
 """Library: the blueprints that this instance can run, by name and version."""
 
 from ...blueprint import Graph, StateMachineBlueprint
-from ...errors import BlueprintNotFound
+from ...errors import BlueprintInvalid, BlueprintNotFound
+from ...model.attributes import Attributes, AttributeType
 from ...storage.base import Version
 
 
 class Library:
     """Holds every version that was registered; the last one of a name is its newest."""
 
-    def __init__(self) -> None:
+    def __init__(self, declared: Attributes | None = None) -> None:
+        #: Search attributes of no blueprint in particular.
+        self._declared = dict(declared or {})
         self._newest: dict[str, StateMachineBlueprint] = {}
         self._versions: dict[Version, StateMachineBlueprint] = {}
 
     def add(self, blueprint: StateMachineBlueprint) -> None:
         """Validate and register; a later one of the same name becomes the newest."""
         blueprint.validate()
+        self._agree(blueprint)
         self._newest[blueprint.name] = blueprint
         self._versions[(blueprint.name, blueprint.version)] = blueprint
+
+    def _agree(self, blueprint: StateMachineBlueprint) -> None:
+        """A search over all jobs needs one type for one name."""
+        known = self.attributes(but=blueprint.name)
+        problems = [
+            f"search attribute {name!r} is declared as {kind}, and elsewhere as {known[name]}; take one type, or two names"
+            for name, kind in blueprint.search_attributes.items()
+            if known.get(name, kind) is not kind
+        ]
+        if problems:
+            raise BlueprintInvalid(blueprint.name, problems)
+
+    def attributes(self, but: str = "") -> dict[str, AttributeType]:
+        """Every search attribute that is declared here, for whatever blueprint (`but` one)."""
+        found = dict(self._declared)
+        for name, blueprint in self._newest.items():
+            if name != but:
+                found |= blueprint.search_attributes
+        return found
+
+    def attributes_of(self, blueprint: StateMachineBlueprint) -> Attributes:
+        """What the jobs of this blueprint may be found by; empty where nothing is declared."""
+        own = blueprint.search_attributes
+        return {**self._declared, **own} if self._declared else own
 
     def get(self, name: str) -> StateMachineBlueprint:
         """The newest of that name, or BlueprintNotFound."""

@@ -165,7 +165,7 @@ def settle(
     if job.status is JobStatus.CANCELLING:
         return _settle_cancelling(job, task, result, events, scene)
     if isinstance(fate, Retry):
-        retried = _task_event(EventType.TASK_RETRIED, job, fate.task, scene.now)
+        retried = _retried(job, fate.task, scene)
         return TaskStep(
             job_id=job.id, revision=job.revision, tasks=(_write(fate.task, task),), events=(*events, retried)
         )
@@ -291,6 +291,13 @@ def _task_event(
         code=code,
         message=message,
     )
+
+
+def _retried(job: Job, task: Task, scene: Scene) -> Event:
+    event = _task_event(EventType.TASK_RETRIED, job, task, scene.now)
+    if task.not_before is None:
+        return event
+    return replace(event, detail={"seconds": round((task.not_before - scene.now).total_seconds(), 3)})
 
 
 def mark_started(job: Job, task: Task, at: datetime) -> TaskStep | None:

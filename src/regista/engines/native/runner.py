@@ -1,13 +1,14 @@
 """Runner: runs one handler of one job and turns whatever happens into a value."""
 
 import asyncio
+import contextvars
 import functools
 import hmac
 import inspect
 import logging
 import sys
-from collections.abc import Coroutine, Mapping
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import UNSET
@@ -16,9 +17,14 @@ from ...blueprint import ActionFactory, Graph, JobContext, StateMachineBlueprint
 from ...blueprint.decisions import Decision, Finish, HandlerFailed, Transition
 from ...blueprint.handlers import Handler
 from ...clock import Clock
+from ...discretion import without
 from ...errors import ActionError, NotPlain
 from ...model import ClientConfig, Job, Task
+from ...model.attributes import Attributes
+from ...payloads.base import MARK, broken
+from ...payloads.task_files import TaskFiles
 from ...plain import contained, contained_async, plain, words
+from ...trace import ABOUT
 
 log = logging.getLogger("regista.engine")
 
@@ -31,23 +37,71 @@ _decode_any = msgspec.msgpack.Decoder().decode
 _decode_decision = msgspec.msgpack.Decoder(Decision).decode
 
 
+class Spot(Protocol):
+    """The light on one run of a handler; tracing gives it."""
+
+    def off(self) -> None:
+        """What runs from here on is somebody else's."""
+        ...
+
+    def done(self, error: str | None) -> None:
+        """It has decided, or failed."""
+        ...
+
+
 class Runner:
     """Runs handlers. Their errors become values; nothing that a user writes can raise out of here."""
 
-    def __init__(self, clock: Clock, clients: Mapping[str, ClientConfig], secret: bytes = b"") -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        clients: Mapping[str, ClientConfig],
+        secret: bytes = b"",
+        declared: Attributes | None = None,
+    ) -> None:
         self._clock = clock
         self._clients = clients
         self.secret = secret
+        #: Called before each run of a handler, where somebody traces.
+        self.spotlight: Callable[[Job], Spot | None] | None = None
+        #: Search attributes that every blueprint may set beside its own.
+        self._declared = declared or {}
+        #: The files of a job, where there is a payload store.
+        self.files: Callable[[str], TaskFiles] | None = None
 
     def run(
         self, blueprint: StateMachineBlueprint, graph: Graph, job: Job, tasks: list[Task] | None
     ) -> Verdict | asyncio.Future[Verdict]:
-        """Run the handler of the job's state: a verdict at once, or a future if the handler suspends."""
+        """Run the handler of the job's state: a verdict at once, or a future if the handler suspends.
+
+        What it logs carries the job's id, and what it submits belongs to the job's trace.
+        """
+        spot = None if self.spotlight is None else self.spotlight(job)
+        about = ABOUT.set(job)
+        try:
+            verdict = self._run(blueprint, graph, job, tasks)
+        finally:
+            ABOUT.reset(about)
+            if spot is not None:
+                spot.off()
+        if spot is not None:
+            _see_through(spot, verdict)
+        return verdict
+
+    def _run(
+        self, blueprint: StateMachineBlueprint, graph: Graph, job: Job, tasks: list[Task] | None
+    ) -> Verdict | asyncio.Future[Verdict]:
         began = self._clock.elapsed()
-        actions = ActionFactory(graph, job.state, functools.partial(approval_token, self.secret, job))
+        if MARK in job.input or MARK in job.data or (tasks is not None and _lack(tasks)):
+            return _cannot_see(job, tasks or ())
+        declared = blueprint.search_attributes
+        if self._declared:
+            declared = {**self._declared, **declared}
+        token = functools.partial(approval_token, self.secret, job)
+        actions = ActionFactory(graph, job.state, token, declared)
         client = self._clients.get(job.client) or _stranger(job.client)
         results = None if tasks is None else {task.id: _result_of(task) for task in tasks}
-        context = JobContext(job, client, blueprint.data_stores, results, actions)
+        context = JobContext(job, client, blueprint.data_stores, results, actions, self.files)
         # Dictionaries of its own: what a handler writes must not reach the record by itself.
         context.initial_data = _decode_any(_encode(job.input)) if job.input else {}
         context.state_history = _decode_any(_encode(job.data)) if job.data else {}
@@ -67,19 +121,20 @@ class Runner:
     ) -> Verdict | asyncio.Future[Verdict]:
         if handler.blocking:
             loop = asyncio.get_running_loop()
-            call = loop.run_in_executor(None, contained, handler.func, context, actions)
+            about = contextvars.copy_context()
+            call = loop.run_in_executor(None, about.run, contained, handler.call, context, actions)
             return loop.create_task(self._later(call, context, actions, began))
         if not handler.is_async:
-            returned = handler.func(context, actions)
+            returned = handler.call(context, actions)
             # A plain wrapper around an async function is still one.
             if returned is not None and inspect.isawaitable(returned):
                 return _start(self._later(returned, context, actions, began))
         elif handler.suspends:
-            return _start(self._later(handler.func(context, actions), context, actions, began))
+            return _start(self._later(handler.call(context, actions), context, actions, began))
         else:
             # It awaits nothing, so one push runs it through, without a task and a turn of the loop.
             try:
-                handler.func(context, actions).send(None)
+                handler.call(context, actions).send(None)
             except StopIteration:
                 pass
         verdict = self._verdict(context, actions, began)
@@ -118,11 +173,13 @@ class Runner:
             raise _Unstorable(str(error)) from error
 
     def _failed(self, error: BaseException, began: float, job: Job) -> HandlerFailed:
+        # What the job carries is its owner's; whoever reads the log need not see it.
+        shown = without(error, job.input, job.data)
         log.warning(
             "handler of state %r failed: %s",
             job.state,
-            words(error),
-            exc_info=error,
+            words(shown),
+            exc_info=shown,
             extra={"action": "handler_failed", "job_id": job.id},
         )
         return HandlerFailed(
@@ -134,6 +191,35 @@ class Runner:
             final=isinstance(error, ActionError),
             duration_ms=round((self._clock.elapsed() - began) * 1000, 3),
         )
+
+
+def _see_through(spot: Spot, verdict: "Verdict | asyncio.Future[Verdict]") -> None:
+    """Tell the light how it went: now, or when the handler is through."""
+
+    def tell(done: "asyncio.Future[Verdict]") -> None:
+        spot.done("cancelled" if done.cancelled() else _fault(done.result()))
+
+    if isinstance(verdict, asyncio.Future):
+        verdict.add_done_callback(tell)
+    else:
+        spot.done(_fault(verdict))
+
+
+def _fault(verdict: Verdict) -> str | None:
+    return verdict.message if isinstance(verdict, HandlerFailed) else None
+
+
+def _lack(tasks: Sequence[Task]) -> bool:
+    """Some result of a branch could not be had."""
+    return any(task.result is not None and broken(task.result.data) for task in tasks)
+
+
+def _cannot_see(job: Job, tasks: Sequence[Task]) -> HandlerFailed:
+    """A large value of the job could not be had: no handler may decide without it."""
+    results = [task.result.data for task in tasks if task.result is not None]
+    why = broken(job.input, job.data, *results)
+    assert why is not None
+    return HandlerFailed(code=why.code, message=why.message, final=why.permanent)
 
 
 class _Unstorable(ActionError):
