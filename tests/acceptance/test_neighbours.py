@@ -99,26 +99,37 @@ def test_the_second_to_serve_in_a_directory_does_not_take_the_address_of_the_fir
     assert not (house.folder / ".regista" / "url").exists()
 
 
-@pytest.mark.parametrize("apart", [False, True], ids=["at one orchestrator", "at two"])
+@pytest.mark.parametrize(
+    ("apart", "transport"),
+    [(False, "stream"), (True, "stream"), (True, "poll")],
+    ids=["one", "two", "polling"],
+)
 def test_of_two_workers_with_one_id_the_loser_says_once_who_took_over(
-    house: House, server: RedisServer, apart: bool
+    house: House, server: RedisServer, apart: bool, transport: str
 ) -> None:
-    store = f"redis://127.0.0.1:{server.port}/{4 + apart}"
+    store = f"redis://127.0.0.1:{server.port}/{4 + apart + (transport == 'poll')}"
+    house.set(WORKER_ENABLE_WEBSOCKETS="true" if transport == "stream" else "false")
     house.set(REGISTA_LEASE_SECONDS="1.5", WORKER_ID="twin", CLIENT_TOKEN="c" * 20, WORKER_TOKEN="w" * 20)
     urls = [house.url]
     house.serve("--storage", store, "--dir", "a")
     if apart:
         urls.append(f"http://127.0.0.1:{free_port()}")
-        there = house.start("serve", "app.py", "--storage", store, "--dir", "b", "--port", urls[1].rpartition(":")[2])
+        there = house.start(
+            "serve", "app.py", "--storage", store, "--dir", "b", "--port", urls[1].rpartition(":")[2]
+        )
         assert there.stdout is not None
         there.stdout.readline()
     house.start("worker", "app.py", "--url", urls[0])
-    house.until_logged("connected to .* by stream")
+    house.until_logged(f"connected to .* by {transport}")
     # when
     house.start("worker", "app.py", "--url", urls[-1])
     # then: the first worker says who has its id, and its orchestrator names both
-    house.until_logged(r"has another worker named 'twin' now \(127\.0\.0\.1:\d+ .*give each its own WORKER_ID")
-    found = r"worker twin has come from 127\.0\.0\.1:\d+ \(.*\).* while it was connected from 127\.0\.0\.1:\d+"
+    house.until_logged(
+        r"has another worker named 'twin' now \(127\.0\.0\.1:\d+ .*give each its own WORKER_ID"
+    )
+    found = (
+        r"worker twin has come from 127\.0\.0\.1:\d+ \(.*\).* while it was connected from 127\.0\.0\.1:\d+"
+    )
     house.until_logged(found + (".*" if not apart else ""))
     assert house.logs().count("has another worker named") == 1
     assert (", at instance " in house.logs()) is apart

@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 
 from regista import Config, OrchestratorEngine, Worker
+from regista.wire import stream
 from tests.acceptance.any_store import redis_server, storage
 from tests.acceptance.serving import Answer, House, serving
 from tests.acceptance.stream_kit import connected
@@ -286,3 +287,24 @@ def test_a_polling_worker_of_ours_that_is_told_to_wait_goes_on_where_it_was(
 
     run(body, rate_limits={"result": "1/s"})
     assert not [one for one in caplog.records if "connecting again" in one.getMessage()]
+
+
+def test_a_stream_over_which_too_much_comes_is_read_slowly_and_never_refused() -> None:
+    async def body(house: House) -> None:
+        registered = await house.post("/_worker/workers/register", REGISTRATION, token=None, headers=WORKER)
+        async with house.session.ws_connect(
+            f"{house.url}/_worker/ws/w1", protocols=[stream.PROTOCOL], headers=WORKER
+        ) as ws:
+            await ws.send_bytes(stream.encode([stream.Hello(registered.json["session"], [])]))
+            began = time.monotonic()
+            for _ in range(4):
+                await ws.send_bytes(stream.encode([stream.Beat([])]))
+            heard = 0
+            async with asyncio.timeout(8):
+                while heard < 4:
+                    frames = stream.decode_down((await ws.receive()).data)
+                    heard += sum(isinstance(frame, stream.Heard) for frame in frames)
+            assert time.monotonic() - began > 0.9
+            assert not ws.closed
+
+    run(body, rate_limits={"result": "2/h"})

@@ -13,7 +13,7 @@ from regista.engines.native import results, retries
 from regista.engines.native.executor import JobExecutor
 from regista.fleet.seats import Seats
 from regista.model import Change, Event, ItemWrite, Job, Message, Outcome, OutcomeKind, Task, TaskWrite
-from regista.model.delivery import Delivery
+from regista.model.delivery import Delivery, delivery_write
 from regista.storage import image as image_module
 from regista.storage.base import Due, DueKind
 from regista.storage.counters import Quotas
@@ -307,7 +307,7 @@ def write_a_word_apart_from_its_commit(patch: pytest.MonkeyPatch) -> None:
 
 def forget_a_word_before_it_was_heard(patch: pytest.MonkeyPatch) -> None:
     """Whoever takes a delivery on removes it, and may die before it is told."""
-    original = webhooks.delivery_write
+    original = delivery_write
 
     def write(delivery: Delivery, due: datetime, expected: int | None = None) -> ItemWrite:
         return replace(original(delivery, due, expected), value=None)

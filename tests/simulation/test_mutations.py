@@ -3,6 +3,7 @@
 import pytest
 
 from regista.testing.simulation import SimulationFailed, simulate
+from regista.testing.world import Faults
 
 from . import mutations
 from .blueprints import everything, shaky
@@ -24,4 +25,12 @@ def _storm() -> None:
         simulate(everything(), seeds=range(start, start + 10), horizon_s=120, expect_finished=False)
         simulate(
             shaky(), seeds=range(start, start + 10), jobs=12, storm_s=10, horizon_s=120, expect_finished=False
+        )
+        # Some bugs show only where many change their mind.
+        simulate(
+            everything(),
+            seeds=range(start, start + 10),
+            faults=Faults(cancel=0.5),
+            horizon_s=120,
+            expect_finished=False,
         )

@@ -89,7 +89,7 @@ class Bucket:
 class Portions:
     """What an instance has taken ahead from the store, so that a request costs no round trip."""
 
-    __slots__ = ("away_until", "empty_until", "held", "in_store", "size")
+    __slots__ = ("empty_until", "held", "in_store", "size")
 
     def __init__(self, rate: Rate) -> None:
         self.size = max(1, min(rate.limit // _PORTIONS, _LARGEST_PORTION))
@@ -99,8 +99,6 @@ class Portions:
         self.in_store = float(rate.limit)
         #: The store has none to give before this moment.
         self.empty_until = 0.0
-        #: The store did not answer; until this moment each instance counts for itself.
-        self.away_until = 0.0
 
     def wants_more(self) -> bool:
         """Time to ask for the next portion, before this one is spent."""

@@ -39,6 +39,8 @@ class Limits:
         self._buckets: dict[tuple[str, str], Bucket] = {}
         self._sweep_at = _SWEEP_AT
         self._asking: dict[tuple[str, str], asyncio.Task[None]] = {}
+        #: The store did not answer; until this moment each instance counts for itself.
+        self._away_until = 0.0
 
     def __len__(self) -> int:
         return len(self._buckets)
@@ -135,8 +137,10 @@ class Limits:
         while portions.held < need:
             if now < portions.empty_until:
                 return False
+            if now >= deadline:
+                self._away_until = now + _REST_S  # nobody else need wait for it
             asking = self._ask(bucket, portions, need, now)
-            if asking is None or now >= deadline:
+            if asking is None:
                 return True  # the store is away: what this process counts must do
             await asyncio.wait([asking], timeout=deadline - now)
             now = self._elapsed()
@@ -145,12 +149,12 @@ class Limits:
 
     def _ask(self, bucket: Bucket, portions: Portions, n: int, now: float) -> asyncio.Task[None] | None:
         """Ask the store for more, unless that is under way; None while it is left alone."""
+        if now < self._away_until or (n == 0 and now < portions.empty_until):
+            return None
         place = (bucket.context, bucket.key)
         asking = self._asking.get(place)
         if asking is not None:
             return asking
-        if now < portions.away_until or (n == 0 and now < portions.empty_until):
-            return None
         asking = asyncio.get_running_loop().create_task(self._top_up(bucket, portions, n), name="limits")
         self._asking[place] = asking
         asking.add_done_callback(lambda _: self._asking.pop(place, None))
@@ -160,10 +164,10 @@ class Limits:
         try:
             await self._take_some(bucket, portions, portions.wish(n, bucket.rate.limit))
         except RegistaError as error:
-            portions.away_until = self._elapsed() + _REST_S
+            self._away_until = self._elapsed() + _REST_S
             log.debug("each counts for itself: %s", error, extra={"action": "limits_local"})
         except Exception:
-            portions.away_until = self._elapsed() + _REST_S
+            self._away_until = self._elapsed() + _REST_S
             log.exception("a limit could not be shared; each counts for itself")
 
     async def _take_some(self, bucket: Bucket, portions: Portions, wish: int) -> None:

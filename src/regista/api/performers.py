@@ -30,6 +30,7 @@ from . import bodies, sts
 from .address import peer_of, tell_if_clear
 from .middleware.ratelimit import gate_of
 from .problems import Problem
+from .rivals import rival_of, warn_of_two
 from .stage import STAGE, Stage
 from .worker_auth import admit, check_signature, check_still_in, check_worker
 
@@ -125,7 +126,7 @@ async def heartbeat(request: web.Request) -> web.Response:
     except BadMessage as error:
         raise _refused(error) from error
     except UnknownWorker as error:
-        raise _unknown(worker_id) from error
+        raise await _unknown(request, worker_id, said.session, said.incarnation) from error
     told: dict[str, Any] = {"status": "ok"}
     if answer.stop:
         told["cancel_task_ids"] = answer.stop
@@ -160,7 +161,8 @@ async def next_task(request: web.Request) -> web.StreamResponse:
     except BadMessage as error:
         raise _refused(error) from error
     except UnknownWorker as error:
-        raise _unknown(worker_id) from error
+        session, incarnation = _count(query, "session"), query.get("incarnation")
+        raise await _unknown(request, worker_id, session, incarnation) from error
     return response
 
 
@@ -235,9 +237,19 @@ def _refused(error: BadMessage) -> Problem:
     return Problem(400, "bad_message", words(error))
 
 
-def _unknown(worker_id: str) -> Problem:
+async def _unknown(
+    request: web.Request, worker_id: str, session: int | None, incarnation: str | None
+) -> Problem:
+    """It must register again, or hear that another process has its id."""
+    stage = request.config_dict[STAGE]
+    more: dict[str, Any] = {}
+    if session is not None:
+        newer = await stage.workers.recall(worker_id)
+        if rival := rival_of(newer, session, incarnation or "", stage.config.instance_id):
+            warn_of_two(worker_id, rival, peer_of(request))
+            more["displaced_by"] = rival
     # The stock SDK looks for the words "not found", and registers again.
-    return Problem(404, "worker_unknown", f"worker {worker_id} not found here: register again")
+    return Problem(404, "worker_unknown", f"worker {worker_id} not found here: register again", **more)
 
 
 def _number(query: Mapping[str, str], name: str, default: float) -> float:

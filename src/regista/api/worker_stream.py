@@ -20,6 +20,7 @@ from ..wire import stream
 from ..wire.pipe import Pipe
 from .address import peer_of
 from .middleware.ratelimit import gate_of
+from .rivals import rival_of, warn_of_two
 from .stage import STAGE, Stage
 from .worker_auth import is_still_in
 
@@ -288,8 +289,7 @@ class Channel:
             self._pipe.put(stream.Heard([]))  # nothing expires while the store is away, or soon after
             return
         if not beat.known:
-            known = await self._stage.workers.recall(self.worker_id)
-            await self.end(self.farewell(known, "" if known is None else known.address))
+            await self.end(self.farewell(await self._stage.workers.recall(self.worker_id)))
             return
         seat = self._stage.dispatcher.find(self.worker_id)
         if frame.hot is not None and seat is not None:
@@ -297,27 +297,13 @@ class Channel:
             self._stage.dispatcher.update(replace(seat.worker, profile=profile))
         self._pipe.put(stream.Heard(list(beat.cancel)))
 
-    def farewell(self, newer: Worker | None, address: str) -> stream.Again:
-        """What it is told when its session is over. Another process with its id is warned of, here and there.
-
-        One that was started again while its old connection is not known to be dead looks the same, once.
-        """
-        if newer is None or newer.session <= self.session:
-            return stream.Again()
-        if self.worker is not None and self.worker.is_same_process(newer):
-            return stream.Again()
-        here = newer.instance == self._stage.config.instance_id
-        at = "" if here else f", at instance {newer.instance}"
-        who = f"{address or 'an address that nobody knows'}{f' ({newer.hostname})' if newer.hostname else ''}{at}"
-        log.warning(
-            "worker %s has come from %s while it was connected from %s: of two workers with one id only the newer gets "
-            "tasks; give each its own WORKER_ID",
-            self.worker_id,
-            who,
-            self.address,
-            extra={"action": "worker_displaced", "worker_id": self.worker_id},
-        )
-        return stream.Again(displaced=True, by=words(who))
+    def farewell(self, newer: Worker | None, address: str = "") -> stream.Again:
+        """What it is told when its session is over. Another process that has its id is warned of, here and there."""
+        incarnation = "" if self.worker is None else self.worker.incarnation
+        rival = rival_of(newer, self.session, incarnation, self._stage.config.instance_id, address)
+        if rival:
+            warn_of_two(self.worker_id, rival, self.address)
+        return stream.Again(displaced=bool(rival), by=rival)
 
     def _credit(self, frame: stream.Credit) -> None:
         """Credit is counted by steps, not set: offers that are on their way are not granted twice."""

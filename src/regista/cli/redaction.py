@@ -17,7 +17,10 @@ from ..tokens import CLIENT_FILE, WORKER_FILE, find_token
 
 #: A shorter secret would be found in every second word.
 _SHORTEST = 6
-_SECRET = r"(?:[\w-]*(?:token|password|passwd|secret|otp|api[_-]?key|authorization|signature|credentials?))"
+#: The name of a secret. Its length is bounded: a text of a stranger must not keep the search busy.
+_SECRET = (
+    r"(?:[\w-]{0,40}(?:token|password|passwd|secret|otp|api[_-]?key|authorization|signature|credentials?))"
+)
 #: Fields that are hidden whatever they hold.
 _SECRET_FIELD = re.compile(_SECRET, re.IGNORECASE)
 #: Fields that hold what a job carries.
@@ -39,7 +42,10 @@ _CARRIED = frozenset(
 _PLACES: tuple[tuple[re.Pattern[str], str], ...] = (
     # Authorization: Bearer x, X-Client-Token: x, in the words of a header
     (re.compile(r"\b((?:proxy-)?authorization\s*[:=]\s*)(?:\w+\s+)?[^\s,;'\"]+", re.I), rf"\1{HIDDEN}"),
-    (re.compile(r"\b(x-[\w-]*(?:token|secret|key|signature)\s*[:=]\s*)[^\s,;'\"]+", re.I), rf"\1{HIDDEN}"),
+    (
+        re.compile(r"\b(x-[\w-]{0,40}(?:token|secret|key|signature)\s*[:=]\s*)[^\s,;'\"]+", re.I),
+        rf"\1{HIDDEN}",
+    ),
     (re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{6,}", re.I), rf"\1 {HIDDEN}"),
     # token=x, in an address or a list of words
     (re.compile(rf"\b({_SECRET}=)[^\s&'\"<>,;)]+", re.I), rf"\1{HIDDEN}"),
@@ -49,7 +55,7 @@ _PLACES: tuple[tuple[re.Pattern[str], str], ...] = (
     # short-lived worker tokens and one-time passwords, wherever they stand
     (re.compile(r"\b(rst|rsr|rop)\.[\w.-]{20,}"), rf"\1.{HIDDEN}"),
     # scheme://user:x@host
-    (re.compile(r"(://[^:/@\s]*:)[^@\s/]+@"), rf"\1{HIDDEN}@"),
+    (re.compile(r"(://[^:/@\s]{0,200}:)[^@\s/]{1,500}@"), rf"\1{HIDDEN}@"),
 )
 
 

@@ -77,10 +77,6 @@ class Worker(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     notes: int = 0
     registered_at: datetime | None = None
 
-    def is_same_process(self, other: "Worker") -> bool:
-        """Both are known to be one process, which has registered twice."""
-        return bool(self.incarnation) and self.incarnation == other.incarnation
-
     def serves(self, queue: str, skill: str) -> bool:
         """A task needs its queue and its skill."""
         return skill in self.skills and (self.queues is None or queue in self.queues)

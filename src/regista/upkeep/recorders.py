@@ -54,7 +54,11 @@ def place_of(history: HistoryStorage) -> Place:
     if getattr(history, "shared", True):
         return Place("")
     path = getattr(history, "path", None)
-    what = f"sqlite:{path.absolute()}" if path is not None else f"the memory of process {os.getpid()} ({id(history):x})"
+    what = (
+        f"sqlite:{path.absolute()}"
+        if path is not None
+        else f"the memory of process {os.getpid()} ({id(history):x})"
+    )
     return Place(f"{what} on {socket.gethostname()}")
 
 
@@ -131,5 +135,7 @@ def _warn(place: Place) -> None:
 
 
 def _refused(other: Place, ours: Place) -> ConfigError:
-    expected = f"the history of instance {other.instance!r}, which shares this store ({other}): set it alike for all"
+    expected = (
+        f"the history of instance {other.instance!r}, which shares this store ({other}): set it alike for all"
+    )
     return ConfigError("HISTORY_DATABASE_URI", expected, str(ours))

@@ -170,8 +170,9 @@ class Heartbeat(Message, frozen=True, kw_only=True, gc=False):
     hot_skills: list[str] | None = None
     #: NEW
     skills_hash: str | None = None
-    #: The session that registration gave. Ours
+    #: The session that registration gave, and the name of the process. Ours
     session: int | None = None
+    incarnation: str | None = None
 
 
 class ResultError(Struct, frozen=True, gc=False):

@@ -14,7 +14,7 @@ from ..config import WorkerConfig
 from ..plain import words
 from ..wire.stream import Offer
 from .performer import Performance
-from .voice import Crew, Over, Refused, Session, too_large
+from .voice import Crew, Displaced, Over, Refused, Session, too_large
 
 log = logging.getLogger("regista.worker")
 
@@ -122,6 +122,7 @@ class Polling:
 
     async def _poll(self, limit: int) -> list[Offer]:
         asked = {"timeout": f"{self._poll_s:g}", "limit": str(limit), "session": str(self._session.number)}
+        asked["incarnation"] = self._crew.incarnation
         status, body = await self._request("GET", f"{self._worker_url}/tasks/next", params=asked)
         if status == 204:
             return []
@@ -163,6 +164,7 @@ class Polling:
 
     async def _patch(self, body: dict[str, Any]) -> dict[str, Any]:
         body |= {"worker_id": self._session.worker_id, "session": self._session.number}
+        body["incarnation"] = self._crew.incarnation
         _, answer = await self._request("PATCH", self._worker_url, body)
         try:
             found = _decode(answer)
@@ -249,7 +251,7 @@ class Polling:
             if answer.status in (401, 403):
                 raise Refused(words(text.decode(errors="replace"))[:500])
             if answer.status in (404, 409) and method != "POST":
-                raise Over("the orchestrator does not know us any more")
+                raise _forgotten(text)
             if answer.status >= 500:
                 raise Over(f"HTTP {answer.status}")
             if answer.status != 429:
@@ -321,3 +323,15 @@ def _offer(task: dict[str, Any]) -> Offer:
 def _seconds(text: str) -> float:
     """A Retry-After, within reason."""
     return min(max(float(text), _LATER_S), _MUCH_LATER_S) if text.isascii() and text.isdigit() else _LATER_S
+
+
+def _forgotten(answer: bytes) -> Over:
+    """We must register again; unless another worker has our id, which the answer says then."""
+    try:
+        found = _decode(answer)
+    except msgspec.MsgspecError:
+        found = None
+    rival = found.get("displaced_by") if isinstance(found, dict) else None
+    if isinstance(rival, str) and rival:
+        return Displaced(words(rival))
+    return Over("the orchestrator does not know us any more")

@@ -60,7 +60,7 @@ class RemoteWorker:
         capacity = self.config.max_concurrent_tasks or worker.concurrency
         self._performer = Performer(worker, self.id, capacity, self._clock, self, files)
         self._slots = Slots(capacity, lambda: self._performer.load) if self._shares else None
-        self._crew = Crew(self._performer, self._slots, lambda: worker.hot)
+        self._crew = Crew(self._performer, self._slots, lambda: worker.hot, self._incarnation)
         self._http: aiohttp.ClientSession | None = None
         self._shared_wallet: Wallet | None = None
         self._links: list[Link] = []

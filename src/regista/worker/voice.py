@@ -70,6 +70,8 @@ class Crew(Struct, frozen=True):
     slots: Slots | None
     #: What is loaded right now.
     hot: Callable[[], tuple[str, ...]]
+    #: Names this process: another one with our id is another worker.
+    incarnation: str = ""
 
     def held(self, home: str) -> list[str]:
         """What this home gave, and has not acknowledged."""

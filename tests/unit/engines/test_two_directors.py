@@ -444,13 +444,18 @@ async def a_worker_that_died_at_one_is_told_of_alike_by_both(pair: Pair) -> None
         while not await all_know():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     for job_id, code in ((waiting.id, "disconnected"), (task.job_id, "worker_disconnected")):
-        reasons = [(await one.dispatcher.explain_job(await one.get(job_id))).reasons for one in pair.directors]
+        reasons = [
+            (await one.dispatcher.explain_job(await one.get(job_id))).reasons for one in pair.directors
+        ]
         assert [[reason.code for reason in some] for some in reasons] == [[code]] * 2
         assert reasons[0] == reasons[1]
     # and: when it is back, wherever, it is ready again at both
     again = Hands(here)
     running = [task.attempt_id]
-    assert await here.workers.attach("w", hands.record.session, running, again.take, again.stop, "stream", 3.0) == ()
+    assert (
+        await here.workers.attach("w", hands.record.session, running, again.take, again.stop, "stream", 3.0)
+        == ()
+    )
     assert (await again.next()).job_id == waiting.id
     assert {(await one.workers.describe())[0].state for one in pair.directors} == {"ready"}
 

@@ -92,16 +92,18 @@ def test_what_takes_long_to_carry_is_no_outage(server: RedisServer) -> None:
     """Three megabytes up and down, each way three times as long as silence is borne."""
 
     async def play() -> None:
-        async with Proxy(server.port) as network:
-            async with linked(f"redis://127.0.0.1:{network.port}", patience_s=0.3) as link:
-                network.slowness_s = 0.02
-                large = b"x" * 3_000_000
-                assert await link.ask(("SET", "large", large)) == [b"OK"]
-                asked = [link.ask(("GET", "large")), link.ask(("ECHO", "small"))]
-                assert await asyncio.gather(*asked) == [[large], [b"small"]]
-                network.stall()
-                with pytest.raises(StorageUnavailable, match=r"did not answer within 0\.3 s"):
-                    await link.ask(("GET", "large"))
+        async with (
+            Proxy(server.port) as network,
+            linked(f"redis://127.0.0.1:{network.port}", patience_s=0.3) as link,
+        ):
+            network.slowness_s = 0.02
+            large = b"x" * 3_000_000
+            assert await link.ask(("SET", "large", large)) == [b"OK"]
+            asked = [link.ask(("GET", "large")), link.ask(("ECHO", "small"))]
+            assert await asyncio.gather(*asked) == [[large], [b"small"]]
+            network.stall()
+            with pytest.raises(StorageUnavailable, match=r"did not answer within 0\.3 s"):
+                await link.ask(("GET", "large"))
 
     asyncio.run(play())
 
