@@ -1,5 +1,6 @@
 """Several orchestrators on one machine or one store, as processes: what they say, and whom they let in."""
 
+import json
 import signal
 import time
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ import pytest
 
 from tests.acceptance.processes import House, free_port
 from tests.conftest import Require
+from tests.postgres_server import PostgresServer, postgres_binary
 from tests.redis_server import RedisServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(40)]
@@ -43,6 +45,20 @@ def test_serve_waits_for_a_redis_that_comes_later(house: House, require: Require
         assert house.end(serving) == 0
     finally:
         server.close()
+
+
+def test_serve_waits_for_a_history_that_comes_later(house: House, require: Require) -> None:
+    with PostgresServer(postgres_binary(require)) as history:
+        place = history.place()
+        history.stop()
+        house.set(HISTORY_DATABASE_URI=place)
+        serving = house.start("serve", "app.py")
+        house.until_logged("the history .*waiting for it, 60 s at most")
+        history.start()
+        assert serving.stdout is not None
+        assert house.url in serving.stdout.readline(), house.logs()
+        assert house.logs().count("waiting for it") == 1
+        assert house.end(serving) == 0
 
 
 def test_serve_that_waits_for_a_redis_ends_when_it_is_told_to(house: House) -> None:
@@ -133,3 +149,23 @@ def test_of_two_workers_with_one_id_the_loser_says_once_who_took_over(
     house.until_logged(found + (".*" if not apart else ""))
     assert house.logs().count("has another worker named") == 1
     assert (", at instance " in house.logs()) is apart
+
+
+def test_a_worker_that_was_killed_is_disconnected_whichever_orchestrator_is_asked(
+    house: House, server: RedisServer
+) -> None:
+    store, port = f"redis://127.0.0.1:{server.port}/7", free_port()
+    urls = [house.url, f"http://127.0.0.1:{port}"]
+    house.set(CLIENT_TOKEN="c" * 20, WORKER_TOKEN="w" * 20)
+    house.serve("--storage", store, "--dir", "a")
+    there = house.start("serve", "app.py", "--storage", store, "--dir", "b", "--port", str(port))
+    assert there.stdout is not None
+    there.stdout.readline()
+    worker = house.start("worker", "app.py", "--url", urls[0])
+    house.until_logged("connected to .* by stream")
+    # when
+    house.end(worker, signal.SIGKILL)
+    # then: long before its lease is over, both say so
+    for url in urls:
+        (told,) = json.loads(house.said("workers", "list", "--json", REGISTA_URL=url))["items"]
+        assert told["state"] == "disconnected", told
