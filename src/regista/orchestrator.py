@@ -2,18 +2,13 @@
 
 import asyncio
 import logging
-import os
-import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import nullcontext
-from hashlib import sha256
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from .backends import build_history, build_storage, settings_of, told_apart
 from .blueprint import StateMachineBlueprint, load_blueprints
-from .blueprint.step import Rules
 from .clock import Clock, Ids, StoreClock, SystemClock
 from .config import Config
 from .config.client_webhooks import read_webhooks
@@ -22,19 +17,17 @@ from .config.webhooks import ClientWebhook
 from .dispatch.dispatcher import Dispatcher
 from .engines.base import Submission
 from .engines.native.engine import NativeEngine
-from .engines.native.executor import Settings
 from .engines.native.feed import Feed
 from .engines.native.library import Library
 from .engines.native.relay import Relay
 from .engines.native.runner import Runner
 from .engines.native.workers import WorkerService
-from .errors import ConfigError, IdempotencyConflict, JobNotFound, StorageFailed
+from .errors import IdempotencyConflict, JobNotFound, StorageFailed
 from .filing import Filing
 from .history.base import HistoryStorage
-from .history.memory import MemoryHistory
 from .history.none import NoHistory
 from .history.recorder import LEAD_S, HistoryRecorder, read_events
-from .model import ClientConfig, Event, Job, RetryPolicy, Summary
+from .model import ClientConfig, Event, Job, Summary
 from .model.attributes import declared_types
 from .observe.parts import CountedPost, counted_start
 from .observe.telemetry import Telemetry, started_line
@@ -98,7 +91,7 @@ class OrchestratorEngine:
         if self.storage.shared:
             self.clock = StoreClock(self.clock)
         self._ids = ids or Ids(self.clock)
-        self.config = _told_apart(self.config, self.storage)
+        self.config = told_apart(self.config, self.storage)
         self.history = history or build_history(self.config.history_database_uri, self.storage)
         if not isinstance(self.history, NoHistory) and (keep := getattr(self.storage, "keep_outbox", None)):
             keep()
@@ -565,99 +558,3 @@ class OrchestratorEngine:
     async def fail(self, job_id: str, reason: str = "") -> Job:
         """Give a quarantined job up."""
         return await self.engine.fail(job_id, reason)
-
-
-def settings_of(config: Config) -> Settings:
-    """The part of the settings that the executor and the machine obey."""
-    return Settings(
-        instance=config.instance_id,
-        lease_s=config.lease_s,
-        patience_s=config.patience_s,
-        max_slow=config.executor_max_concurrent_jobs,
-        rules=Rules(
-            handler_retry=RetryPolicy(
-                max_attempts=config.job_max_retries + 1, first_s=config.handler_retry_first_s
-            ),
-            task_retry=RetryPolicy(max_attempts=config.job_max_retries + 1, lost_budget=config.lost_budget),
-            attempt_timeout_s=config.worker_timeout_s,
-            cancel_grace_s=config.cancel_grace_s,
-        ),
-    )
-
-
-def _told_apart(config: Config, storage: StorageBackend) -> Config:
-    """On a shared store two of us on one machine must not have one name: leases would be anybody's."""
-    host = socket.gethostname()
-    if not storage.shared or config.instance_id != host:
-        return config
-    return msgspec.structs.replace(config, instance_id=f"{host}-{os.getpid()}")
-
-
-def build_storage(name: str, clock: Clock) -> StorageBackend:
-    """The store that a setting names: `memory`, `sqlite:PATH`, or the URL of a Redis."""
-    kind, _, path = name.partition(":")
-    if kind == "memory" and not path:
-        return MemoryStorage(clock)
-    if kind == "sqlite" and path:
-        from .storage.sqlite import SqliteStorage
-
-        return SqliteStorage(path, clock)
-    if kind in ("redis", "rediss", "unix") and path.startswith("//"):
-        return _redis_storage(name, clock)
-    raise ConfigError("REGISTA_STORAGE", "memory, sqlite:PATH or redis://HOST", name)
-
-
-def _redis_storage(url: str, clock: Clock) -> StorageBackend:
-    try:
-        from .storage.redis.store import RedisStorage
-    except ModuleNotFoundError as error:
-        got = f"no module named {error.name}"
-        raise ConfigError("REGISTA_STORAGE", "the redis extra (pip install 'regista[redis]')", got) from None
-    return RedisStorage(url, clock)
-
-
-def build_history(uri: str, storage: StorageBackend) -> HistoryStorage:
-    """The history that a setting names; unset, it lies beside the store. Beside a shared store there is none."""
-    kind, _, path = uri.partition(":")
-    if kind == "sqlite" and path:
-        from .history.sqlite import SqliteHistory
-
-        return SqliteHistory(path)
-    if kind in ("postgres", "postgresql") and path.startswith("//"):
-        return _postgres_history(uri, storage)
-    if uri:
-        raise ConfigError("HISTORY_DATABASE_URI", "sqlite:PATH or postgresql://HOST/DATABASE", uri)
-    newest = getattr(storage, "newest", None)
-    if newest is not None:  # others share it, so what lies beside it here would have holes
-        return NoHistory(newest)
-    beside = getattr(storage, "path", None)
-    if beside is not None:
-        from .history.sqlite import SqliteHistory
-
-        return SqliteHistory(beside.with_name(beside.stem + ".history" + beside.suffix))
-    return MemoryHistory()
-
-
-def _postgres_history(uri: str, storage: StorageBackend) -> HistoryStorage:
-    try:
-        from .history.postgres import PostgresHistory
-    except ModuleNotFoundError as error:
-        got = f"no module named {error.name}"
-        expected = "the postgres extra (pip install 'regista[postgres]')"
-        raise ConfigError("HISTORY_DATABASE_URI", expected, got) from None
-    return PostgresHistory(uri, lambda: _cluster_of(storage))
-
-
-async def history_version(uri: str) -> str:
-    """The version of the PostgreSQL that a URI names; what keeps it from telling is raised. Changes nothing there."""
-    try:
-        from .history.postgres import server_version
-    except ModuleNotFoundError as error:
-        expected = "the postgres extra (pip install 'regista[postgres]')"
-        raise ConfigError("HISTORY_DATABASE_URI", expected, f"no module named {error.name}") from None
-    return await server_version(uri)
-
-
-async def _cluster_of(storage: StorageBackend) -> str:
-    """Names the store, as `WorkerService.cluster_id` does."""
-    return sha256(await storage.secret("cluster")).hexdigest()[:16]

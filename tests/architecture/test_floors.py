@@ -11,7 +11,7 @@ SRC = Path(__file__).parents[2] / "src" / "regista"
 
 #: Room (the longest matching name wins) → floor. `x.__init__` is what `import regista.x` runs.
 FLOORS = {
-    **dict.fromkeys(["orchestrator", "filing", "site", "cli", "__main__"], 5),
+    **dict.fromkeys(["orchestrator", "backends", "filing", "site", "cli", "__main__"], 5),
     **dict.fromkeys(["api", "rpc", "dashboard"], 4),
     **dict.fromkeys(["engines.native", "dispatch", "fleet", "logs", "upkeep"], 3),
     **dict.fromkeys(["history.recorder", "history.search"], 3),
@@ -27,20 +27,22 @@ FLOORS = {
     **dict.fromkeys(["blueprint", "wire", "config", "tokens", "client", "webhooks"], 1),
     **dict.fromkeys(["model", "errors", "clock", "loops", "onethread", "patience", "plain", "trace", "schedules", "discretion"], 0),
 }
-#: Floor → the floors that it may import from. Floor 2 is missing: only the orchestrator names a backend.
+#: Floor → the floors that it may import from. Floor 2 is missing: only the orchestrator and `backends` name one.
 BELOW = {5: {4, 3, 1, 0}, 4: {3, 1, 0}, 3: {1, 0}, 2: {1, 0}, 1: {0}, 0: {0}}
 #: On floor 3 each may import those to its right; `history.recorder` is a stranger to all of them.
 CHAIN = ["upkeep", "engines.native", "dispatch", "fleet", "logs"]
 #: What a room may import beyond that.
 ALSO = {
-    "orchestrator": {room for room, floor in FLOORS.items() if floor == 2} | {"worker", "site", "filing"},
+    "orchestrator": {room for room, floor in FLOORS.items() if floor == 2}
+    | {"worker", "site", "filing", "backends"},
+    "backends": {"storage", "storage.redis", "history", "history.postgres"},
     "filing": {"payloads"},
     "site": {"orchestrator"},
     "storage.redis": {"storage"},
     "history.postgres": {"history"},
     "history.base": {"history.listfilter"},
     "__main__": {"cli"},
-    "cli": {"orchestrator", "site", "observe", "worker", "payloads", "__init__"},
+    "cli": {"orchestrator", "backends", "site", "observe", "worker", "payloads", "__init__"},
     **{room: {"observe"} for room in ("api", "rpc", "dashboard")},
     "client": {"wire", "config", "tokens"},
     "config": {"tokens"},

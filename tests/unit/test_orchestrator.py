@@ -22,6 +22,7 @@ from regista import (
     StateMachineBlueprint,
     Worker,
 )
+from regista.backends import build_history, build_storage
 from regista.blueprint import ActionFactory, JobContext
 from regista.engines.base import Submission, Verdict
 from regista.errors import (
@@ -35,7 +36,6 @@ from regista.history.postgres import PostgresHistory
 from regista.history.sqlite import SqliteHistory
 from regista.model import AwaitVersion, Task, TaskResult
 from regista.model import Worker as WorkerRecord
-from regista.orchestrator import build_history, build_storage
 from regista.storage.base import StorageBackend
 from regista.testing.clock import LoopClock
 from regista.testing.disk import SimulatedDisk

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ..backends import build_storage, history_version
 from ..clock import SystemClock
 from ..config import Config
 from ..config.people import read_clients, read_workers
 from ..errors import ConfigError, RegistaError
-from ..orchestrator import build_storage, history_version
 from .finding import Finding
 
 #: How long a server may take to answer.
