@@ -87,14 +87,14 @@ class SqliteJournal:
     async def open(self) -> Snapshot:
         self._thread = OneThread("regista-sqlite")
         try:
+            # Not in the thread: whoever is told to stop meanwhile must not wait for it.
+            self._owner = await _own(self._path, self._patience_s)
             return await self._thread.run(self._open)
         except BaseException:
             await self.close()
             raise
 
     def _open(self) -> Snapshot:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._owner = _own(self._path, self._patience_s)
         try:
             self._writer = connection = _connect(self._path)
             migrate(connection, self._path)
@@ -253,28 +253,35 @@ def _stretch(connection: sqlite3.Connection, path: Path) -> None:
         log.warning("cannot stretch the WAL of %s: %s", path, error, extra={"action": "wal"})
 
 
-def _own(path: Path, patience_s: float) -> int:
+async def _own(path: Path, patience_s: float) -> int:
     """Take the side file's lock, waiting for a predecessor to leave."""
-    side = path.with_name(path.name + ".lock")
-    handle = os.open(side, os.O_RDWR | os.O_CREAT, 0o600)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
     give_up = time.monotonic() + patience_s
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    try:
+        while not _locked(handle):
             if time.monotonic() >= give_up:
                 owner = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
-                os.close(handle)
                 whose = "this very process" if owner == str(os.getpid()) else f"another process (pid {owner})"
                 raise StorageOwned(
                     f"{path} is owned by {whose}. One orchestrator owns a SQLite store: stop the other one, "
                     "or give this one another path."
-                ) from None
-            time.sleep(0.05)
-        else:
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-            return handle
+                )
+            await asyncio.sleep(0.05)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        return handle
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def _locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def migrations() -> list[str]:
