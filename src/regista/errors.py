@@ -205,7 +205,9 @@ class QuotaExceeded(RegistaError):
     def __init__(self, limit: int, used: int, resets_at: datetime, retry_after_s: int) -> None:
         #: As the API says it: ISO 8601, in the zone of the orchestrator.
         self.resets_at = resets_at.isoformat()
-        super().__init__(f"{used:,} of {limit:,} jobs of this month are used up; it begins anew on {self.resets_at}")
+        super().__init__(
+            f"{used:,} of {limit:,} jobs of this month are used up; it begins anew on {self.resets_at}"
+        )
         self.limit = limit
         self.used = used
         self.facts = {"limit": limit, "used": used, "resets_at": self.resets_at}
@@ -293,7 +295,9 @@ class ScheduleNotFound(ScheduleError):
     code = "schedule_not_found"
 
     def __init__(self, name: str) -> None:
-        super().__init__(name, f"no schedule named {name!r}; `regista schedules list` names those that are there")
+        super().__init__(
+            name, f"no schedule named {name!r}; `regista schedules list` names those that are there"
+        )
 
 
 class ScheduleExists(ScheduleError):
@@ -302,7 +306,9 @@ class ScheduleExists(ScheduleError):
     code = "schedule_exists"
 
     def __init__(self, name: str) -> None:
-        super().__init__(name, f"a schedule named {name!r} is there already; delete it first, or choose another name")
+        super().__init__(
+            name, f"a schedule named {name!r} is there already; delete it first, or choose another name"
+        )
 
 
 class ScheduleInFile(ScheduleError):
@@ -366,7 +372,9 @@ class BadFileName(PayloadError, ValueError):
     code = "bad_file_name"
 
     def __init__(self, name: object, problem: str) -> None:
-        super().__init__(f"expected the name of a file of this job, like frames/001.png, got {name!r}: {problem}")
+        super().__init__(
+            f"expected the name of a file of this job, like frames/001.png, got {name!r}: {problem}"
+        )
         self.name = name
 
 

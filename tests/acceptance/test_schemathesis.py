@@ -65,7 +65,10 @@ def test_schemathesis_finds_nothing(who: str, tmp_path: Path, caplog: pytest.Log
     async def main() -> None:
         blueprints = (one_task(), asks(), breaks(), greet())
         # Whoever is refused for a minute is not told apart from whoever came too often: that has tests of its own.
-        settings: dict[str, Any] = {"rate_limits": {"auth": "off", "public": "off"}, "payloads": f"file:{tmp_path / 'files'}"}
+        settings: dict[str, Any] = {
+            "rate_limits": {"auth": "off", "public": "off"},
+            "payloads": f"file:{tmp_path / 'files'}",
+        }
         async with serving(*blueprints, workers=[worker()], max_wait_s=0.05, **settings) as house:
             token, known = WHO[who], WHO[who] in ("t-ops", "t-ada")
             header = ("--header", f"X-Client-Token: {token}") if token else ()

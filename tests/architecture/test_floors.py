@@ -25,7 +25,21 @@ FLOORS = {
     "payloads.task_files": 1,
     **dict.fromkeys(["storage.__init__", "history.__init__", "engines.__init__"], 1),
     **dict.fromkeys(["blueprint", "wire", "config", "tokens", "client", "webhooks"], 1),
-    **dict.fromkeys(["model", "errors", "clock", "loops", "onethread", "patience", "plain", "trace", "schedules", "discretion"], 0),
+    **dict.fromkeys(
+        [
+            "model",
+            "errors",
+            "clock",
+            "loops",
+            "onethread",
+            "patience",
+            "plain",
+            "trace",
+            "schedules",
+            "discretion",
+        ],
+        0,
+    ),
 }
 #: Floor → the floors that it may import from. Floor 2 is missing: only the orchestrator and `backends` name one.
 BELOW = {5: {4, 3, 1, 0}, 4: {3, 1, 0}, 3: {1, 0}, 2: {1, 0}, 1: {0}, 0: {0}}
@@ -47,7 +61,19 @@ ALSO = {
     "client": {"wire", "config", "tokens"},
     "config": {"tokens"},
     "webhooks": {"config"},
-    "worker": {"wire", "tokens", "model", "errors", "clock", "loops", "plain", "trace", "config", "payloads.base", "payloads.task_files"},
+    "worker": {
+        "wire",
+        "tokens",
+        "model",
+        "errors",
+        "clock",
+        "loops",
+        "plain",
+        "trace",
+        "config",
+        "payloads.base",
+        "payloads.task_files",
+    },
     "payloads.task_files": {"payloads.base"},
     "payloads": {"config"},
     "blueprint": {"payloads.task_files"},

@@ -284,7 +284,9 @@ def count_a_quota_when_it_is_only_asked_for(patch: pytest.MonkeyPatch) -> None:
     """A repeated creation counts once more."""
     original = Image.apply
 
-    def apply(self: Image, change: Change, batch: Batch, number: int, instance: str, elapsed: float) -> Outcome:
+    def apply(
+        self: Image, change: Change, batch: Batch, number: int, instance: str, elapsed: float
+    ) -> Outcome:
         outcome = original(self, change, batch, number, instance, elapsed)
         if change.quota is not None and outcome.kind is OutcomeKind.REPEATED:
             self.quotas.count(change.quota, batch)

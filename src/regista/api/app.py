@@ -75,7 +75,15 @@ def create_app(stage: Stage) -> web.Application:
     """The whole API over these services. Starting and stopping them is the caller's business."""
     gate = ratelimit.Gate(stage)
     app = web.Application(
-        middlewares=[Observer(stage.telemetry).watch, compression, errors, gate.by_address, client_auth, gate.by_client, known_query],
+        middlewares=[
+            Observer(stage.telemetry).watch,
+            compression,
+            errors,
+            gate.by_address,
+            client_auth,
+            gate.by_client,
+            known_query,
+        ],
         client_max_size=stage.config.max_body_bytes,
         handler_args=handler_args(stage.config),
     )

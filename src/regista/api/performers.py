@@ -153,7 +153,9 @@ async def next_task(request: web.Request) -> web.StreamResponse:
             if not tasks:
                 gate.found_nothing(request)
             else:
-                await check_still_in(request, worker_id)  # the wait was long enough for a token to be taken back
+                await check_still_in(
+                    request, worker_id
+                )  # the wait was long enough for a token to be taken back
             # Written in here: what cannot be written has not been delivered, and waits for the next poll.
             response = _task_answer(stage, tasks, plural=limit is not None)
             await response.prepare(request)

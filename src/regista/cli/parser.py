@@ -229,7 +229,9 @@ def _making(create: argparse.ArgumentParser) -> None:
     create.add_argument("--every", type=_some, metavar="S", help="each so many seconds")
     create.add_argument("--daily-at", action="append", metavar="HH:MM", help="may be repeated")
     create.add_argument("--weekly-days", nargs="+", metavar="DAY", help="mon, tue …; with --time")
-    create.add_argument("--monthly-dates", nargs="+", type=int, metavar="N", help="with --time; -1 is the last")
+    create.add_argument(
+        "--monthly-dates", nargs="+", type=int, metavar="N", help="with --time; -1 is the last"
+    )
     create.add_argument("--time", metavar="HH:MM", help="belongs to days and dates")
     create.add_argument("--cron", metavar="LINE", help="five fields, or @daily and its like")
     create.add_argument("--timezone", metavar="ZONE", help="default: the orchestrator's TZ")
@@ -267,8 +269,12 @@ def _tokens(commands: _Commands) -> None:
     whose.add_argument("--worker", metavar="ID", help="for a worker: a table of workers.toml")
     new.add_argument("--operator", action="store_true", help="a client that sees and moves everybody's jobs")
     calling = {"parents": [_talking(), _common()], "allow_abbrev": False}
-    otp = verbs.add_parser("otp", help="make a one-time password for a worker that is about to start", **calling)
-    otp.add_argument("worker_id", metavar="WORKER", nargs="?", help="for this one; else whichever uses it first")
+    otp = verbs.add_parser(
+        "otp", help="make a one-time password for a worker that is about to start", **calling
+    )
+    otp.add_argument(
+        "worker_id", metavar="WORKER", nargs="?", help="for this one; else whichever uses it first"
+    )
     otp.set_defaults(run="tokens.otp")
     revoke = verbs.add_parser("revoke", help="end the short-lived tokens of a worker", **calling)
     revoke.add_argument("worker_id", metavar="WORKER")

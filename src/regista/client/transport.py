@@ -217,7 +217,12 @@ class Transport:
         answered is not waited for that long.
         """
         now = time.monotonic()
-        if self.on_wait is not None and self._reached and spent_s + pause >= _SAY_AFTER_S and now >= self._say_at:
+        if (
+            self.on_wait is not None
+            and self._reached
+            and spent_s + pause >= _SAY_AFTER_S
+            and now >= self._say_at
+        ):
             self._say_at = now + _SAY_AGAIN_S
             self.on_wait(str(trouble), self._patience(waits_s) - spent_s)
 
@@ -235,7 +240,9 @@ class Transport:
         if self._session is None:
             headers = {"Content-Type": "application/json"}
             if is_loopback(urlsplit(self.url).hostname or ""):
-                headers["Accept-Encoding"] = "identity"  # nothing is gained by packing what never leaves the machine
+                headers["Accept-Encoding"] = (
+                    "identity"  # nothing is gained by packing what never leaves the machine
+                )
             connector = None if self._tls is None else aiohttp.TCPConnector(ssl=self._tls)
             self._session = aiohttp.ClientSession(headers=headers, connector=connector)
         if not self._token:

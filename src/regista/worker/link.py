@@ -201,9 +201,7 @@ class Link:
         held = self._crew.held(f"{cluster}/{self.worker_id}") if cluster else []
         body = registration(self._describe(self.worker_id), held, cluster, self._may_stream)
         token = self.target.token_now(self._config)
-        session, stop = await enrol(
-            self._http, self.target.url, self._wallet, token, self.worker_id, body
-        )
+        session, stop = await enrol(self._http, self.target.url, self._wallet, token, self.worker_id, body)
         self._crew.performer.cancel(stop)
         return session
 
@@ -216,7 +214,9 @@ class Link:
     async def _speak(self, session: Session) -> None:
         """One conversation; ends by raising what happened. Meanwhile what we came in with is renewed."""
         loop, wallet = asyncio.get_running_loop(), self._wallet
-        fresh = loop.create_task(wallet.keep_fresh(self._http, session.url)) if wallet.is_short_lived else None
+        fresh = (
+            loop.create_task(wallet.keep_fresh(self._http, session.url)) if wallet.is_short_lived else None
+        )
         try:
             socket = await self._find_stream(session)
             if socket is not None:

@@ -201,7 +201,9 @@ class NativeEngine:
             for pair in zip(submissions, jobs, strict=True)
         ]
         fresh = [index for index, answer in enumerate(answers) if answer is None]
-        born = await self._bear([jobs[index] for index in fresh], None if allowance is None else allowance.quota)
+        born = await self._bear(
+            [jobs[index] for index in fresh], None if allowance is None else allowance.quota
+        )
         used_up = None
         if allowance is not None and OutcomeKind.OVER_QUOTA in born:
             used_up = await self._ledger.refusal(allowance)
@@ -336,9 +338,7 @@ class NativeEngine:
 
         return await self.signal(job_id, decide, by=by)
 
-    async def release(
-        self, job_id: str, data: dict[str, Any] | None = None, by: Deed | None = None
-    ) -> Job:
+    async def release(self, job_id: str, data: dict[str, Any] | None = None, by: Deed | None = None) -> Job:
         """Let a quarantined job try again, with `data` merged into its history first."""
         data = plain_dict(data, "data")
         return await self.signal(job_id, lambda job, tasks, scene: signals.release(job, scene, data), by=by)
