@@ -203,11 +203,10 @@ class QuotaExceeded(RegistaError):
     code = "quota_exceeded"
 
     def __init__(self, limit: int, used: int, resets_at: datetime, retry_after_s: int) -> None:
-        #: As the API says it: ISO 8601, in the zone of the orchestrator.
-        self.resets_at = resets_at.isoformat()
-        super().__init__(
-            f"{used:,} of {limit:,} jobs of this month are used up; it begins anew on {self.resets_at}"
-        )
+        #: As the API says it everywhere: ISO 8601, in the zone of the orchestrator.
+        self.resets_at = resets_at.isoformat().replace("+00:00", "Z")
+        told = f"{used:,} of {limit:,} jobs of this month are used up; it begins anew on {self.resets_at}"
+        super().__init__(told if limit else "this client may have no jobs: its monthly_attempts is 0")
         self.limit = limit
         self.used = used
         self.facts = {"limit": limit, "used": used, "resets_at": self.resets_at}

@@ -1,6 +1,9 @@
 """Filing: everything that an orchestrator does with files and large values, built from its settings."""
 
+import asyncio
+import logging
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Any, cast
 
 from .clock import Clock
@@ -8,7 +11,7 @@ from .config import Config
 from .engines.native.engine import NativeEngine
 from .errors import PayloadsDisabled
 from .model import Job, Task, TaskFailure, TaskResult
-from .payloads.base import Broken, Method, Payloads
+from .payloads.base import Broken, Method, Payloads, claimed
 from .payloads.records import Glance, KeptRecords, keep_records
 from .payloads.service import FileService, build_files
 from .payloads.task_files import TaskFiles
@@ -16,6 +19,11 @@ from .storage.base import StorageBackend
 from .upkeep.files import FileCleaner, FileSweeper
 from .upkeep.loop import Chore, UpkeepLoop
 from .wire.file_links import link_to
+
+log = logging.getLogger("regista.payloads")
+
+#: Seconds that a stop takes at most to clean up after jobs that have just ended.
+_LAST_ROUND_S = 5.0
 
 
 class Filing:
@@ -38,8 +46,12 @@ class Filing:
         self.service: FileService | None = build_files(config)
         if self.service is not None:
             self.service.store = watched(self.service.store)
+            # Twice: a transfer may look at its file while all others stand still. `Transfers` counts them.
+            self.service.outside = self.service.store.apart(2 * config.s3_max_concurrency)
         #: Signs links to files, where the payload store cannot. The same for all who share the store.
         self.secret = b""
+        #: Who owns the payload store; empty until it has started.
+        self._owner = ""
         self.chores: list[Chore] = []
         self._kept: KeptRecords | None = None
         if self.service is not None:
@@ -78,22 +90,42 @@ class Filing:
         if self.service is not None:
             self.secret = await self._storage.secret("files")
             await self.service.start()
+            cluster = sha256(await self._storage.secret("cluster")).hexdigest()[:16]
+            self._owner = await claimed(self.service.store, cluster)
 
     async def stop(self) -> None:
-        """Remove the directories of this process. Twice is fine, and so is before `start`."""
-        if self.service is not None:
-            await self.service.stop()
+        """Remove the files of jobs that have just ended, and the directories of this process.
+
+        Twice is fine, and so is before `start`. What cannot be removed now is found by the next look over all folders.
+        """
+        if self.service is None:
+            return
+        try:
+            if self._owner:
+                async with asyncio.timeout(_LAST_ROUND_S):
+                    await self._cleaner.run_once(self._clock.now())
+        except Exception as error:  # noqa: BLE001  # a store that is away must not keep us from stopping
+            log.info("files of ended jobs are left for later: %s", str(error) or type(error).__name__)
+        self._owner = ""
+        await self.service.stop()
+
+    @property
+    def place(self) -> dict[str, str] | None:
+        """Which payload store this is, for workers who must use the same; None where there is none."""
+        if self.service is None or not self._owner:
+            return None
+        return {"uri": self.service.store.uri("").rstrip("/"), "owner": self._owner}
 
     @property
     def files(self) -> Callable[[str], TaskFiles] | None:
         """The files of a job, for its handlers; None where there are none."""
         return None if self.service is None else self.service.open
 
-    def open(self, job_id: str) -> TaskFiles:
-        """The files of a job; PayloadsDisabled."""
+    def open(self, job_id: str, *, outside: bool = False) -> TaskFiles:
+        """The files of a job, with turns of their own for links from `outside`; PayloadsDisabled."""
         if self.service is None:
             raise PayloadsDisabled
-        return self.service.open(job_id)
+        return self.service.open(job_id, outside=outside)
 
     async def whole(self, job: Job) -> Job:
         """A job with every value whole, whatever its size."""

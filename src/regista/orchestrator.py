@@ -12,7 +12,14 @@ from .blueprint import StateMachineBlueprint, load_blueprints
 from .clock import Clock, Ids, StoreClock, SystemClock
 from .config import Config
 from .config.client_webhooks import read_webhooks
-from .config.people import WorkerTokens, read_clients, read_workers
+from .config.people import (
+    WorkerTokens,
+    add_clients,
+    read_clients,
+    read_workers,
+    reread_files,
+    warn_of_nobody,
+)
 from .config.webhooks import ClientWebhook
 from .dispatch.dispatcher import Dispatcher
 from .engines.base import Submission
@@ -163,7 +170,7 @@ class OrchestratorEngine:
             Rescuer(self.storage, self.engine),
             *retention_of(config, self.history, self.storage),
             self.scheduler,
-            OutboxKeeper(self.storage, self.history, self.recorder.wake),
+            OutboxKeeper(self.storage, self.history, self.recorder.wake, lambda: self.recorder.recorded),
             build_reputation(self.storage, self.history, self.workers, clock),
             self.webhooks,
             AuditTrimmer(self.storage),
@@ -373,15 +380,19 @@ class OrchestratorEngine:
 
     def reload(self) -> bool:
         """Read `clients.toml`, `workers.toml`, `schedules.toml` and certificates again. What has a mistake stays as it was: False then."""
-        done = [doors.reload() for doors in self._doors]
-        done.append(reread_file(self.scheduler, self.config, self._blueprint_names()))
-        if self._site is not None:
-            done.append(self._site.reload())
+        config = self.config
+        wrong = [doors.mistaken for doors in self._doors if not doors.reload()]
+        if not reread_file(self.scheduler, config, self._blueprint_names()):
+            wrong.append(config.schedules_config_path)
+        if self._site is not None and not self._site.reload():
+            wrong.append(config.tls_cert_path)
         if self._started:
-            told = "done" if all(done) else "refused"
-            noted = note(self.storage, self.clock, self.config, "config.reload", "", outcome=told)
-            self.engine.later(noted, "audit")
-        return all(done)
+            told, files = ("refused", wrong) if wrong else ("done", reread_files(config))
+            named = ", ".join(dict.fromkeys(files)) or "nothing"
+            self.engine.later(
+                note(self.storage, self.clock, config, "config.reload", named, outcome=told), "audit"
+            )
+        return not wrong
 
     def _blueprint_names(self) -> list[str]:
         return [blueprint.name for blueprint in self.library.blueprints()]
@@ -404,15 +415,16 @@ class OrchestratorEngine:
             for token, name in self._client_tokens.items()
         }
         if config.clients_config_path:
-            clients |= read_clients(config.clients_config_path)
+            add_clients(clients, read_clients(config.clients_config_path), config.clients_config_path)
             told = read_webhooks(config.clients_config_path, self.webhooks.book.check)
         workers = WorkerTokens({})
         if config.workers_config_path:
             workers = read_workers(config.workers_config_path)
-        if not clients or config.client_token:
+        if config.client_token or not (clients or config.clients_config_path):
             # With none named there is one, and it is everybody's operator.
             token = self._token("CLIENT_TOKEN", config.client_token, host, CLIENT_FILE)
-            clients[digest(token)] = ClientConfig(name="default", operator=True)
+            add_clients(clients, {digest(token): ClientConfig(name="default", operator=True)}, "CLIENT_TOKEN")
+        warn_of_nobody(config, clients)
         worker_token = config.worker_token
         if not worker_token and not config.workers_config_path and config.worker_auth_mode != "mtls-only":
             worker_token = self._token("WORKER_TOKEN", "", host, WORKER_FILE)

@@ -19,7 +19,13 @@ MAX_BYTES = 32 * 1024 * 1024
 #: Longer messages are cut.
 MAX_WORDS = 10_000
 
+#: What is read back here must be readable anywhere: inside a larger record, and far down the stack of calls, which
+#: count against the same limit of depth. So it is read once inside as many lists as that may come to.
+_FAR_DOWN = 400
+_LISTS = b"\x91" * _FAR_DOWN
+
 _encode = msgspec.msgpack.Encoder().encode
+_decode_any = msgspec.msgpack.Decoder().decode
 _decode_dict = msgspec.msgpack.Decoder(dict[str, Any]).decode
 _REFUSALS = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 
@@ -29,6 +35,8 @@ def plain(value: object, decode: Callable[[bytes], T], what: str) -> T:
     try:
         body = _encode(value)
         if len(body) <= MAX_BYTES:
+            if len(body) > _FAR_DOWN:  # each level takes a byte at least
+                _decode_any(_LISTS + body)
             return decode(body)
     except _REFUSALS as error:
         raise NotPlain(what, words(error)) from error

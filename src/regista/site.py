@@ -13,6 +13,7 @@ from .api.app import handler_args
 from .api.connection import Runner
 from .api.stage import STAGE
 from .config import Config
+from .errors import ConfigError
 from .loops import fastest
 from .wire.tls import Files, Served
 
@@ -34,6 +35,7 @@ class Site:
         self.host = host
         self.port = port
         config = app[STAGE].config
+        refuse_closed(config)
         self._tls = tls_of(config)
         self._handshake_s = config.body_timeout_s
         self._runner = Runner(app, handler_args(config), _LAST_WORDS_S)
@@ -96,6 +98,17 @@ def tls_of(config: Config) -> Served | None:
     if asked if config.tls_enabled is None else config.tls_enabled:
         return Served(files, require=config.tls_require_client_cert)
     return None
+
+
+def refuse_closed(config: Config) -> None:
+    """ConfigError when workers must show certificates that nobody here could see."""
+    seen = config.tls_ca_path and config.tls_cert_path and config.tls_enabled is not False
+    if config.worker_auth_mode == "mtls-only" and not seen and not config.trusted_proxies:
+        expected = (
+            "another mode, or somebody who can check certificates of workers: ourselves (TLS_CERT_PATH, TLS_KEY_PATH "
+            "and TLS_CA_PATH, the authority of the workers), or a proxy (REGISTA_TRUSTED_PROXIES)"
+        )
+        raise ConfigError("WORKER_AUTH_MODE", expected, "mtls-only with neither, so no worker could come in")
 
 
 def run(

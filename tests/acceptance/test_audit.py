@@ -161,9 +161,9 @@ def test_reading_the_files_anew_is_told_as_the_systems_deed(tmp_path: Path) -> N
             os.kill(os.getpid(), signal.SIGHUP)
             await asyncio.sleep(0.1)
             told = [audit_record(item) for item in await director.storage.items("audit")]
-            assert [(one.actor, one.action, one.facts["outcome"]) for one in told] == [
-                ("system", "config.reload", "refused"),
-                ("system", "config.reload", "done"),
+            assert [(one.actor, one.action, one.target, one.facts["outcome"]) for one in told] == [
+                ("system", "config.reload", str(file), "refused"),
+                ("system", "config.reload", str(file), "done"),
             ]
         finally:
             loop.remove_signal_handler(signal.SIGHUP)

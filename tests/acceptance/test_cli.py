@@ -197,7 +197,7 @@ def test_the_job_object_has_the_members_of_the_contract(house: House) -> None:
     assert list(job) == [
         *("id", "blueprint", "version", "status", "state", "input", "data", "result", "error", "progress"),
         *("waiting_for", "attempts", "created_at", "updated_at", "finished_at", "search_attributes"),
-        *("parent_id", "bill"),
+        *("parent_id", "bill", "client"),
     ]
     assert (job["status"], job["result"], job["error"]) == ("finished", "Hello, Ada!", None)
 

@@ -44,6 +44,7 @@ def test_a_schedule_from_its_making_to_its_end(say: Say) -> None:
             listed = await say(house, "schedules", "list")
             assert [line.split()[0] for line in listed.splitlines()] == ["SCHEDULE", "often", "report"]
             assert "paused" in listed
+            assert "Europe/Madrid" in listed
             ticks = await say(house, "schedules", "next", "report", "--count", "3")
             assert ticks.count("fires at") == 3
             job_id = (await say(house, "schedules", "trigger", "report")).strip()
@@ -94,7 +95,17 @@ def test_mistakes_are_told_in_a_line(say: Say) -> None:
     async def main() -> None:
         async with serving(script(at_once, "done", name="quick")) as house:
             assert "five fields" in await say(
-                house, "schedules", "create", "a", "quick", "--cron", "x", code=1
+                house, "schedules", "create", "a", "quick", "--cron", "x", code=2
+            )
+            missing = await say(house, "schedules", "create", "a", "quick", code=2)
+            assert (
+                "expected exactly one of --every, --daily-at, --weekly-days, --monthly-dates, --cron"
+                in missing
+            )
+            odd = ("--every", "5", "--overlap", "sometimes")
+            said = await say(house, "schedules", "create", "a", "quick", *odd, code=2)
+            assert said == (
+                "regista: --overlap: expected one of allow, skip, cancel_previous, buffer_one, got 'sometimes'\n"
             )
             assert "no blueprint named" in await say(
                 house, "schedules", "create", "a", "no", "--every", "5", code=1

@@ -196,6 +196,33 @@ def test_the_child_of_dev_goes_when_its_parent_is_killed(house: House) -> None:
     )
 
 
+def test_dev_passes_a_sighup_on_to_its_orchestrator(house: House) -> None:
+    clients = house.folder / "clients.toml"
+    clients.write_text('[ada]\ntoken = "t-of-ada"\n')
+    house.set(CLIENTS_CONFIG_PATH=str(clients))
+    process = house.serve(command="dev")
+    assert house.run("whoami", CLIENT_TOKEN="t-of-bob").returncode == 1
+
+    clients.write_text('[ada]\ntoken = "t-of-ada"\n[bob]\ntoken = "t-of-bob"\n')
+    process.send_signal(signal.SIGHUP)
+
+    house.until(lambda: house.run("whoami", CLIENT_TOKEN="t-of-bob").returncode == 0, "bob's coming in")
+    assert process.poll() is None
+    assert house.end(process) == 0
+
+
+def test_a_worker_survives_sighup(house: House) -> None:
+    house.serve()
+    worker = house.start("worker", "app.py")
+    house.until_logged("connected")
+
+    worker.send_signal(signal.SIGHUP)
+    house.until_logged("SIGHUP: a worker has nothing to read again")
+
+    assert greeting_of(house) == "Hello, Ada!"
+    assert house.end(worker) == 0
+
+
 def test_two_orchestrators_do_not_share_a_file(house: House) -> None:
     house.serve()
 

@@ -58,6 +58,7 @@ def test_a_house_with_tls_from_the_first_start_to_a_renewal(house: House, tmp_pa
         "logins": 1,
         "passwords": 0,
     }
+    assert "no worker of this id has a login" in house.said("tokens", "revoke", "render-9")
     until(lambda: "refuses us" in house.logs(), house)
     assert secret not in house.logs()
 
@@ -74,6 +75,11 @@ def test_a_house_with_tls_from_the_first_start_to_a_renewal(house: House, tmp_pa
         shutil.copy(next_ones.folder / name, served / name)
     os.kill(process.pid, signal.SIGHUP)
     until(lambda: house.run("jobs", "list", TLS_CA_PATH=next_ones.ca).returncode == 0, house)
+    plain = house.run(
+        "jobs", "list", REGISTA_URL=house.url.replace("https:", "http:"), REGISTA_TIMEOUT_SECONDS="2"
+    )
+    assert "if it speaks TLS, write https:// in its address" in plain.stderr
+    until(lambda: "somebody speaks plain http to this port" in house.logs(), house)
     stranger = house.run("jobs", "list")
     assert (stranger.returncode, "TLS_CA_PATH" in stranger.stderr) == (6, True)
     assert process.poll() is None

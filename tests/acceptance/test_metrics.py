@@ -303,6 +303,20 @@ async def test_the_page_names_the_type_of_every_metric() -> None:
 
 
 @on_a_loop
+async def test_where_a_token_is_set_only_whoever_brings_it_reads_the_page() -> None:
+    secret = "only-for-prometheus"
+    async with serving(one_task(), metrics_token=secret) as house:
+        for headers, code in (
+            ({}, "token_missing"),
+            ({"Authorization": "Bearer \xff-t-ada"}, "token_unknown"),
+        ):
+            refused = await house.get("/_public/metrics", token=None, headers=headers)
+            assert (refused.status, refused.code) == (401, code)
+        good = {"Authorization": f"Bearer {secret}"}
+        assert (await house.get("/_public/metrics", token=None, headers=good)).status == 200
+
+
+@on_a_loop
 async def test_promtool_finds_nothing_wrong_with_the_page() -> None:
     async with serving(one_task(), unserved(), workers=[crew()]) as house:
         job = await house.submit("script")

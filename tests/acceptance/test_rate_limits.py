@@ -8,6 +8,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from regista import Config, OrchestratorEngine, Worker
 from regista.wire import stream
@@ -195,9 +196,68 @@ def test_a_neighbour_with_a_good_token_is_not_locked_out_by_a_broken_one(storage
         assert statuses[-1] == 429
         assert await register("t-worker", "healthy") == 200
         assert (await house.get("/api/v1/blueprints")).status == 200
-        assert (await house.get("/api/v1/blueprints", token="t-bob")).status == 429
+        # Nor is one that was never here before: the same wrong token again is no new guess.
+        assert (await house.get("/api/v1/blueprints", token="t-bob")).status == 200
 
     run(body, storage=storage, rate_limits={"auth": "3/h"})
+
+
+def test_a_broken_neighbour_does_not_keep_a_worker_from_renewing_its_login() -> None:
+    async def body(house: House) -> None:
+        async def ask(path: str, said: dict[str, str], token: str | None = None) -> Answer:
+            headers = {} if token is None else {"X-Worker-Token": token}
+            return await house.post(f"/_worker/auth/{path}", said, token=None, headers=headers)
+
+        login = (await ask("token", {"worker_id": "w1"}, "t-worker")).json
+        broken = [(await ask("token", {"worker_id": "w2"}, "wrong")).status for _ in range(6)]
+        assert broken == [401] * 3 + [429] * 3
+        assert (await ask("token/refresh", {"refresh_token": login["refresh_token"]})).status == 200
+
+    run(body, rate_limits={"auth": "3/h"})
+
+
+def test_each_guess_at_a_refresh_token_counts_whatever_good_token_comes_with_it() -> None:
+    async def body(house: House) -> None:
+        assert (
+            await house.post("/_worker/workers/register", REGISTRATION, token=None, headers=WORKER)
+        ).status == 200
+        said = [{"refresh_token": f"rr.w1.x.{number}"} for number in range(5)]
+        path = "/_worker/auth/token/refresh"
+        got = [await house.post(path, one, token=None, headers=WORKER) for one in said]
+        assert [one.status for one in got] == [401, 401, 401, 429, 429]
+
+    run(body, rate_limits={"auth": "3/h"})
+
+
+def test_a_known_token_in_one_header_frees_no_guesses_in_another() -> None:
+    async def body(house: House) -> None:
+        async def poll(token: str) -> int:
+            headers = {"X-Client-Token": "x", "X-Worker-Token": token}
+            path = "/_worker/workers/w1/tasks/next?timeout=0"
+            return (await house.get(path, token=None, headers=headers)).status
+
+        headers = {"X-Client-Token": "x", **WORKER}
+        assert (
+            await house.post("/_worker/workers/register", REGISTRATION, token=None, headers=headers)
+        ).status == 200
+        assert [await poll(f"guess-{number}") for number in range(5)] == [401, 401, 401, 429, 429]
+
+    run(body, rate_limits={"auth": "3/h"})
+
+
+def test_a_file_whose_name_looks_like_a_workers_path_makes_no_token_known(tmp_path: Path) -> None:
+    async def body(house: House) -> None:
+        job = (await house.submit("script", {}))["id"]
+        link = (await house.post(f"/api/v1/jobs/{job}/files", {"name": "a/_worker/b"})).json["url"]
+        strange = {"X-Worker-Token": "strange"}
+        async with house.session.put(URL(link, encoded=True), data=b"x", headers=strange) as stored:
+            assert stored.status < 300
+        tokens = ["guess-1", "guess-2", "guess-3", "strange"]
+        path = "/_worker/workers/w1/tasks/next"
+        got = [await house.get(path, token=None, headers={"X-Worker-Token": token}) for token in tokens]
+        assert [one.status for one in got] == [401, 401, 401, 429]
+
+    run(body, payloads=f"file:{tmp_path}", rate_limits={"auth": "3/h"})
 
 
 def test_guesses_at_an_approval_count_as_failures_too() -> None:

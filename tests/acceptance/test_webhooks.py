@@ -5,6 +5,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from regista import Client, Config, Connection, OrchestratorEngine, StateMachineBlueprint
+from regista.model import ItemWrite
+from regista.model.delivery import DEAD_SHELF, WEBHOOK_SHELF, delivery_write
 from regista.storage.base import StorageBackend
 from regista.webhooks import verify
 from regista.webhooks.addresses import Allowed
@@ -23,7 +26,7 @@ from tests.acceptance.serving import House, serving
 from tests.acceptance.test_jobs import asks
 from tests.redis_server import RedisServer
 from tests.support import script
-from tests.webhook_kit import Receiver, in_loop, receiving
+from tests.webhook_kit import Receiver, delivery, in_loop, receiving
 
 __all__ = ["redis_server", "storage"]
 
@@ -375,3 +378,28 @@ def test_the_command_line_shows_sends_again_and_discards(tmp_path: Path) -> None
         main()
     finally:
         house.close()
+
+
+@in_loop
+async def test_a_delivery_that_nobody_can_read_is_left_out_of_the_lists() -> None:
+    async with house() as (served, _):
+        for shelf in (WEBHOOK_SHELF, DEAD_SHELF):
+            await served.director.storage.put([ItemWrite(shelf, "spoiled-000001", b"\xc1")])
+        for state in ("pending", "dead"):
+            listed = await served.get(f"/api/v1/webhooks?state={state}", token="t-ops")
+            assert (listed.status, listed.json["items"]) == (200, [])
+        shown = await served.get("/api/v1/webhooks/spoiled-000001", token="t-ops")
+        assert (shown.status, shown.code) == (404, "delivery_not_found")
+
+
+@in_loop
+async def test_what_is_on_its_way_already_is_not_sent_again_nor_told_in_the_audit() -> None:
+    async with house() as (served, receiver):
+        waits = delivery(client="ada", url=f"http://127.0.0.1:{receiver.port}/")
+        due = served.director.clock.now() + timedelta(hours=1)
+        await served.director.storage.put([delivery_write(waits, due)])
+        for _ in range(3):
+            assert (await served.post(f"/api/v1/webhooks/{waits.id}/redeliver")).status == 200
+        (item,) = await served.director.storage.items(WEBHOOK_SHELF)
+        assert item.due == due
+        assert (await served.get("/api/v1/audit", token="t-ops")).json["items"] == []

@@ -60,6 +60,8 @@ def test_a_worker_comes_with_a_password_alone_and_outlives_a_restart(
             # Whoever comes later with the same one stays outside.
             async with connected(crew(), house.url, wait=False, **bare):
                 await until(names(lambda: caplog.text, "was used before"))
+                assert "have another one made (`regista tokens otp`)" in caplog.text
+                assert "set WORKER_TOKEN" not in caplog.text
 
     play(main())
 

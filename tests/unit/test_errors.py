@@ -1,5 +1,6 @@
 import inspect
 import re
+from datetime import UTC, datetime
 
 import pytest
 
@@ -61,3 +62,10 @@ def test_facts_travel_as_attributes() -> None:
     assert errors.PermanentError("broken file", frame=7).details == {"frame": 7}
     assert errors.JobNotFound("j1").job_id == "j1"
     assert str(errors.BlueprintLoadError("a.py", 3, "boom")) == "cannot load blueprints from a.py:3: boom"
+
+
+def test_a_quota_of_nothing_is_told_as_such_and_the_day_is_written_as_everywhere() -> None:
+    month = datetime(2026, 2, 1, tzinfo=UTC)
+
+    assert str(errors.QuotaExceeded(0, 0, month, 5)).endswith("no jobs: its monthly_attempts is 0")
+    assert errors.QuotaExceeded(3, 3, month, 5).facts["resets_at"] == "2026-02-01T00:00:00Z"

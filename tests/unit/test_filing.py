@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from regista import Config, MemoryStorage, OrchestratorEngine
+from regista import (
+    Config,
+    JobContext,
+    MemoryStorage,
+    OrchestratorEngine,
+    StateMachineBlueprint,
+    TaskFiles,
+)
+from regista.blueprint import ActionFactory
 from regista.clock import SystemClock
 from regista.errors import ConfigError, PayloadsDisabled, PayloadUnavailable
 from regista.filing import Filing, both
@@ -73,3 +81,35 @@ def test_both_are_called() -> None:
 def test_a_wrong_setting_is_told_before_anything_is_opened() -> None:
     with pytest.raises(ConfigError, match="s3_max_concurrency: expected a whole number, 1 or more, got 0"):
         Config(s3_max_concurrency=0)
+
+
+def test_the_files_of_a_job_that_has_just_ended_go_with_the_stop(tmp_path: Path) -> None:
+    blueprint = StateMachineBlueprint("files")
+
+    @blueprint.handler_for("start", is_start=True, is_end=True)
+    async def start(context: JobContext, actions: ActionFactory, task_files: TaskFiles) -> None:
+        await task_files.write_text("a.txt", "a")
+        actions.set_result("done")
+
+    async def play() -> None:
+        engine = OrchestratorEngine("memory", Config(payloads=f"file:{tmp_path}"))
+        engine.register_blueprint(blueprint)
+        async with engine:
+            job = await engine.run_job("files", {}, 5)
+            assert job.result == "done", job.error
+
+    asyncio.run(play())
+
+    assert [each.name for each in tmp_path.rglob("*") if each.is_file()] == ["regista-owner"]
+
+
+def test_it_says_which_payload_store_it_uses_from_its_start_to_its_stop(tmp_path: Path) -> None:
+    async def play() -> None:
+        engine = OrchestratorEngine("memory", Config(payloads=f"file:{tmp_path}"))
+        async with engine:
+            owner = await engine.workers.cluster_id()
+            assert engine.filing.place == {"uri": tmp_path.as_uri(), "owner": owner}
+        assert not engine.filing.place
+
+    asyncio.run(play())
+    assert (tmp_path / "regista-owner").read_text()

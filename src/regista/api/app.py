@@ -117,10 +117,15 @@ def handler_args(config: Config) -> dict[str, Any]:
 
 def _add(app: web.Application, operation: Operation) -> None:
     for path in operation.paths():
-        app.router.add_route(operation.method, path, operation.handler)
+        app.router.add_route(operation.method, _whole(path), operation.handler)
     if operation.access == "client":
         versioned = endpoints.under_version(operation.handler)
-        app.router.add_route(operation.method, "/api/{version}" + operation.path, versioned)
+        app.router.add_route(operation.method, "/api/{version}" + _whole(operation.path), versioned)
+
+
+def _whole(path: str) -> str:
+    """The same path, where the name of a file may have braces: left to itself, aiohttp has no such part."""
+    return path.replace("{file}", "{file:[^/]+}")
 
 
 async def _say_goodbye(app: web.Application) -> None:

@@ -14,6 +14,7 @@ from ..plain import words
 from .encodings import READABLE, Broken, TooLarge, unpack
 from .problems import Problem
 from .stage import STAGE
+from .wording import reworded
 
 T = TypeVar("T")
 
@@ -22,6 +23,8 @@ MAX_DEPTH = 100
 #: Members that the wire names and we do not serve yet: said so instead of a guess at a typing mistake.
 _NOT_YET = {"concurrency_key": "is not supported by this version"}
 
+#: A string of JSON, with whatever it hides.
+_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
@@ -123,12 +126,13 @@ def parse(body: bytes | msgspec.Raw, shape: type[T]) -> T:
 
 
 def _is_flat(body: bytes) -> bool:
-    """A glance at the brackets alone: they cancel out within a few looks, level by level.
+    """A glance at the brackets alone, outside of strings: they cancel out within a few looks, level by level.
 
-    Brackets inside strings can make it wrong in both directions. Then the record is walked for nothing, or
-    something deep gets past this door, and the next one says no.
+    A record that is not flat by this glance is walked.
     """
-    left = body.translate(None, _NO_BRACKETS)
+    if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
+        return True
+    left = _STRINGS.sub(b"", body).translate(None, _NO_BRACKETS)
     for _ in range(MAX_DEPTH // 4):
         if not left:
             return True
@@ -163,7 +167,7 @@ def _invalid(message: str, shape: type[Any]) -> Problem:
     """Msgspec's word, and for an unknown member the nearest known one."""
     unknown = re.match(r"Object contains unknown field `(.*?)`", message, re.DOTALL)
     if unknown is None:
-        return Problem(400, "invalid_body", message)
+        return Problem(400, "invalid_body", reworded(message, shape))
     name = unknown[1]
     if name in _NOT_YET:
         return Problem(400, "unknown_member", f"{name} {_NOT_YET[name]}", member=name)

@@ -30,14 +30,18 @@ class Doors:
     def __init__(self, read: Callable[[], Guests]) -> None:
         self._read = read
         self._guests = read()
+        #: The file, or the setting, that the last reload was refused for; empty: it was not.
+        self.mistaken = ""
 
     def reload(self) -> bool:
         """Read the files again. False, and all stays as it was, when there is a mistake in them."""
         try:
             self._guests = self._read()
         except ConfigError as error:
+            self.mistaken = error.name.partition(", line ")[0]
             log.error("who may come in stays as it was: %s", error, extra={"action": "doors_reload"})
             return False
+        self.mistaken = ""
         log.info("read anew who may come in", extra={"action": "doors_reload"})
         return True
 

@@ -5,16 +5,27 @@ here, and a file is always handed out as something to be saved, never as a page 
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import cast
 from urllib.parse import quote
 
 from aiohttp import web
 
 from ..errors import FileTooLarge, JobAlreadyTerminal, JobNotFound
+from ..payloads.task_files import TaskFiles
 from ..wire import file_links
 from . import view
 from .problems import Problem
+from .sending import whole_or_cut, write
 from .stage import STAGE, Stage
+from .transfers import DOWN, UP, Transfers
+
+#: Bytes a second that an upload brings at least, as long as we wait for it.
+LEAST_RATE = 1024
+#: Seconds that a reader may take for the next piece of a file, before its connection is cut.
+SLOW_S = 30.0
 
 #: Below the path of the links: the job's id, and the name of the file with its folders.
 _PATTERN = file_links.PATH + "/{job_id}/{file:.+}"
@@ -22,6 +33,8 @@ _PATTERN = file_links.PATH + "/{job_id}/{file:.+}"
 
 def install(app: web.Application) -> None:
     """Answer at the paths of signed links."""
+    most = app[STAGE].config.s3_max_concurrency
+    app[DOWN], app[UP] = Transfers(most), Transfers(most)
     app.router.add_get(_PATTERN, download)  # and HEAD
     app.router.add_put(_PATTERN, upload)
 
@@ -29,7 +42,13 @@ def install(app: web.Application) -> None:
 async def download(request: web.Request) -> web.StreamResponse:
     """The content of a file."""
     stage, job_id, name = _allowed(request, "GET")
-    files = stage.filing.open(job_id)
+    files = stage.filing.open(job_id, outside=True)
+    job = await stage.storage.get(job_id)
+    async with request.config_dict[DOWN].turn(job_id if job is None else job.client or job_id):
+        return await _send(request, files, name)
+
+
+async def _send(request: web.Request, files: TaskFiles, name: str) -> web.StreamResponse:
     found = await files.info(name)
     answer = web.StreamResponse(
         headers={
@@ -44,18 +63,21 @@ async def download(request: web.Request) -> web.StreamResponse:
         return answer
     pieces = files.stream(name)
     first = await anext(pieces, b"")  # a file that is gone by now is a 404, and not half an answer
-    await answer.prepare(request)
-    await answer.write(first)
-    async for piece in pieces:
-        await answer.write(piece)
-    await answer.write_eof()
+    # Closed here, so that its turn is free at once, and not some day.
+    async with aclosing(cast(AsyncGenerator[bytes, None], pieces)):
+        with whole_or_cut(request):
+            await answer.prepare(request)
+            await write(answer, first, SLOW_S)
+            async for piece in pieces:
+                await write(answer, piece, SLOW_S)
+            await answer.write_eof()
     return answer
 
 
 async def upload(request: web.Request) -> web.Response:
     """Write a file. It is there when this is answered, or not at all."""
     stage, job_id, name = _allowed(request, "PUT")
-    files = stage.filing.open(job_id)
+    files = stage.filing.open(job_id, outside=True)
     job = await stage.storage.get(job_id)
     if job is None:
         raise JobNotFound(job_id)
@@ -64,24 +86,31 @@ async def upload(request: web.Request) -> web.Response:
     most = stage.config.max_file_bytes
     if (request.content_length or 0) > most:
         raise FileTooLarge(name, most)
-    await files.upload_stream(name, _pieces(request, name, most, stage.config.body_timeout_s))
-    found = await files.info(name)
+    async with request.config_dict[UP].turn(job.client or job_id):
+        await files.upload_stream(name, _pieces(request, name, most, stage.config.body_timeout_s))
+        found = await files.info(name)
     return view.json({"status": "uploaded", "name": name, "size": found.size})
 
 
 async def _pieces(request: web.Request, name: str, most: int, silence_s: float) -> AsyncIterator[bytes]:
-    """What is sent, as it comes. Whoever says nothing for too long, or too much, is not heard to the end."""
-    sofar = 0
+    """What is sent, as it comes. Whoever says too little for too long, or too much, is not heard to the end."""
+    sofar, waited, lately = 0, 0.0, 0
     while True:
+        began = time.monotonic()
         try:
-            async with asyncio.timeout(silence_s):
+            async with asyncio.timeout(silence_s - waited):
                 piece = await request.content.readany()
         except TimeoutError:
-            detail = f"expected more of the file within {silence_s:g} s, and it did not come"
+            detail = (
+                f"expected {LEAST_RATE} bytes a second over {silence_s:g} s, and only {lately} bytes came"
+            )
             raise Problem(408, "body_timeout", detail, headers={"Connection": "close"}) from None
         if not piece:
             return
-        sofar += len(piece)
+        sofar, lately = sofar + len(piece), lately + len(piece)
+        waited += time.monotonic() - began  # for the client alone: the store may take its time
+        if lately >= LEAST_RATE * silence_s:
+            waited, lately = 0.0, 0
         if sofar > most:
             raise FileTooLarge(name, most)
         yield piece

@@ -1,6 +1,7 @@
 """Is it there, is it alive, can it work: for people, probes and load balancers. No token."""
 
 from functools import cache
+from hmac import compare_digest
 from importlib.metadata import version
 
 from aiohttp import web
@@ -9,6 +10,7 @@ from msgspec import Struct
 from ..observe.system_state import Condition, SystemState
 from ..observe.telemetry import PAGE_TYPE
 from . import view
+from .middleware.client_auth import token_of
 from .operations import Media, Operations
 from .problems import Problem
 from .stage import STAGE
@@ -63,17 +65,31 @@ async def status(request: web.Request) -> web.Response:
     "/_public/metrics",
     access="public",
     answers={200: Media(("text/plain",), "the metrics, as Prometheus reads them")},
-    problems={501: "without the extra `regista[telemetry]`, or switched off"},
+    problems={
+        401: "without the token, where `REGISTA_METRICS_TOKEN` is set",
+        501: "without the extra `regista[telemetry]`, or switched off",
+    },
 )
 async def metrics(request: web.Request) -> web.Response:
     """Show what was counted, for Prometheus. Reads no storage."""
-    telemetry = request.config_dict[STAGE].telemetry
+    stage = request.config_dict[STAGE]
+    _check_reader(request, stage.config.metrics_token)
+    telemetry = stage.telemetry
     if telemetry is None or not telemetry.installed:
         words = "metrics need the extra: pip install 'regista[telemetry]', and start again"
         raise Problem(501, "telemetry_not_installed", words)
     if not telemetry.counts:
         raise Problem(501, "telemetry_disabled", "OTEL_SDK_DISABLED is set, so nothing is counted")
     return web.Response(body=telemetry.page().encode(), headers={"Content-Type": PAGE_TYPE})
+
+
+def _check_reader(request: web.Request, wanted: str) -> None:
+    """Names of queues may come from what clients sent: where a token is set, only whoever has it reads them."""
+    brought = token_of(request)
+    if wanted and not compare_digest(brought.encode(errors="surrogateescape"), wanted.encode()):
+        code = "token_unknown" if brought else "token_missing"
+        words = "expected the token of REGISTA_METRICS_TOKEN in Authorization: Bearer"
+        raise Problem(401, code, words, headers={"WWW-Authenticate": "Bearer"})
 
 
 @routes.get("/_public/live", access="public", answers={200: Health})

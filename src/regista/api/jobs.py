@@ -112,7 +112,7 @@ async def find(request: web.Request) -> web.Response:
     stage = request.config_dict[STAGE]
     query = await asked(request)
     limit = parameters.whole(request, "limit", 100, 1, stage.config.max_page)
-    return view.json(await list_jobs(stage, query, place_in(request, query), limit))
+    return view.json(await list_jobs(stage, query, place_in(request, query), limit, request[CLIENT].operator))
 
 
 @routes.get(
@@ -128,7 +128,7 @@ async def get(request: web.Request) -> web.Response:
     job = await view.own_job(request)
     if wait_s:
         job = await patient(stage, job, wait_s)
-    return await view.answer(stage, job)
+    return await view.answer(stage, job, whose=request[CLIENT].operator)
 
 
 @routes.post(

@@ -45,6 +45,10 @@ class Limits:
     def __len__(self) -> int:
         return len(self._buckets)
 
+    def now(self) -> float:
+        """What the buckets are told the time by."""
+        return self._elapsed()
+
     def rate(self, context: str) -> Rate | None:
         """Everybody's rate; None is no limit."""
         return self._rates.get(context)

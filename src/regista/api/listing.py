@@ -1,9 +1,11 @@
 """Listing: a page of jobs, as answers, and the words that lead from one page to the next."""
 
 from datetime import datetime, timedelta
+from math import isfinite
 from typing import Any
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from ..clock import EPOCH
 from ..history.listfilter import Place, Query
@@ -24,6 +26,8 @@ QUERY = Parameter(
     schema={"type": "string", "maxLength": 10_000},
 )
 _MICROSECOND = timedelta(microseconds=1)
+#: Whole numbers in histories have 64 bits.
+_MOST_NUMBER = 1 << 63
 
 
 async def asked(request: web.Request) -> Query:
@@ -39,10 +43,14 @@ async def asked(request: web.Request) -> Query:
     )
 
 
-async def list_jobs(stage: Stage, query: Query, after: Place | None, limit: int) -> Page[JobObject]:
-    """The jobs that fit. `after` is where the page before has ended."""
+async def list_jobs(
+    stage: Stage, query: Query, after: Place | None, limit: int, whose: bool = False
+) -> Page[JobObject]:
+    """The jobs that fit. `after` is where the page before has ended; `whose` says whose each job is."""
     found = await find_jobs(stage.storage, stage.history, query, after, limit)
     items = [await item_of(stage, row) for row in found.rows]
+    if whose:
+        items = [replace(item, client=row.client) for item, row in zip(items, found.rows, strict=True)]
     return Page(items, None if found.end is None else token_for(query, found.end))
 
 
@@ -85,10 +93,21 @@ def _value(key: Key, value: Any) -> Any:
     field = key.field
     if value is None and field.optional:
         return None
-    if not isinstance(value, _TYPES[field.kind]) or (isinstance(value, str) and "\0" in value):
+    if not isinstance(value, _TYPES[field.kind]) or not _is_sound(field.kind, value):
         raise BadToken("made up")
     moment: Any = value
     return EPOCH + timedelta(microseconds=moment) if field.kind is Kind.MOMENT else value
+
+
+def _is_sound(kind: Kind, value: Any) -> bool:
+    """Every history can compare with it."""
+    if isinstance(value, bool):  # which is an int as well
+        return kind is Kind.TRUTH
+    if isinstance(value, float):
+        return isfinite(value)
+    if isinstance(value, int):
+        return -_MOST_NUMBER <= value < _MOST_NUMBER
+    return "\0" not in value
 
 
 async def item_of(stage: Stage, row: Summary) -> JobObject:

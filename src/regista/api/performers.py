@@ -99,6 +99,8 @@ async def register(request: web.Request) -> web.Response:
         "cluster_id": await stage.workers.cluster_id(),
         "lease_seconds": stage.workers.lease_of(worker),
     }
+    if stage.filing.place is not None:
+        answer["payloads"] = stage.filing.place
     if arrival.stop:
         answer["cancel_task_ids"] = arrival.stop
     if login is not None:

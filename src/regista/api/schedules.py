@@ -39,7 +39,15 @@ COUNT = Parameter(
 class NewSchedule(Schedule, frozen=True, kw_only=True):
     """A schedule that somebody wants, with its name. The other members are those of `schedules.toml`."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=200, pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    name: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=200,
+            pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$",
+            description="letters, digits, dots, - and _, the first a letter or a digit",
+        ),
+    ]
 
 
 class Said(Struct, frozen=True, forbid_unknown_fields=True):

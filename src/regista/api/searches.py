@@ -1,12 +1,10 @@
 """Searches over HTTP: how many jobs fit, and all of them with their stories, line by line."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 from aiohttp import web
 
-from ..errors import StorageAway
 from ..history.listfilter import Place, Query
 from ..history.listfilter.tally import Tally
 from ..history.recorder import read_events
@@ -15,6 +13,7 @@ from . import parameters, view
 from .listing import QUERY, asked, item_of
 from .operations import Media, Operations
 from .parameters import BLUEPRINT, LIMIT, STATUS, Parameter
+from .sending import whole_or_cut, write
 from .stage import STAGE, Stage
 
 routes = Operations("searches")
@@ -104,17 +103,13 @@ async def stream(request: web.Request, lines: AsyncIterator[bytes]) -> web.Strea
     headers = {"Content-Type": "application/jsonl; charset=utf-8", "X-Accel-Buffering": "no"}
     response = web.StreamResponse(headers=headers)
     try:
-        await response.prepare(request)
-        async for chunk in lines:
-            async with asyncio.timeout(SLOW_S):
-                await response.write(chunk)
-        await response.write_eof()
-    except (TimeoutError, StorageAway):
-        # Cut, not ended: whoever reads must not take a part for the whole.
-        if request.transport is not None:
-            request.transport.abort()
-    except ConnectionError:
-        pass  # it went away
+        first = await anext(lines, b"")  # what fails before anything was said is an answer of its own
+        with whole_or_cut(request):
+            await response.prepare(request)
+            await write(response, first, SLOW_S)
+            async for chunk in lines:
+                await write(response, chunk, SLOW_S)
+            await response.write_eof()
     finally:
         await lines.aclose()  # type: ignore[attr-defined]  # an async generator
     return response

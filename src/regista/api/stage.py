@@ -34,8 +34,13 @@ class Files(Protocol):
         """Signs links to files."""
         ...
 
-    def open(self, job_id: str) -> TaskFiles:
-        """The files of a job; PayloadsDisabled."""
+    @property
+    def place(self) -> dict[str, str] | None:
+        """Which payload store this is, for workers who must use the same; None where there is none."""
+        ...
+
+    def open(self, job_id: str, *, outside: bool = False) -> TaskFiles:
+        """The files of a job, with turns of their own for links from `outside`; PayloadsDisabled."""
         ...
 
     async def whole(self, job: Job) -> Job:

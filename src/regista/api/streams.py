@@ -8,7 +8,6 @@ import msgspec
 from aiohttp import web
 
 from ..engines.native.feed import Told
-from ..errors import StorageAway
 from ..history.recorder import read_events
 from ..wire.jobs import Progress
 from ..wire.story import Show
@@ -16,6 +15,7 @@ from . import view
 from .follow import News, Place, TooSlow, follow_all, follow_job
 from .operations import Media, Operations
 from .parameters import Parameter, bad
+from .sending import whole_or_cut
 from .stage import CLIENT, STAGE
 
 routes = Operations("streams")
@@ -88,20 +88,17 @@ async def _stream(request: web.Request, news: AsyncIterator[News], *, wide: bool
     response = web.StreamResponse(headers=_HEADERS)
     show = view.clock_of(request.config_dict[STAGE].config)
     try:
-        await response.prepare(request)  # fails already where the client has hung up
-        await _write(response, b"retry: 1000\n\n")
-        async for page in news:
-            chunk = b"".join(_chunk(one, show, wide) for one in page)
-            await _write(response, chunk or b": still here\n\n")
-        await response.write_eof()
-    except TooSlow:
-        await _write(response, b'event: closed\ndata: {"reason":"too_slow"}\n\n')
-    except (TimeoutError, StorageAway):
-        # It reads nothing at all, or there is nothing to read from; it may come back with its last id.
-        if request.transport is not None:
-            request.transport.abort()
-    except ConnectionError:
-        pass  # it went away
+        # Cut where it reads nothing at all, or there is nothing to read from: it may come back with its last id.
+        with whole_or_cut(request):
+            await response.prepare(request)  # fails already where the client has hung up
+            await _write(response, b"retry: 1000\n\n")
+            try:
+                async for page in news:
+                    chunk = b"".join(_chunk(one, show, wide) for one in page)
+                    await _write(response, chunk or b": still here\n\n")
+                await response.write_eof()
+            except TooSlow:
+                await _write(response, b'event: closed\ndata: {"reason":"too_slow"}\n\n')
     finally:
         await news.aclose()  # type: ignore[attr-defined]  # an async generator, and it must leave the feed now
     return response

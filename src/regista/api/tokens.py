@@ -12,13 +12,20 @@ from .channel import CHANNELS
 from .logins import LOGINS
 from .operations import Operations
 from .problems import Problem
-from .stage import CLIENT
+from .stage import CLIENT, STAGE
 
 routes = Operations("tokens")
 
 #: As `wire.worker.check_identifier` has it.
-_WorkerId = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,128}$")]
+_WorkerId = Annotated[
+    str,
+    Meta(
+        pattern="^[A-Za-z0-9_-]{1,128}$",
+        description="the id of a worker: 1 to 128 letters, digits, - and _",
+    ),
+]
 _OPERATORS = {403: "for operators only"}
+_NO_USE = {409: "workers come in by certificates alone, so a password would open nothing"}
 
 
 class PasswordWish(Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,7 +59,11 @@ class Revoked(Struct, frozen=True):
 
 
 @routes.post(
-    "/tokens/otp", body=PasswordWish, body_required=False, answers={201: PasswordObject}, problems=_OPERATORS
+    "/tokens/otp",
+    body=PasswordWish,
+    body_required=False,
+    answers={201: PasswordObject},
+    problems=_OPERATORS | _NO_USE,
 )
 async def make_password(request: web.Request) -> web.Response:
     """Make a one-time password for a worker.
@@ -61,6 +72,9 @@ async def make_password(request: web.Request) -> web.Response:
     """
     wish = await bodies.take_optional(request, PasswordWish)
     _refuse_others(request)
+    if request.config_dict[STAGE].config.worker_auth_mode == "mtls-only":
+        words = "workers come in by certificates alone here (WORKER_AUTH_MODE is mtls-only): make a certificate instead"
+        raise Problem(409, "passwords_disabled", words)
     passwords = request.config_dict[LOGINS].passwords
     made = await passwords.make(wish.worker_id or "", wish.lifetime)
     await audit(request, "token.otp", wish.worker_id or "")

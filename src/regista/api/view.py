@@ -131,7 +131,13 @@ async def story(stage: Stage, job_id: str) -> Sequence[Event]:
 
 
 async def answer(
-    stage: Stage, job: Job, status: int = 200, headers: dict[str, str] | None = None
+    stage: Stage,
+    job: Job,
+    status: int = 200,
+    headers: dict[str, str] | None = None,
+    *,
+    whose: bool = False,
 ) -> web.Response:
-    """The job, as an answer."""
-    return json(await ended(stage, await stage.filing.seen(job)), status, headers)
+    """The job, as an answer; `whose` says whose it is, which is for operators."""
+    shown = await ended(stage, await stage.filing.seen(job))
+    return json(replace(shown, client=job.client) if whose else shown, status, headers)

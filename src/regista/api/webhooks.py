@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..model import ClientConfig, Item, ItemWrite
-from ..model.delivery import DEAD_SHELF, WEBHOOK_SHELF, Delivery, delivery_of, delivery_write
+from ..model.delivery import DEAD_SHELF, WEBHOOK_SHELF, Delivery, delivery_write, readable
 from ..wire.pages import Page
 from ..wire.story import Show
 from . import bodies, parameters, view
@@ -85,8 +85,10 @@ async def find(request: web.Request) -> web.Response:
     show = view.clock_of(request.config_dict[STAGE].config)
 
     def shown(item: Item) -> DeliveryObject | None:
-        delivery = delivery_of(item)
-        return _object(delivery, item, fate, show) if _may_see(request[CLIENT], delivery) else None
+        delivery = readable(item)
+        if delivery is None or not _may_see(request[CLIENT], delivery):
+            return None
+        return _object(delivery, item, fate, show)
 
     return view.json(await shelf_page(request, _SHELVES[fate], shown))
 
@@ -120,12 +122,15 @@ async def get(request: web.Request) -> web.Response:
 async def redeliver(request: web.Request) -> web.Response:
     """Send a delivery again, now, with all its tries before it.
 
-    One that was given up, or one that waits for its next try. Its id stays the same.
+    One that was given up, or one that waits for its next try. Its id stays the same. One that was not tried yet is on
+    its way already: nothing changes.
     """
     stage = request.config_dict[STAGE]
     await bodies.take_optional(request, Empty)
     delivery, item, fate = await _own(request)
     now = stage.clock.now()
+    if fate is Fate.PENDING and delivery.tries == 0:  # it is on its way: to ask again changes nothing
+        return view.json(_object(delivery, item, fate, view.clock_of(stage.config)))
     fresh = replace(delivery, tries=0)
     if fate is Fate.DEAD:
         # On to the one shelf before off the other: a crash in between repeats it, and loses nothing.
@@ -161,8 +166,8 @@ async def _own(request: web.Request) -> tuple[Delivery, Item, Fate]:
     for fate in (Fate.PENDING, Fate.DEAD):
         item = await stage.storage.item(_SHELVES[fate], wanted)
         if item is not None:
-            delivery = delivery_of(item)
-            if _may_see(request[CLIENT], delivery):
+            delivery = readable(item)
+            if delivery is not None and _may_see(request[CLIENT], delivery):
                 return delivery, item, fate
     detail = f"no delivery {wanted[:100]!r} of yours is under way or given up"
     raise Problem(404, "delivery_not_found", detail)

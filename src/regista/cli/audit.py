@@ -1,6 +1,8 @@
 """`regista audit`: who did what."""
 
 import argparse
+from collections.abc import Mapping
+from typing import Any
 
 from . import exits
 from .calls import client_for
@@ -25,5 +27,11 @@ async def listing(asked: argparse.Namespace) -> int:
         screen.document({"items": found})
         return exits.OK
     columns = ["at", "actor", "action", "target", "address"]
-    screen.table(columns, [[str(record.get(name, "")) for name in columns] for record in found], _NOTHING)
+    rows = [[*(str(record.get(name, "")) for name in columns), _facts(record)] for record in found]
+    screen.table([*columns, "facts"], rows, _NOTHING)
     return exits.OK
+
+
+def _facts(record: Mapping[str, Any]) -> str:
+    """What else there is to tell: above all whether it was done, or refused."""
+    return " ".join(f"{name}={value}" for name, value in (record.get("facts") or {}).items())

@@ -58,7 +58,10 @@ async def graph(asked: argparse.Namespace) -> int:
 
 def _deliver(screen: Screen, asked: argparse.Namespace, drawing: bytes) -> None:
     if asked.output is not None:
-        Path(asked.output).write_bytes(drawing)
+        try:
+            Path(asked.output).write_bytes(drawing)
+        except OSError as error:
+            raise UsageError(f"--output: cannot write {asked.output}: {error.strerror}") from None
     if screen.json:
         where = {"file": asked.output} if asked.output else {"graph": drawing.decode()}
         screen.document({"blueprint": asked.blueprint, "format": asked.format, **where})

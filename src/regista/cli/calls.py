@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,20 @@ def object_in(flag: str, text: str) -> dict[str, Any]:
 def maybe_object_in(flag: str, text: str | None) -> dict[str, Any] | None:
     """The same, where nothing may have been given."""
     return None if text is None else object_in(flag, text)
+
+
+def attributes_in(flag: str, given: Sequence[str]) -> dict[str, Any]:
+    """`NAME=VALUE` each; a value that is no JSON is text."""
+    found: dict[str, Any] = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not name or not sign:
+            raise UsageError(f"{flag}: expected NAME=VALUE, like AssetType=video, got {text!r}")
+        try:
+            found[name] = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            found[name] = value
+    return found
 
 
 def _read(flag: str, text: str) -> bytes:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import ConfigError, StorageError
+from ..worker.hangup import Terminal
 from . import exits
 from .app import AppError, files_of, load_app
 from .entry import debug_wanted
@@ -43,6 +44,7 @@ def dev(asked: argparse.Namespace) -> int:
 def _perform_once(asked: argparse.Namespace) -> int:
     config = config_for(asked)
     if asked.parent is not None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until we serve: what a reload reads is read anyway
         _leave_with(asked.parent, config.stop_grace_s + _LAST_WORDS_S)
     broken: list[Path] = []
     try:
@@ -109,11 +111,14 @@ class Reloader:
         self._patience_s = patience_s
         self._screen: Screen = screen_for(asked)
         self._told = False
+        self._child: subprocess.Popen[bytes] | None = None
+        self._terminal = Terminal()
 
     def run(self) -> int:
         """Until Ctrl-C or SIGTERM, or until no change of a file could help."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
+        signal.signal(signal.SIGHUP, self._pass_on)
         files = [Path(self._asked.app).resolve()]
         while not self._told:
             # Looked at before the child reads them: what changes while it starts is a change, too.
@@ -132,11 +137,18 @@ class Reloader:
     def _stop(self, number: int, frame: object) -> None:
         self._told = True
 
+    def _pass_on(self, number: int, frame: object) -> None:
+        """The orchestrator reads its files again; without a terminal, where there was one, this is the end."""
+        if self._terminal.gone:
+            self._told = True
+        elif self._child is not None:
+            self._child.send_signal(number)
+
     def _start(self) -> tuple["subprocess.Popen[bytes]", list[Path]]:
         reading, writing = os.pipe()
         command = [*_command(self._asked), "--port", str(self._port), "--report-files", str(writing)]
         command += ["--parent", str(os.getpid())]
-        child = subprocess.Popen(command, pass_fds=[writing])
+        child = self._child = subprocess.Popen(command, pass_fds=[writing])
         os.close(writing)
         with os.fdopen(reading) as pipe:  # ends when the child has reported, or has died
             return child, [Path(line) for line in pipe.read().splitlines()]

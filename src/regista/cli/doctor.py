@@ -6,7 +6,7 @@ import platform
 import shutil
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -50,11 +50,25 @@ async def _beyond(asked: argparse.Namespace) -> list[Finding]:
         # Said already, unless it is the flag's.
         return [] if asked.storage is None else [Finding("storage", False, str(error), "correct --storage")]
     return [
-        token_file(connection.state_dir, CLIENT_FILE, "CLIENT_TOKEN", bool(connection.token)),
-        token_file(connection.state_dir, WORKER_FILE, "WORKER_TOKEN", bool(config.worker_token)),
+        token_file(
+            connection.state_dir,
+            CLIENT_FILE,
+            "CLIENT_TOKEN",
+            bool(connection.token),
+            config.clients_config_path,
+        ),
+        token_file(
+            connection.state_dir,
+            WORKER_FILE,
+            "WORKER_TOKEN",
+            bool(config.worker_token),
+            config.workers_config_path,
+        ),
         address(config),
         *certificate(config),
         *doctor_servers.people(config),
+        *doctor_servers.schedules(config),
+        *await doctor_servers.payloads(config),
         await storage(config),
         *await doctor_servers.postgres(config),
         *await orchestrator(connection),
@@ -90,11 +104,14 @@ def _read(about: str, read: Callable[[], object]) -> Finding:
     return Finding(about, True, "every variable can be read")
 
 
-def token_file(state_dir: str, name: str, setting: str, given: bool) -> Finding:
-    """A token is configured, or lies where it should, readable by its owner only."""
+def token_file(state_dir: str, name: str, setting: str, given: bool, people: str = "") -> Finding:
+    """A token is configured, or lies where it should, readable by its owner only. `people`: the file that names them instead."""
     path = Path(state_dir, name)
     if given:
         return Finding(name, True, f"{setting} is set")
+    if not path.exists() and people:
+        told = f"none is made, since {people} says who may come in: set {setting} to a token of one of them"
+        return Finding(name, True, told)
     if not path.exists():
         return Finding(
             name, True, f"{path} is not there yet; the first `regista serve` or `dev` on loopback makes it"
@@ -119,21 +136,33 @@ def address(config: Config) -> Finding:
 
 
 def certificate(config: Config) -> list[Finding]:
-    """The certificate that is served can be used, and for a while yet. Nothing to say where none is."""
+    """The certificate can be used, and for a while yet. Nothing to say where none is.
+
+    The same settings name what an orchestrator serves and what a client or worker shows; which of them this
+    environment is for, nobody can see.
+    """
     if not config.tls_cert_path or config.tls_enabled is False:
         return []
     files = Files(config.tls_cert_path, config.tls_key_path, config.tls_ca_path)
     try:
         server_context(files, require=config.tls_require_client_cert)
-        found = look_at(files)
+        serves = look_at(files)
+        calls = serves if not serves.trouble else look_at(files, calls=True)
     except ConfigError as error:
         return [Finding("certificate", False, str(error), f"correct {error.name}")]
-    renew = f"put a new one into {files.cert} and send SIGHUP"
+    renew = f"put a new one into {files.cert}; an orchestrator that serves it reads it on SIGHUP"
+    found = serves if calls.trouble else calls
     if found.trouble or found.until is None:
         return [Finding("certificate", False, f"{files.cert}: {found.trouble}", renew)]
     days = (found.until - datetime.now(UTC)).days
-    told = f"{files.cert}, for {', '.join(found.names) or 'no name'}, good for {days} days"
+    told = f"{files.cert}, {_meant_for(() if serves.trouble else found.names)}, good for {days} days"
     return [Finding("certificate", days >= _RENEW_DAYS, told, renew)]
+
+
+def _meant_for(names: Sequence[str]) -> str:
+    if names:
+        return f"for {', '.join(names)}"
+    return "without a name of a host: to be shown by a client or worker, not to be served"
 
 
 async def storage(config: Config) -> Finding:
@@ -192,7 +221,10 @@ async def _accepted(client: Client) -> Finding:
     try:
         await client.blueprints()
     except ApiError as error:
-        advice = "set CLIENT_TOKEN, or REGISTA_DIR to where the orchestrator keeps its tokens"
+        advice = (
+            "set CLIENT_TOKEN (to the token of a client, where the orchestrator has a clients.toml), "
+            "or REGISTA_DIR to where the orchestrator keeps its tokens"
+        )
         return Finding("client token", False, error.detail, advice)
     except RegistaError as error:
         return Finding("client token", False, str(error), "look at the orchestrator's log")

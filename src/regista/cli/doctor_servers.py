@@ -2,16 +2,21 @@
 
 import asyncio
 import logging
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from ..backends import build_storage, history_version
 from ..clock import SystemClock
 from ..config import Config
+from ..config.payloads import payloads_url
 from ..config.people import read_clients, read_workers
+from ..config.schedules import read_schedules
 from ..errors import ConfigError, RegistaError
+from ..payloads.build import build_payloads
 from .finding import Finding
 
 #: How long a server may take to answer.
@@ -63,6 +68,46 @@ def people(config: Config) -> list[Finding]:
     if config.workers_config_path:
         found.append(_file("workers", config.workers_config_path, _workers))
     return found
+
+
+def schedules(config: Config) -> list[Finding]:
+    """The file of schedules can be read, where one is named."""
+    path = config.schedules_config_path
+    if not path:
+        return []
+    return [_file("schedules", path, lambda path: f"{len(read_schedules(path, config.tz))} schedules")]
+
+
+async def payloads(config: Config) -> list[Finding]:
+    """Files and large values can be kept where the settings say. Nothing to say where they say nothing."""
+    url = payloads_url(config)
+    if not url:
+        return []
+    if url.startswith("file:"):
+        return [_directory(Path(url.removeprefix("file:").removeprefix("//")))]
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            store = build_payloads(config)
+            assert store is not None
+            await store.start()
+    except (RegistaError, TimeoutError) as error:
+        said = f"{url}: {str(error) or 'no answer in time'}"
+        return [Finding("payloads", False, said, "correct REGISTA_PAYLOADS and the settings of S3")]
+    return [Finding("payloads", True, f"{url} answers")]
+
+
+def _directory(path: Path) -> Finding:
+    here = path if path.exists() else path.parent
+    if not here.is_dir():
+        return Finding(
+            "payloads", False, f"{here} is no directory", f"mkdir -p {path}, or correct REGISTA_PAYLOADS"
+        )
+    if not os.access(here, os.W_OK | os.X_OK):
+        return Finding("payloads", False, f"{here} cannot be written", "give this user the right to write it")
+    if not path.is_absolute():
+        advice = f"REGISTA_PAYLOADS=file:{path.absolute()}, for the orchestrator and every worker"
+        return Finding("payloads", False, f"{path} is another directory for whoever starts elsewhere", advice)
+    return Finding("payloads", True, f"{path}" if path.exists() else f"{path}; the first start makes it")
 
 
 def _workers(path: str) -> str:

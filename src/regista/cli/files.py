@@ -1,9 +1,11 @@
 """`regista jobs files`: what a job has, and its content up and down."""
 
 import argparse
+import sys
 from pathlib import Path
 
 from ..client import Client
+from ..model.status import JobStatus
 from ..wire.files import FileLink
 from . import exits
 from .calls import client_for
@@ -32,6 +34,9 @@ async def _listed(client: Client, screen: Screen, job_id: str) -> int:
         screen.document({"items": found})
         return exits.OK
     rows = [[each.name, f"{each.size:,}", age(each.modified)] for each in found]
+    if not rows and JobStatus((await client.get(job_id)).status).terminal:
+        screen.note("the job has ended, and its files went with it")
+        return exits.OK
     screen.table(["file", "bytes", "age"], rows, _NOTHING)
     return exits.OK
 
@@ -49,8 +54,28 @@ def _size_of(path: str) -> int:
 
 
 async def _get(client: Client, screen: Screen, asked: argparse.Namespace) -> int:
-    place = await client.files.download(asked.job_id, asked.get, asked.output or "")
+    if asked.output == "-":
+        async for piece in client.files.stream(asked.job_id, asked.get):
+            sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+        return exits.OK
+    target = _free(asked)
+    try:
+        place = await client.files.download(asked.job_id, asked.get, target)
+    except OSError as error:
+        raise UsageError(f"--output: cannot write {target}: {error.strerror or error}") from None
     return _said(screen, {"name": asked.get, "path": str(place)}, str(place))
+
+
+def _free(asked: argparse.Namespace) -> Path:
+    """Where it goes. What lies there already is somebody's, unless we are told otherwise."""
+    target = Path(asked.output or ".")
+    target = target / asked.get.rpartition("/")[2] if target.is_dir() else target
+    if target.exists() and not asked.force:
+        raise UsageError(
+            f"--get: {target} is there already; --force replaces it, --output FILE names another place"
+        )
+    return target
 
 
 def _said(screen: Screen, document: dict[str, object], words: str) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 from ..client import Client
 from ..wire.jobs import JobObject
 from . import exits
-from .calls import client_for, maybe_object_in, object_in
+from .calls import attributes_in, client_for, maybe_object_in, object_in
 from .follow import follow, stream
 from .output import Screen, age, screen_for, shown, span
 from .refusals import UsageError
@@ -19,8 +19,16 @@ async def run(asked: argparse.Namespace) -> int:
     """Start a job; with --wait, follow it to its end."""
     _check_waiting(asked)
     body = object_in("--input", asked.input)
+    attributes = attributes_in("--attribute", asked.attribute)
     async with client_for(asked) as client:
-        job = await client.submit(asked.blueprint, body, idempotency_key=asked.key, priority=asked.priority)
+        job = await client.submit(
+            asked.blueprint,
+            body,
+            idempotency_key=asked.key,
+            priority=asked.priority,
+            webhook_url=asked.webhook,
+            search_attributes=attributes or None,
+        )
         return await _started(client, screen_for(asked), job, asked)
 
 
@@ -83,6 +91,15 @@ def _hint(job: JobObject, code: int) -> str:
         return f"mend what is wrong, then `regista jobs retry {job.id}`; or `regista jobs fail {job.id}`"
     if code == exits.TIMED_OUT:
         return f"the time is up, the job goes on; `regista jobs watch {job.id}` follows it"
+    return _elsewhere(job)
+
+
+def _elsewhere(job: JobObject) -> str:
+    """How to read what is too large to be shown."""
+    for value in (job.result, *job.data.values(), *job.input.values()):
+        told = value.get("$offloaded") if isinstance(value, dict) and len(value) == 1 else None
+        if isinstance(told, dict) and "sha256" in told:
+            return f"too large to be shown: `regista jobs show {job.id} --value {told['sha256']}` writes it whole"
     return ""
 
 
@@ -91,19 +108,27 @@ async def listing(asked: argparse.Namespace) -> int:
     screen = screen_for(asked)
     found: list[JobObject] = []
     async with client_for(asked) as client:
-        page = max(1, min(asked.limit, 100))
+        page = min(asked.limit + 1, 100)  # one more than is shown: then we know whether there are more
         async for job in client.jobs(
             query=asked.query, status=asked.status, blueprint=asked.blueprint, page=page
         ):
             found.append(job)
-            if len(found) >= asked.limit:
+            if len(found) > asked.limit:
                 break
+        whose = not screen.json and bool((await client.me()).get("operator"))
+    more, found = len(found) > asked.limit, found[: asked.limit]
     if screen.json:
-        screen.document({"items": found[: asked.limit]})
+        screen.document({"items": found, "more": more})
         return exits.OK
-    rows = [[job.id, job.blueprint, job.status, job.state, age(job.created_at)] for job in found]
-    screen.table(["id", "blueprint", "status", "state", "age"], rows, _no_jobs(asked))
+    columns = ["id", "blueprint", "status", "state", "age", *(["client"] if whose else [])]
+    screen.table(columns, [_row(job)[: len(columns)] for job in found], _no_jobs(asked))
+    if more:
+        screen.note("there are more; --limit N shows more of them, --query and --status fewer")
     return exits.OK
+
+
+def _row(job: JobObject) -> list[str]:
+    return [job.id, job.blueprint, job.status, job.state, age(job.created_at), str(job.client or "-")]
 
 
 def _no_jobs(asked: argparse.Namespace) -> str:
@@ -146,6 +171,10 @@ async def show(asked: argparse.Namespace) -> int:
             told = await client.timeline(asked.job_id)
         screen.document(told) if screen.json else draw(screen, told)
         return exits.OK
+    if asked.value is not None:
+        async with client_for(asked) as client:
+            screen.document(await client.files.value(asked.job_id, asked.value))
+        return exits.OK
     async with client_for(asked) as client:
         job = await client.get(asked.job_id)
     if screen.json:
@@ -167,6 +196,8 @@ async def show(asked: argparse.Namespace) -> int:
             for each in job.attempts
         ]
         screen.table(["attempt", "task", "state", "worker", "started", "error"], rows)
+    if hint := _elsewhere(job):
+        screen.note(hint)
     return exits.OK
 
 
@@ -185,6 +216,7 @@ def _facts(job: JobObject) -> list[tuple[str, str]]:
         ("error", _fault(job.error)),
         ("attributes", shown(job.search_attributes) if job.search_attributes else ""),
         ("parent", job.parent_id or ""),
+        ("client", job.client if isinstance(job.client, str) else ""),
         ("created", _moment(job.created_at)),
         ("finished", "" if job.finished_at is None else _moment(job.finished_at)),
         ("bill", f"{job.bill.seconds:.3f} s, {job.bill.cost:.6g}" if job.bill.cost else ""),

@@ -16,7 +16,9 @@ STATUSES = (
 
 _EPILOG = (
     "exit codes: 0 done or finished, 1 failed or refused, 2 wrong usage, 3 cancelled, 4 quarantined, "
-    "5 timed out waiting, 6 no orchestrator answers"
+    "5 timed out waiting, 6 no orchestrator answers. "
+    "Who you are to the orchestrator: the token in CLIENT_TOKEN, else the one that a local orchestrator left in "
+    ".regista/client.token (--dir names another directory)."
 )
 
 
@@ -100,6 +102,14 @@ def _jobs(commands: _Commands) -> None:
     )
     run.add_argument("--key", help="idempotency key: the same key is the same job")
     run.add_argument("--priority", type=float, metavar="N", help="higher goes first; default 0")
+    run.add_argument("--webhook", metavar="URL", help="tell this URL when the job waits for a person or ends")
+    run.add_argument(
+        "--attribute",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a search attribute, its value JSON or else text; may be repeated",
+    )
     _waiting(run)
     listing = verb("list", "jobs.listing", "the newest jobs")
     _filters(listing)
@@ -110,8 +120,9 @@ def _jobs(commands: _Commands) -> None:
     count.add_argument("--limit", type=_some, default=20, metavar="N", help="groups at most; default 20")
     show = _one(verb, "show", "everything about a job")
     show.add_argument("--timeline", action="store_true", help="its life drawn as bars: states, tasks, waits")
+    show.add_argument("--value", metavar="SHA256", help="one value that is too large to be shown, as JSON")
     watch = _one(verb, "watch", "follow a job to its end")
-    watch.add_argument("--timeout", type=float, metavar="S", help="stop watching after so many seconds")
+    watch.add_argument("--timeout", type=_seconds, metavar="S", help="stop watching after so many seconds")
     _reason(_one(verb, "cancel", "ask a job to stop"))
     _deciding(verb)
     fork = _one(verb, "fork", "start a new job with the blueprint and input of this one")
@@ -130,8 +141,12 @@ def _files(verb: Add) -> None:
     what.add_argument("--put", metavar="FILE", help="give the job this file")
     what.add_argument("--link", metavar="NAME", help="say a URL that anybody can fetch it from for an hour")
     files.add_argument(
-        "--output", "-o", metavar="FILE", help="with --get: where to; default its own name, here"
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="with --get: where to, - is standard output; default its own name, here",
     )
+    files.add_argument("--force", action="store_true", help="with --get: replace a file that is there")
     files.add_argument("--name", metavar="NAME", help="with --put: its name there; default its own")
 
 
@@ -145,7 +160,9 @@ def _history(commands: _Commands) -> None:
     verb = _noun(commands, "history", "what happened, to take along")
     export = verb("export", "history.export", "jobs and their events, as lines of JSON")
     _filters(export)
-    export.add_argument("--output", "-o", metavar="FILE", help="where to; default standard output")
+    export.add_argument(
+        "--output", "-o", type=_file, metavar="FILE", help="where to; default -, standard output"
+    )
 
 
 def _deciding(verb: Add) -> None:
@@ -178,7 +195,9 @@ def _blueprints(commands: _Commands) -> None:
     graph = verb("graph", "blueprints.graph", "the states of a blueprint, drawn")
     graph.add_argument("blueprint", metavar="BLUEPRINT")
     graph.add_argument("--format", choices=("dot", "svg", "png"), default="dot", help="default dot")
-    graph.add_argument("--output", "-o", metavar="FILE", help="where to; default standard output")
+    graph.add_argument(
+        "--output", "-o", type=_file, metavar="FILE", help="where to; default -, standard output"
+    )
     graph.add_argument("--app", metavar="APP", help="take it from this app, not from an orchestrator")
     check = verb("check", "blueprints.check", "is an app fit to be served, and can live jobs move to it")
     _app(check)
@@ -194,14 +213,11 @@ def _telling(commands: _Commands) -> None:
     discard = verb("discard", "webhooks.discard", "forget a delivery")
     discard.add_argument("delivery_id", metavar="DELIVERY")
     verb("secret", "webhooks.secret", "what deliveries to you are signed with")
-    audit = commands.add_parser(
-        "audit", help="who did what", parents=[_talking(), _common()], allow_abbrev=False
-    )
+    audit = _calling(commands, "audit", "audit.listing", "who did what, newest first; for operators")
     audit.add_argument("--actor", default="", metavar="WHO", help="only what this one did, like client:NAME")
     audit.add_argument("--action", default="", metavar="WHAT", help="only such deeds, like worker.drain")
     audit.add_argument("--target", default="", metavar="ID", help="only what was done to this")
     audit.add_argument("--limit", type=_some, default=50, metavar="N", help="how many; default 50")
-    audit.set_defaults(run="audit.listing")
 
 
 def _schedules(commands: _Commands) -> None:
@@ -244,41 +260,32 @@ def _making(create: argparse.ArgumentParser) -> None:
 
 
 def _others(commands: _Commands) -> None:
-    calling = [_talking(), _common()]
-    queues = commands.add_parser("queues", help="what waits, what runs, and how long", parents=calling)
-    queues.set_defaults(run="queues.listing")
-    upkeep = commands.add_parser("upkeep", help="how the chores of the orchestrator fare", parents=calling)
-    upkeep.set_defaults(run="upkeep.listing")
-    doctor = commands.add_parser(
-        "doctor", help="is everything as it should be, and what to do", parents=calling
-    )
+    _calling(commands, "queues", "queues.listing", "what waits, what runs, and how long")
+    _calling(commands, "upkeep", "upkeep.listing", "how the chores of the orchestrator fare; for operators")
+    doctor = _calling(commands, "doctor", "doctor.examine", "is everything as it should be, and what to do")
     _flag(doctor, "--storage", "REGISTA_STORAGE", "look at this store: memory, sqlite:PATH or redis://HOST")
-    doctor.set_defaults(run="doctor.examine")
-    whoami = commands.add_parser("whoami", help="as whom you are let in, and your quota", parents=calling)
-    whoami.set_defaults(run="whoami.show")
+    _calling(commands, "whoami", "whoami.show", "as whom you are let in, and your quota")
     _command(commands, "version", "version.show", "say the version")
     _tokens(commands)
 
 
 def _tokens(commands: _Commands) -> None:
-    tokens = commands.add_parser("tokens", help="make tokens, and take them back")
+    text = "make tokens, and take them back"
+    tokens = commands.add_parser("tokens", help=text, description=text, allow_abbrev=False)
     verbs = tokens.add_subparsers(metavar="VERB", required=True, title="verbs")
     new = _command(verbs, "new", "tokens.new", "make a token, and the lines that let its owner in")
     whose = new.add_mutually_exclusive_group(required=True)
     whose.add_argument("--client", metavar="NAME", help="for a client: a table of clients.toml")
     whose.add_argument("--worker", metavar="ID", help="for a worker: a table of workers.toml")
     new.add_argument("--operator", action="store_true", help="a client that sees and moves everybody's jobs")
-    calling = {"parents": [_talking(), _common()], "allow_abbrev": False}
-    otp = verbs.add_parser(
-        "otp", help="make a one-time password for a worker that is about to start", **calling
-    )
+    text = "make a one-time password for a worker that is about to start; for operators"
+    otp = _calling(verbs, "otp", "tokens.otp", text)
     otp.add_argument(
         "worker_id", metavar="WORKER", nargs="?", help="for this one; else whichever uses it first"
     )
-    otp.set_defaults(run="tokens.otp")
-    revoke = verbs.add_parser("revoke", help="end the short-lived tokens of a worker", **calling)
+    text = "end the short-lived tokens of a worker; for operators"
+    revoke = _calling(verbs, "revoke", "tokens.revoke", text)
     revoke.add_argument("worker_id", metavar="WORKER")
-    revoke.set_defaults(run="tokens.revoke")
 
 
 # -- what commands share ---------------------------------------------------------------------------
@@ -289,13 +296,18 @@ def _noun(commands: _Commands, name: str, text: str) -> Add:
     verbs = noun.add_subparsers(metavar="VERB", required=True, title="verbs")
 
     def verb(name: str, run: str, text: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = verbs.add_parser(
-            name, help=text, description=text, parents=[_talking(), _common()], allow_abbrev=False
-        )
-        parser.set_defaults(run=run)
-        return parser
+        return _calling(verbs, name, run, text)
 
     return verb
+
+
+def _calling(commands: _Commands, name: str, run: str, text: str) -> argparse.ArgumentParser:
+    """A command that talks to an orchestrator."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=text, description=text, parents=[_talking(), _common()], allow_abbrev=False
+    )
+    parser.set_defaults(run=run)
+    return parser
 
 
 def _one(verb: Add, name: str, text: str) -> argparse.ArgumentParser:
@@ -330,14 +342,29 @@ def _waiting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait", action="store_true", help="follow it to its end; the exit code mirrors the job"
     )
-    parser.add_argument("--timeout", type=float, metavar="S", help="with --wait: for so many seconds only")
+    parser.add_argument("--timeout", type=_seconds, metavar="S", help="with --wait: for so many seconds only")
 
 
 def _some(text: str) -> int:
-    number = int(text)
+    number = int(text) if text.isdecimal() else 0
     if number < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number, 1 or more, got {text}")
     return number
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected seconds, 0 or more, got {text}")
+    return seconds
+
+
+def _file(text: str) -> str | None:
+    """`-` is standard output, as is nothing at all."""
+    return None if text == "-" else text
 
 
 def _reason(parser: argparse.ArgumentParser) -> None:

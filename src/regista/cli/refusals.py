@@ -45,8 +45,8 @@ def words_of(error: Exception) -> str:
         return f"{error}. Start one with `regista dev APP`, or name it with --url or REGISTA_URL."
     if isinstance(error, ApiError) and error.status == 401:
         return (
-            f"{error.detail}. Set CLIENT_TOKEN, or --dir (REGISTA_DIR) to the directory where "
-            "the orchestrator keeps its tokens."
+            f"{error.detail}. Set CLIENT_TOKEN (to the token of your client, where the orchestrator has a "
+            "clients.toml), or --dir (REGISTA_DIR) to the directory where the orchestrator keeps its tokens."
         )
     if isinstance(error, RegistaError):
         return str(error)

@@ -1,10 +1,12 @@
 """`regista schedules …`: what is started when, what became of it, and a hand on it."""
 
 import argparse
+import re
 from typing import Any
 
 import msgspec
 
+from ..errors import ApiError, ScheduleInvalid
 from . import exits
 from .calls import client_for, maybe_object_in
 from .output import screen_for
@@ -12,6 +14,20 @@ from .refusals import UsageError
 
 #: For a person, where there is none.
 _NOTHING = "no schedules; SCHEDULES_CONFIG_PATH names a file of them, `regista schedules create` makes one"
+
+#: Member of a schedule, as a pattern → the flag of `create` for it.
+_FLAGS = {
+    r"\binterval_seconds\b": "--every",
+    r"\bdaily_at\b": "--daily-at",
+    r"\bweekly_days\b": "--weekly-days",
+    r"\bmonthly_dates\b": "--monthly-dates",
+    r"\bcron\b(?! line)": "--cron",
+    r'^time(?=:)|\ba time = "HH:MM"': "--time",
+    r"^(timezone|overlap)(?=:)": r"--\1",
+    r"^catch_up(?=:)": "--catch-up",
+    r"^jitter_seconds(?=:)": "--jitter",
+    r"^input_data(?=:)": "--input",
+}
 
 
 async def listing(asked: argparse.Namespace) -> int:
@@ -27,6 +43,7 @@ async def listing(asked: argparse.Namespace) -> int:
             one["name"],
             one["blueprint"],
             one["when"],
+            one["timezone"],
             "paused" if one["paused"] else _moment(one["next"]),
             _moment(one["last_tick"]),
             str(one["fired"]),
@@ -35,7 +52,7 @@ async def listing(asked: argparse.Namespace) -> int:
         ]
         for one in found
     ]
-    columns = ["schedule", "blueprint", "when", "next", "last", "fired", "skipped", "from"]
+    columns = ["schedule", "blueprint", "when", "zone", "next", "last", "fired", "skipped", "from"]
     screen.table(columns, rows, _NOTHING)
     return exits.OK
 
@@ -146,7 +163,22 @@ async def create(asked: argparse.Namespace) -> int:
     if "name" in members:
         raise UsageError("--members: the name is an argument of its own")
     async with client_for(asked) as client:
-        return _said(asked, await client.schedules.create(asked.name, **members))
+        try:
+            made = await client.schedules.create(asked.name, **members)
+        except ScheduleInvalid as error:
+            raise UsageError(_by_flags(str(error))) from None
+        except ApiError as error:
+            if error.code != "invalid_body":
+                raise
+            raise UsageError(_by_flags(error.detail)) from None
+    return _said(asked, made)
+
+
+def _by_flags(words: str) -> str:
+    """What the orchestrator says of members, said of the flags that stand for them."""
+    for member, flag in _FLAGS.items():
+        words = re.sub(member, flag, words)
+    return words
 
 
 async def delete(asked: argparse.Namespace) -> int:

@@ -153,12 +153,17 @@ def greet(screen: Screen, config: Config, url: str) -> None:
 
 
 def tokens_of(config: Config) -> str:
-    """Where the tokens of client and worker are to be found."""
+    """Where the tokens of client and worker are to be found: in files, in settings, or where we have put them."""
     files = {"CLIENT_TOKEN": CLIENT_FILE, "WORKER_TOKEN": WORKER_FILE}
-    kept = [files[name] for name in missing_tokens(config)]
-    if not kept:
-        paths = [path for path in (config.clients_config_path, config.workers_config_path) if path]
-        return " and ".join(paths) if paths else "CLIENT_TOKEN and WORKER_TOKEN"
-    if len(kept) == len(files):
+    made = missing_tokens(config)
+    if len(made) == len(files):
         return f"in {config.state_dir}/"
-    return f"{Path(config.state_dir, kept[0])} and the environment"
+    places = {
+        config.clients_config_path: bool(config.clients_config_path),
+        "CLIENT_TOKEN": bool(config.client_token),
+        str(Path(config.state_dir, CLIENT_FILE)): "CLIENT_TOKEN" in made,
+        config.workers_config_path: bool(config.workers_config_path),
+        "WORKER_TOKEN": bool(config.worker_token),
+        str(Path(config.state_dir, WORKER_FILE)): "WORKER_TOKEN" in made,
+    }
+    return " and ".join(place for place, is_one in places.items() if is_one)

@@ -54,8 +54,10 @@ async def revoke(asked: argparse.Namespace) -> int:
         ended = await client.revoke(asked.worker_id)
     if screen.json:
         screen.document(ended)
-    else:
+    elif ended["logins"] or ended["passwords"]:
         screen.say(f"{asked.worker_id}: {ended['logins']} logins and {ended['passwords']} passwords ended")
+    else:
+        screen.say(f"{asked.worker_id}: no worker of this id has a login or a password; nothing ended")
     return exits.OK
 
 

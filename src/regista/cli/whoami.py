@@ -30,5 +30,7 @@ def _who(me: dict[str, Any]) -> str:
 def _quota(quota: dict[str, Any] | None) -> str:
     if quota is None:
         return "as many jobs a month as you like"
+    if not quota["limit"]:
+        return "no jobs: `monthly_attempts` of this client is 0"
     left = max(0, quota["limit"] - quota["used"])
     return f"{quota['used']:,} of {quota['limit']:,} jobs this month, {left:,} left; it begins anew on {quota['resets_at']}"

@@ -61,6 +61,7 @@ class Transport:
         self._patience_s = connection.timeout_s
         self._first_contact_s = min(first_contact_s, connection.timeout_s)
         self._reached = False
+        self._answered = False
         self._say_at = 0.0
         self._token = connection.token
         #: Told once, soon, when an answer is waited for: why, and for how many seconds more at most. For people.
@@ -144,7 +145,7 @@ class Transport:
                 body = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._hear(error) from error
-        self._reached = True
+        self._reached = self._answered = True
         self.server_time = response.headers.get("Date")
         if response.status >= 400:
             _refused(response.status, response.headers, body)
@@ -183,7 +184,7 @@ class Transport:
         rest = bytearray()
         try:
             async with self._opened().get(self.url + path, params=params, timeout=timeout) as response:
-                self._reached = True
+                self._reached = self._answered = True
                 if response.status >= 400:
                     _refused(response.status, response.headers, await response.read())
                 async for chunk in response.content.iter_any():
@@ -202,7 +203,7 @@ class Transport:
         timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT_S, sock_read=_SILENCE_S)
         try:
             async with self._opened().get(self.url + path, headers=headers, timeout=timeout) as response:
-                self._reached = True
+                self._reached = self._answered = True
                 if response.status >= 400:
                     _refused(response.status, response.headers, await response.read())
                 if response.status == 204:
@@ -232,7 +233,7 @@ class Transport:
 
     def _hear(self, error: Exception) -> "_Trouble":
         """What a failed request means. A connection that is cut was one: somebody is there."""
-        trouble = _trouble_of(error)
+        trouble = _trouble_of(error, "" if self._answered else self.url)
         self._reached = self._reached or not trouble.untouched
         return trouble
 
@@ -287,10 +288,12 @@ class _Trouble(Exception):
         return self._error or Unreachable(url, str(self))
 
 
-def _trouble_of(error: Exception) -> _Trouble:
+def _trouble_of(error: Exception, never_answered: str) -> _Trouble:
     """What a failed connection means. Before it was made, nobody can have heard us."""
     distrust = isinstance(error, aiohttp.ClientConnectorCertificateError)
-    return _Trouble(why(error), untouched=isinstance(error, _NOT_EVEN_CONNECTED), final=distrust)
+    return _Trouble(
+        why(error, never_answered), untouched=isinstance(error, _NOT_EVEN_CONNECTED), final=distrust
+    )
 
 
 def _refused(status: int, headers: Mapping[str, str], body: bytes) -> None:

@@ -42,3 +42,4 @@ class Connection(Settings, frozen=True, kw_only=True):
     otel_service_name: str = "regista-client"
     otlp_endpoint: str = ""
     otlp_traces_endpoint: str = ""
+    otlp_protocol: str = ""

@@ -51,6 +51,7 @@ SETTINGS = table(
     Setting("WORKERS_CONFIG_PATH", "workers_config_path", text("a file, or empty", r".*")),
     Setting("SCHEDULES_CONFIG_PATH", "schedules_config_path", text("a file, or empty", r".*")),
     Setting("REGISTA_APPROVAL_SECRET", "approval_secret", SECRET),
+    Setting("REGISTA_METRICS_TOKEN", "metrics_token", SECRET),
     Setting("ORCHESTRATOR_SECRET_KEY", "orchestrator_secret_key", TOKEN),
     Setting("WORKER_REQUIRE_SIGNATURES", "worker_require_signatures", SWITCH),
     *CREDENTIAL_SETTINGS,
@@ -116,6 +117,7 @@ class Config(Settings, frozen=True, kw_only=True):
     otel_service_name: str = "regista"
     otlp_endpoint: str = ""
     otlp_traces_endpoint: str = ""
+    otlp_protocol: str = ""
     otlp_metrics_endpoint: str = ""
     api_host: str = "127.0.0.1"
     api_port: int = 8080
@@ -138,6 +140,7 @@ class Config(Settings, frozen=True, kw_only=True):
     #: schedules.toml: what shall be started, and when (config/schedules.py).
     schedules_config_path: str = ""
     approval_secret: str = ""
+    metrics_token: str = ""
     orchestrator_secret_key: str = ""
     worker_require_signatures: bool = False
     #: mixed, mtls-only or token-only; and for how long the tokens are good that we give out (config/edge.py).

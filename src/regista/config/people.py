@@ -1,8 +1,10 @@
 """`clients.toml` and `workers.toml`: who may come in. Read strictly: a mistake stops the start and names its line."""
 
+import logging
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +18,8 @@ from .rates import OF_CLIENTS, parse_rate
 if TYPE_CHECKING:
     from .orchestrator import Config
 
+log = logging.getLogger("regista.doors")
+
 #: How a table of `workers.toml` begins that is for all workers whose id fits.
 PATTERN = "pattern:"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -23,6 +27,9 @@ _NAME = re.compile(r"\S(.*\S)?")
 _Rule = Callable[[Any], bool]
 #: Keys of a client's table that are no handler's business; config/client_webhooks.py reads them.
 _WEBHOOK_KEYS = {"webhook_url", "webhook_secret", "webhook_events"}
+_CLIENT_KEYS = {"token", "token_sha256", "plan", "monthly_attempts", "operator", "params", "rate_limits"}
+#: A key that is so much like one of ours is a mistake, and not one of somebody's own.
+_LOOKS_LIKE = 0.85
 
 
 class WorkerTokens(NamedTuple):
@@ -92,6 +99,7 @@ def read_clients(path: str | Path) -> dict[str, ClientConfig]:
     clients: dict[str, ClientConfig] = {}
     for name, table in file.tables.items():
         _check_table(file, name, table)
+        _refuse_mistyped(file, name, table)
         hashed = _hash_of(file, name, table)
         if hashed in clients:
             raise file.wrong(name, "token", "a token of its own", f"the token of {clients[hashed].name}")
@@ -99,13 +107,45 @@ def read_clients(path: str | Path) -> dict[str, ClientConfig]:
     return clients
 
 
+def add_clients(known: dict[str, ClientConfig], more: Mapping[str, ClientConfig], source: str) -> None:
+    """Let further clients in, by the hashes of their tokens. ConfigError when a token is already somebody's.
+
+    The later one would silently take the other's place, and might be an operator.
+    """
+    for hashed, client in more.items():
+        if hashed in known:
+            expected = f"a token that no other client has ({client.name})"
+            raise ConfigError(source, expected, f"the token of the client {known[hashed].name}")
+        known[hashed] = client
+
+
+def warn_of_nobody(config: "Config", clients: Mapping[str, ClientConfig]) -> None:
+    """A file without a client is no mistake, but hardly meant."""
+    if config.clients_config_path and not clients:
+        log.warning(
+            "%s names no client, so nobody may ask for anything: add one (`regista tokens new --client NAME` "
+            "shows how) and send SIGHUP, or set CLIENT_TOKEN",
+            config.clients_config_path,
+            extra={"action": "no_clients"},
+        )
+
+
+def _refuse_mistyped(file: _File, name: str, table: dict[str, Any]) -> None:
+    """Keys of one's own are for handlers. One that almost is ours would look as if it held."""
+    known = _CLIENT_KEYS | _WEBHOOK_KEYS
+    for key in table:
+        near = get_close_matches(key, sorted(known), n=1, cutoff=_LOOKS_LIKE)
+        if near and key not in known:
+            hint = f"did you mean {near[0]}? one of your own that looks like it goes into params"
+            raise file.wrong(name, key, f"a key that is known ({hint})", key)
+
+
 def _client(file: _File, name: str, table: dict[str, Any]) -> ClientConfig:
     plan = _value(file, name, table, "plan", "text", _is_text, "")
     most = _value(file, name, table, "monthly_attempts", "a whole number, 0 or more", _is_count, None)
     operator = _value(file, name, table, "operator", "true or false", lambda v: isinstance(v, bool), False)
     params = _value(file, name, table, "params", "a table", lambda v: isinstance(v, dict), {})
-    known = {"token", "token_sha256", "plan", "monthly_attempts", "operator", "params", "rate_limits"}
-    more = {key: value for key, value in table.items() if key not in known | _WEBHOOK_KEYS}
+    more = {key: value for key, value in table.items() if key not in _CLIENT_KEYS | _WEBHOOK_KEYS}
     return ClientConfig(
         name=name,
         plan=plan,
@@ -182,6 +222,12 @@ def missing_tokens(config: "Config") -> list[str]:
         or config.worker_auth_mode == "mtls-only",
     }
     return [name for name, given in needed.items() if not given]
+
+
+def reread_files(config: "Config") -> list[str]:
+    """What a SIGHUP reads again."""
+    files = [config.clients_config_path, config.workers_config_path, config.schedules_config_path]
+    return [path for path in (*files, config.tls_cert_path) if path]
 
 
 def _check_table(file: _File, name: str, table: Any) -> None:

@@ -6,11 +6,13 @@
 
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
 import msgspec
 
+from ..errors import ConfigError
 from ..model import Rate
 from .settings import Kind
 
@@ -68,12 +70,18 @@ def rates_of(given: Mapping[str, str]) -> dict[str, Rate | None]:
 
 
 def _accepts(value: Any) -> bool:
-    if not isinstance(value, Mapping) or not all(context in DEFAULTS for context in value):
+    """A member that is wrong is refused by its own name: in a long value nobody finds it otherwise."""
+    if not isinstance(value, Mapping):
         return False
-    try:
-        rates_of(value)
-    except ValueError:
-        return False
+    for context, text in value.items():
+        if context not in DEFAULTS:
+            near = get_close_matches(str(context), DEFAULTS, n=1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            raise ConfigError("REGISTA_RATE_LIMITS", f"one of {', '.join(DEFAULTS)}{hint}", context)
+        try:
+            parse_rate(text)
+        except ValueError:
+            raise ConfigError(f"REGISTA_RATE_LIMITS, {context}", EXPECTED, text) from None
     return True
 
 

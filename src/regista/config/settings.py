@@ -142,8 +142,10 @@ _WORDS = {
 }
 
 
-def _truth(word: str) -> bool | None:
-    return _WORDS.get(word.lower())
+def _truth(word: str) -> bool:
+    if word.lower() not in _WORDS:
+        raise ValueError(word)
+    return _WORDS[word.lower()]
 
 
 SWITCH = Kind("true or false", lambda value: isinstance(value, bool), _truth)

@@ -2,9 +2,12 @@
 
 from typing import Protocol
 
+from ..errors import ConfigError
 from .settings import SWITCH, Kind, Setting, text
 
 _URL = text("an http or https URL, or empty", r"(https?://\S+)?")
+#: The one form of OTLP that we send.
+SPOKEN = "http/protobuf"
 _FORMATS = ("auto", "json", "pretty")
 
 #: How log lines look.
@@ -19,6 +22,7 @@ TRACE_SETTINGS = (
     Setting("OTEL_SERVICE_NAME", "otel_service_name", text("a name", r".+")),
     Setting("OTEL_EXPORTER_OTLP_ENDPOINT", "otlp_endpoint", _URL),
     Setting("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "otlp_traces_endpoint", _URL),
+    Setting("OTEL_EXPORTER_OTLP_PROTOCOL", "otlp_protocol", text("the name of a protocol, or empty", r"\S*")),
 )
 #: Where metrics are pushed to; they are scraped anyway.
 METRIC_SETTINGS = (Setting("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "otlp_metrics_endpoint", _URL),)
@@ -35,10 +39,12 @@ class Traced(Protocol):
     def otlp_endpoint(self) -> str: ...
     @property
     def otlp_traces_endpoint(self) -> str: ...
+    @property
+    def otlp_protocol(self) -> str: ...
 
 
 def traces_endpoint(settings: Traced) -> str:
-    """Where spans go; empty when nobody wants them."""
+    """Where spans go; empty when nobody wants them. ConfigError when we do not speak what is spoken there."""
     return _below(settings, settings.otlp_traces_endpoint, "v1/traces")
 
 
@@ -48,11 +54,12 @@ def metrics_endpoint(settings: Traced, own: str) -> str:
 
 
 def _below(settings: Traced, own: str, path: str) -> str:
-    if settings.otel_disabled:
+    if settings.otel_disabled or not (own or settings.otlp_endpoint):
         return ""
-    if own:
-        return own
-    return f"{settings.otlp_endpoint.rstrip('/')}/{path}" if settings.otlp_endpoint else ""
+    if settings.otlp_protocol not in ("", SPOKEN):
+        expected = f"{SPOKEN}, the one that is spoken here (usually on port 4318; 4317 is grpc's)"
+        raise ConfigError("OTEL_EXPORTER_OTLP_PROTOCOL", expected, settings.otlp_protocol)
+    return own or f"{settings.otlp_endpoint.rstrip('/')}/{path}"
 
 
 def as_json(log_format: str) -> bool | None:

@@ -112,6 +112,7 @@ class WorkerConfig(Settings, frozen=True, kw_only=True):
     otel_service_name: str = "regista-worker"
     otlp_endpoint: str = ""
     otlp_traces_endpoint: str = ""
+    otlp_protocol: str = ""
 
     # Files (config/payloads.py): where the orchestrator has them
     payloads: str = ""

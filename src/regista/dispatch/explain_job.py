@@ -83,7 +83,8 @@ def _told(job: Job, tasks: Sequence[Task], absent: Mapping[str, Absence]) -> tup
         return f"Job {job.id} has ended as {job.status} in state {job.state!r}.", _fault(job, "")
     if job.status is JobStatus.QUARANTINED:
         unblock = (
-            f"regista jobs retry {job.id} (--data corrects its data first), or regista jobs fail {job.id}"
+            f"regista jobs retry {job.id} (--data corrects its data first); where the handler reads the input, "
+            f"regista jobs fork {job.id} --input JSON starts a new job; or regista jobs fail {job.id}"
         )
         return f"Job {job.id} is quarantined in state {job.state!r}.", _fault(job, unblock)
     if job.status is JobStatus.CANCELLING:

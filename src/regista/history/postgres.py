@@ -90,7 +90,8 @@ class PostgresHistory:
         if self._pool is not None:
             return
         store = "" if self._store is None else await self._store()
-        async with self._translated():
+        # Whoever starts us says that it waits, and for how long; that jobs go on would not be true yet.
+        async with self._translated(quiet=True):
             pool = await asyncpg.create_pool(
                 self._uri,
                 min_size=0,
@@ -102,7 +103,7 @@ class PostgresHistory:
             )
         self._pool = pool
         try:
-            async with self._translated(), pool.acquire(timeout=CONNECT_S) as connection:
+            async with self._translated(quiet=True), pool.acquire(timeout=CONNECT_S) as connection:
                 await self._check(connection)
                 async with connection.transaction():
                     await self._migrate(connection)
@@ -262,28 +263,28 @@ class PostgresHistory:
                 raise
 
     @asynccontextmanager
-    async def _translated(self) -> AsyncIterator[None]:
-        """What asyncpg raises leaves as one of ours."""
+    async def _translated(self, quiet: bool = False) -> AsyncIterator[None]:
+        """What asyncpg raises leaves as one of ours; `quiet`: and the log does not hear of it."""
         try:
             yield
         except asyncpg.PostgresError as error:
             if not (error.sqlstate or "").startswith(_PASSING):
                 raise StorageError(f"the history {self._name}: {error}") from error
-            raise self._unavailable(error) from error
+            raise self._unavailable(error, quiet) from error
         except ValueError as error:  # said of the URI, and its words may hold a part of the password
             raise StorageError(
                 f"the history {self._name}: expected postgresql://user:password@host:port/database, with "
                 "%40 for @, %3A for : and %2F for / in user and password, and options that PostgreSQL knows"
             ) from error
         except (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
-            raise self._unavailable(error) from error
+            raise self._unavailable(error, quiet) from error
         if self._away:
             self._away = False
             log.info("the history %s answers again", self._name, extra={"action": "history_back"})
 
-    def _unavailable(self, error: Exception) -> HistoryUnavailable:
+    def _unavailable(self, error: Exception, quiet: bool) -> HistoryUnavailable:
         words = str(error) or type(error).__name__
-        if not self._away:
+        if not self._away and not quiet:
             self._away = True
             log.warning(
                 "the history %s does not answer: %s; jobs go on, and the outbox keeps what happens to them",
@@ -370,7 +371,7 @@ def _migrations() -> list[Path]:
 
 async def server_version(uri: str) -> str:
     """What answers there, by its own word. Only looks."""
-    async with PostgresHistory(uri)._translated():
+    async with PostgresHistory(uri)._translated(quiet=True):
         connection = await asyncpg.connect(uri, timeout=CONNECT_S)
         try:
             return str(await connection.fetchval("SHOW server_version"))

@@ -64,6 +64,8 @@ class HistoryRecorder:
         self._cursor: int | None = None
         #: Entries recorded since the last sync, at least.
         self._unsynced = 0
+        #: Entries that it has carried over since the start.
+        self.recorded = 0
         #: Entries of the last batch.
         self._last = 0
         self._synced_at = float("-inf")
@@ -119,6 +121,7 @@ class HistoryRecorder:
             if entries:
                 await self._history.record(entries)
                 self._unsynced += len(entries)
+                self.recorded += len(entries)
             self._anew = []
             cursor = entries[-1].number if entries else after
             if settle or self._sync_due_in(caught_up=len(entries) < self._limit) <= 0:

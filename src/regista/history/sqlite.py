@@ -1,6 +1,7 @@
 """SqliteHistory: history in a file of its own, written a batch at a time by a thread of its own."""
 
 import re
+import shlex
 import sqlite3
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -9,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..errors import SchemaError, StorageError, StorageFailed
+from ..errors import ConfigError, SchemaError, StorageError, StorageFailed
 from ..model import Entry, Event, Summary
 from ..onethread import OneThread
 from .base import Place, Stretch
@@ -244,8 +245,7 @@ class SqliteHistory:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             expected = ".".join(map(str, OLDEST_SQLITE))
             raise SchemaError(f"expected SQLite {expected} or newer, got {sqlite3.sqlite_version}")
-        if not self._path.exists():
-            self._path.touch(mode=0o600)  # it tells what every job carried
+        self._make()
         connection = self._connection = sqlite3.connect(self._path, isolation_level=None)
         version = _version(connection, self._path)
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -254,6 +254,16 @@ class SqliteHistory:
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA wal_autocheckpoint = {AUTOCHECKPOINT_PAGES}")
         _migrate(connection, version)
+
+    def _make(self) -> None:
+        """An empty file, where there is none; a directory that is not there is more likely mistyped than meant."""
+        parent = self._path.parent
+        if not parent.is_dir():
+            advice = f"`mkdir -p {shlex.quote(str(parent))}` makes it"
+            expected = f"a file in a directory that exists ({advice})"
+            raise ConfigError("HISTORY_DATABASE_URI", expected, f"sqlite:{self._path}")
+        if not self._path.exists():
+            self._path.touch(mode=0o600)  # it tells what every job carried
 
     def _close(self) -> None:
         connection, self._connection = self._connection, None

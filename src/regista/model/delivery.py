@@ -45,6 +45,14 @@ def delivery_of(item: Item) -> Delivery:
     return _decode(item.value)
 
 
+def readable(item: Item) -> Delivery | None:
+    """The delivery that lies there; None where nobody can read it, whatever is wrong with it."""
+    try:
+        return _decode(item.value)
+    except Exception:  # noqa: BLE001  # spoiled bytes fail in many ways, and none of them is the reader's fault
+        return None
+
+
 def delivery_write(delivery: Delivery, due: datetime, expected: int | None = None) -> ItemWrite:
     """The delivery as it shall lie among those to be sent."""
     return ItemWrite(WEBHOOK_SHELF, delivery.id, encode_delivery(delivery), due, expected)

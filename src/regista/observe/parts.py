@@ -68,6 +68,10 @@ class WatchedPayloads:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
+    def apart(self, concurrency: int) -> Payloads:
+        """See `Payloads.apart`."""
+        return watched_payloads(self._inner.apart(concurrency), self._of, self._clock)
+
     async def put(self, path: str, content: bytes | Path | AsyncIterable[bytes]) -> None:
         """See `Payloads.put`."""
         await self._timed("put", self._inner.put(path, content))

@@ -12,14 +12,15 @@ Rules that hold for every method:
 - Memory stays bounded, however large the file is: content travels in pieces.
 """
 
+import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 
-from ..errors import BadFileName
+from ..errors import BadFileName, FileMissing
 
 #: Where the files of jobs lie, and the large values of their records.
 JOBS = "jobs"
@@ -54,6 +55,10 @@ class Payloads(Protocol):
 
     async def start(self) -> None:
         """Make sure that it can be used; PayloadUnavailable says why it cannot."""
+        ...
+
+    def apart(self, concurrency: int) -> "Payloads":
+        """The same store, for somebody who has so many turns of his own, and takes none from others."""
         ...
 
     async def put(self, path: str, content: bytes | Path | AsyncIterable[bytes]) -> None:
@@ -145,12 +150,56 @@ def _one_part(job_id: str) -> str:
     return check_name(job_id)
 
 
+# -- whose it is -----------------------------------------------------------------------------------
+
+#: Says whose files these are. Nobody removes what he does not know in a place that is another's, and two who read
+#: the same words there mean the same store.
+OWNER = "regista-owner"
+
+
+async def owner_of(store: Payloads) -> str:
+    """Who uses this store; empty: nobody has, so far."""
+    try:
+        return (await store.get(OWNER)).decode(errors="replace")
+    except FileMissing:
+        return ""
+
+
+async def claimed(store: Payloads, cluster: str) -> str:
+    """Who owns this store; one without an owner becomes the cluster's now."""
+    owner = await owner_of(store)
+    if not owner:
+        await store.put(OWNER, cluster.encode())
+    return owner or cluster
+
+
+def difference(mine: str, my_owner: str, theirs: str, their_owner: str) -> str:
+    """Why a worker's store cannot be the orchestrator's, and what to do; empty when it is the same."""
+    if my_owner == their_owner:
+        return ""
+    found = f"is that of cluster {my_owner}" if my_owner else "was never used by any orchestrator"
+    return (
+        f"expected the payload store of the orchestrator ({theirs}), got {mine}, which {found}; name the same "
+        "one in REGISTA_PAYLOADS of both: a directory by its absolute path, on a disk that both see"
+    )
+
+
 # -- large values ----------------------------------------------------------------------------------
 
 #: A dict with this key stands for a value that lies elsewhere, in a record as it is stored.
 MARK = "$regista:offloaded"
 #: What is shown to people and clients in the place of a value that is too large to be shown.
 SHOWN = "$offloaded"
+#: A checksum as we write it: one part of a path, and no way out of its folder.
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class Ref(Struct, frozen=True, gc=False):
+    """Where a value lies, and what it must be."""
+
+    path: str
+    sha256: str
+    size: int
 
 
 class Broken(Struct, frozen=True, gc=False):
@@ -161,12 +210,54 @@ class Broken(Struct, frozen=True, gc=False):
     permanent: bool
 
 
+class Kept(Struct, frozen=True):
+    """Stands under MARK in a value that was not fetched, from when it is read until it is stored again.
+
+    Nobody can send one: whatever comes from outside is made of dicts, lists and scalars, so a dict under MARK
+    in a value is somebody's own.
+    """
+
+    #: What stands under MARK in the store.
+    mark: dict[str, Any]
+    #: None: nobody has tried.
+    why: Broken | None = None
+
+
 def broken(*values: object) -> Broken | None:
-    """The first of these values that is not itself, but stands for one that could not be had."""
+    """Why the first of these values that could not be had could not be had; None: all are themselves."""
     for value in values:
         if isinstance(value, dict) and MARK in value:
-            told = value[MARK].get("broken") if isinstance(value[MARK], dict) else None
-            if told is None:  # nobody has even tried: there is no payload store any more
-                told = ["payloads_disabled", "a value lies in a payload store, and none is configured", True]
-            return Broken(*told)
+            kept = value[MARK]
+            if isinstance(kept, Kept) and kept.why is not None:
+                return kept.why
     return None
+
+
+def read_ref(told: Any) -> Ref:
+    """A reference as it stands in a record; ValidationError."""
+    return convert(told, Ref)
+
+
+def refs_of(value: Any) -> list[Ref]:
+    """The references that stand in a stored value; none where only one of them is not like ours."""
+    mark = value.get(MARK) if isinstance(value, dict) else None
+    if not isinstance(mark, dict):
+        return []
+    try:
+        return [read_ref(each) for each in ([mark["whole"]] if "whole" in mark else mark["keys"].values())]
+    except (KeyError, AttributeError, ValidationError):
+        return []
+
+
+def is_own(owner: str, value: Any) -> bool:
+    """A stored value has references, and every one leads to the job's own place, as we would have written it."""
+    refs = refs_of(value)
+    if not refs:
+        return False
+    prefix = record_prefix(owner)
+    return all(leads_home(prefix, ref) for ref in refs)
+
+
+def leads_home(prefix: str, ref: Ref) -> bool:
+    """The reference names a value below a job's own prefix by its checksum, and nothing else."""
+    return _SHA256.fullmatch(ref.sha256) is not None and ref.path == f"{prefix}/{ref.sha256}"

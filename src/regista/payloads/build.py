@@ -1,8 +1,13 @@
 """Which payload store the settings mean. The libraries behind them are loaded only here, and only then."""
 
+import logging
+from pathlib import Path
+
 from ..config.payloads import PayloadConfig, payloads_url
 from ..errors import ConfigError
 from .base import Payloads
+
+log = logging.getLogger("regista.payloads")
 
 
 def build_payloads(config: PayloadConfig) -> Payloads | None:
@@ -24,10 +29,24 @@ def _build(url: str, config: PayloadConfig) -> Payloads:
 
         return MemoryPayloads()
     if kind == "file":
-        from .local import LocalPayloads
-
-        return LocalPayloads(rest.removeprefix("//"), config.s3_max_concurrency)
+        return _local(Path(rest.removeprefix("//")), config)
     from .s3 import S3Service
 
     bucket, _, prefix = rest.removeprefix("//").partition("/")
     return S3Service(bucket, prefix.strip("/"), config)
+
+
+def _local(directory: Path, config: PayloadConfig) -> Payloads:
+    """A directory. A relative one is another for every process that starts somewhere else, so that is said."""
+    from .local import LocalPayloads
+
+    store = LocalPayloads(directory, config.s3_max_concurrency)
+    if not directory.is_absolute():
+        log.warning(
+            "REGISTA_PAYLOADS: file:%s is %s for this process; workers that start elsewhere would use another "
+            "directory, so give all of them the absolute path",
+            directory,
+            directory.absolute(),
+            extra={"action": "payloads_relative"},
+        )
+    return store

@@ -22,6 +22,10 @@ class MemoryPayloads:
     async def start(self) -> None:
         """Nothing can be wrong with it."""
 
+    def apart(self, concurrency: int) -> "MemoryPayloads":
+        """Nobody takes turns here; see `Payloads.apart`."""
+        return self
+
     async def put(self, path: str, content: bytes | Path | AsyncIterable[bytes]) -> None:
         """Write a file; see `Payloads.put`."""
         if isinstance(content, Path):

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import copy
+import errno
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -46,6 +48,13 @@ class ObjectPayloads:
     async def start(self) -> None:
         """Look whether anything answers."""
         await self.find("jobs/.regista")
+
+    def apart(self, concurrency: int) -> "ObjectPayloads":
+        """The same store with turns of its own; see `Payloads.apart`."""
+        other = copy.copy(self)
+        other._reads = asyncio.Semaphore(concurrency)
+        other._writes = asyncio.Semaphore(concurrency)
+        return other
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -142,11 +151,11 @@ class ObjectPayloads:
             with _translated(prefix):
                 pages = aiter(obstore.list(self._store, prefix, chunk_size=1000))
             while True:
-                with _translated(prefix):
-                    try:
+                try:
+                    with _translated(prefix):
                         page = await anext(pages)
-                    except StopAsyncIteration:
-                        return
+                except (StopAsyncIteration, FileMissing):
+                    return
                 for meta in page:
                     yield _info(meta)
 
@@ -220,7 +229,11 @@ def _translated(path: str) -> Iterator[None]:
     except _REFUSED as error:
         raise PayloadUnavailable(f"{path}: the payload store refuses us: {_words(error)}") from error
     except (exceptions.BaseError, OSError) as error:
+        if any(f"(os error {number})" in str(error) for number in (errno.ENOTDIR, errno.EISDIR)):
+            raise FileMissing(path) from None  # on a disk: there is a file above it, or a folder in its place
         raise PayloadUnavailable(f"{path}: the payload store is away: {_words(error)}") from error
+    except ValueError as error:  # a path that the library cannot even read
+        raise BadFileName(path, _words(error)) from None
 
 
 def _words(error: Exception) -> str:

@@ -9,7 +9,9 @@ A value of a record (input, data, result, params) is stored in one of these form
 | `{MARK: {"keys": {k: ref}}, …rest}`    | some members lie elsewhere                       |
 | `{MARK: {"plain": value}}`             | somebody's own value that looks like one of these |
 
-A reference leads to `records/{job_id}/{sha256}`, and to no other job's: a forged one is somebody's own value.
+A reference leads to `records/{job_id}/{sha256}`, and to no other job's. Only `pack` writes one: a dict under MARK
+that comes to be stored is somebody's own value, whatever it says, and is stored as `plain`. A reference that was
+read and not followed has a `Kept` under MARK, which nobody can send.
 """
 
 import asyncio
@@ -22,7 +24,19 @@ import msgspec
 
 from ..clock import Clock
 from ..errors import FileMissing, IntegrityError, PayloadError, PayloadUnavailable
-from .base import MARK, SHOWN, Payloads, record_prefix
+from .base import (
+    MARK,
+    SHOWN,
+    Broken,
+    Kept,
+    Payloads,
+    Ref,
+    is_own,
+    leads_home,
+    read_ref,
+    record_prefix,
+)
+from .fresh import Fresh
 
 log = logging.getLogger("regista.payloads")
 
@@ -30,6 +44,8 @@ log = logging.getLogger("regista.payloads")
 _REMEMBERED = 64 * 1024 * 1024
 #: How long a commit waits for the payload store before it keeps a large value itself.
 _PATIENCE_S = 5.0
+#: Values that are read, and that are written, at once. Files have turns of their own.
+_TURNS = 32
 #: How long nobody tries again after that.
 _REST_S = 10.0
 #: Bytes whose checksum takes a millisecond or more.
@@ -40,14 +56,6 @@ _decode = msgspec.msgpack.Decoder().decode
 _REFUSALS = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 
 
-class Ref(msgspec.Struct, frozen=True, gc=False):
-    """Where a value lies, and what it must be."""
-
-    path: str
-    sha256: str
-    size: int
-
-
 class Offloader:
     """Puts large values away and fetches them. A payload store that is away keeps no commit from being written:
     the value then stays in the record, as if there were none.
@@ -55,12 +63,16 @@ class Offloader:
 
     def __init__(self, store: Payloads, limit: int, clock: Clock) -> None:
         """Values above `limit` bytes are put away."""
-        self._store = store
+        # Turns of our own: patience is with the store alone, never with those who wait beside us for one.
+        self._store = store.apart(_TURNS)
+        self._reads, self._writes = asyncio.Semaphore(_TURNS), asyncio.Semaphore(_TURNS)
         self._limit = limit
         self._clock = clock
         #: Path → the bytes of the value, newest last.
         self._known: OrderedDict[str, bytes] = OrderedDict()
         self._known_bytes = 0
+        #: What need not be written again. What is only known may have been removed since.
+        self.fresh = Fresh(clock)
         self._resting_until = 0.0
 
     # -- how large -------------------------------------------------------------------------------
@@ -84,9 +96,9 @@ class Offloader:
         if isinstance(value, dict):
             if MARK not in value:
                 return await self._pack_dict(owner, value)
-            if not _is_own(owner, value):
+            if not isinstance(value[MARK], Kept):
                 return {MARK: {"plain": value}}
-            value = _bare(value)
+            value = _bare(value, value[MARK])
             return value if MARK in value else await self.pack(owner, value)
         ref = await self._put(owner, value)
         return value if ref is None else {MARK: {"whole": ref}}
@@ -108,15 +120,16 @@ class Offloader:
         body = _encode(value)
         digest = await _digest(body)
         path = f"{record_prefix(owner)}/{digest}"
-        if path not in self._known:
+        if not self.fresh.has(owner, path):
             if self._clock.elapsed() < self._resting_until:
                 return None
             try:
-                async with asyncio.timeout(_PATIENCE_S):
+                async with self._writes, asyncio.timeout(_PATIENCE_S):
                     await self._store.put(path, body)
-            except (PayloadError, TimeoutError) as error:
+            except Exception as error:  # noqa: BLE001  # whatever a store raises, the commit is written
                 self._rest(path, error)
                 return None
+            self.fresh.add(owner, path)
         self._remember(path, body)
         return {"path": path, "sha256": digest, "size": len(body)}
 
@@ -133,32 +146,34 @@ class Offloader:
     # -- fetching --------------------------------------------------------------------------------
 
     async def unpack(self, owner: str, value: Any) -> Any:
-        """The value itself. One that cannot be had stays a reference, and tells why (`base.broken`)."""
+        """The value itself. One that cannot be had stays a reference, and tells why (`base.broken`). Never raises."""
         if not (isinstance(value, dict) and MARK in value):
             return value
-        mark = value[MARK]
-        if isinstance(mark, dict) and "plain" in mark:
-            return mark["plain"]
-        if not _is_own(owner, value):
+        if _is_plain(value):
+            return value[MARK]["plain"]
+        if not is_own(owner, value):
             return value
         try:
             return await self._whole(value)
-        except PayloadError as error:
-            log.error("a value of job %s: %s", owner, error, extra={"action": error.code, "job_id": owner})
-            return {**value, MARK: {**mark, "broken": [error.code, str(error), error.permanent]}}
+        except Exception as error:  # noqa: BLE001  # one record's trouble is not that of those read with it
+            why = _why(error)
+            log.error(
+                "a value of job %s: %s", owner, why.message, extra={"action": why.code, "job_id": owner}
+            )
+            return {**value, MARK: Kept(value[MARK], why)}
 
     async def fetch(self, owner: str, ref: Ref) -> Any:
         """The value behind a reference of the job `owner`; IntegrityError, PayloadUnavailable."""
-        if ref.path != f"{record_prefix(owner)}/{ref.sha256}":
+        if not leads_home(record_prefix(owner), ref):
             raise FileMissing(ref.path)
         return await self._get(ref)
 
     async def _whole(self, value: dict[str, Any]) -> Any:
         mark, rest = value[MARK], {key: each for key, each in value.items() if key != MARK}
         if "whole" in mark:
-            found = await self._get(_ref(mark["whole"]))
+            found = await self._get(read_ref(mark["whole"]))
             return {**found, **rest} if rest and isinstance(found, dict) else found
-        return {**{key: await self._get(_ref(ref)) for key, ref in mark["keys"].items()}, **rest}
+        return {**{key: await self._get(read_ref(ref)) for key, ref in mark["keys"].items()}, **rest}
 
     async def _get(self, ref: Ref) -> Any:
         body = self._known.get(ref.path)
@@ -169,7 +184,7 @@ class Offloader:
 
     async def _fetch(self, ref: Ref) -> bytes:
         try:
-            async with asyncio.timeout(_PATIENCE_S):
+            async with self._reads, asyncio.timeout(_PATIENCE_S):
                 body = await self._store.get(ref.path)
         except FileMissing:
             raise IntegrityError(ref.path, ref.sha256, "nothing") from None
@@ -190,30 +205,28 @@ class Offloader:
             self._known_bytes -= len(self._known.popitem(last=False)[1])
 
 
-def refs_of(value: Any) -> list[Ref]:
-    """The references that stand in a stored value."""
-    mark = value.get(MARK) if isinstance(value, dict) else None
-    if not isinstance(mark, dict):
-        return []
-    try:
-        return [_ref(each) for each in ([mark["whole"]] if "whole" in mark else mark["keys"].values())]
-    except (KeyError, AttributeError, msgspec.ValidationError):
-        return []
-
-
 def shown(owner: str, value: Any) -> Any:
     """A stored value as people see it: a size and a checksum in the place of what lies elsewhere."""
     if not (isinstance(value, dict) and MARK in value):
         return value
-    mark = value[MARK]
-    if isinstance(mark, dict) and "plain" in mark:
-        return mark["plain"]
-    if not _is_own(owner, value):
+    if _is_plain(value):
+        return value[MARK]["plain"]
+    if not is_own(owner, value):
         return value
+    mark = value[MARK]
     if "whole" in mark:
         return _shown(mark["whole"])
     rest = {key: each for key, each in value.items() if key != MARK}
     return {**rest, **{key: _shown(ref) for key, ref in mark["keys"].items()}}
+
+
+def unfetched(owner: str, value: Any) -> Any:
+    """A stored value for whoever does not need what lies elsewhere, and may store it again."""
+    if not (isinstance(value, dict) and MARK in value):
+        return value
+    if _is_plain(value):
+        return value[MARK]["plain"]
+    return {**value, MARK: Kept(value[MARK])} if is_own(owner, value) else value
 
 
 def _shown(ref: dict[str, Any]) -> dict[str, Any]:
@@ -227,23 +240,25 @@ async def _digest(body: bytes) -> str:
     return sha256(body).hexdigest()
 
 
-def _ref(told: Any) -> Ref:
-    return msgspec.convert(told, Ref)
+def _is_plain(value: dict[str, Any]) -> bool:
+    """Somebody's own value, as `pack` writes it, and nothing that only resembles one."""
+    mark = value[MARK]
+    return len(value) == 1 and isinstance(mark, dict) and mark.keys() == {"plain"}
 
 
-def _is_own(owner: str, value: dict[str, Any]) -> bool:
-    """Every reference in it leads to the job's own place, as we would have written it."""
-    refs = refs_of(value)
-    prefix = record_prefix(owner)
-    return bool(refs) and all(ref.path == f"{prefix}/{ref.sha256}" for ref in refs)
+def _why(error: Exception) -> Broken:
+    """What is told of a value that could not be had. What nobody foresaw would happen again."""
+    if isinstance(error, PayloadError):
+        return Broken(error.code, str(error), error.permanent)
+    return Broken(PayloadError.code, f"{type(error).__name__}: {error}", True)
 
 
-def _bare(value: dict[str, Any]) -> dict[str, Any]:
+def _bare(value: dict[str, Any], kept: Kept) -> dict[str, Any]:
     """The form that is stored, without what a reader noted in it.
 
     A member that is there beside its own reference was written later, say by a person who mended the job: it wins.
     """
-    mark = {name: each for name, each in value[MARK].items() if name != "broken"}
+    mark = dict(kept.mark)
     if "keys" in mark:
         mark["keys"] = {key: ref for key, ref in mark["keys"].items() if key not in value}
     rest = {key: each for key, each in value.items() if key != MARK}

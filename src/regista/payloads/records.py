@@ -16,8 +16,8 @@ from ..clock import Clock
 from ..errors import FileMissing
 from ..model import AttemptState, Birth, Change, Event, Job, Lane, Message, Outcome, Task, TaskWrite, Worker
 from ..storage.base import StorageBackend, Version
-from .base import MARK, Broken, Payloads, broken
-from .offload import Offloader, refs_of, shown
+from .base import MARK, Broken, Payloads, broken, refs_of
+from .offload import Offloader, shown, unfetched
 
 #: A value up to this size is shown whole by `get`; a larger one as a size and a checksum.
 SHOW_BYTES = 1024 * 1024
@@ -49,7 +49,16 @@ class KeptRecords:
             for index, change in zip(heavy, found, strict=True):
                 packed[index] = change
             changes = packed
-        return await self._inner.commit(changes, instance)
+        outcomes = await self._inner.commit(changes, instance)
+        for index in heavy:
+            self._note(changes[index], outcomes[index])
+        return outcomes
+
+    def _note(self, change: Change, outcome: Outcome) -> None:
+        """What was put away for a record that nobody has, or soon nobody, may be removed: it is written again."""
+        if not outcome.ok or (change.job is not None and change.job.status.terminal):
+            for owner in (change.job_id, *(birth.job.id for birth in change.children)):
+                self._offload.fresh.drop(owner)
 
     def _heavy(self, change: Change) -> bool:
         heavy, job = self._offload.heavy, change.job
@@ -151,6 +160,8 @@ class KeptRecords:
             if task.state is AttemptState.OFFERED:
                 held[index] = cast(Task, await self._whole_task(task))
                 self._is_sound(held[index])
+            elif MARK in task.params:
+                held[index] = replace(task, params=unfetched(task.job_id, task.params))
         return held
 
     async def stranded(self, limit: int) -> list[Job]:
@@ -165,7 +176,9 @@ class KeptRecords:
         told = message.body.get("result")
         if not (isinstance(told, dict) and MARK in told):
             return message
-        result = await self._offload.unpack(message.from_job, message.body["result"])
+        result = await self._offload.unpack(message.from_job, told)
+        if broken(result) is not None:  # deep in the parent's data nobody would look for a reference
+            result = shown(message.from_job, told)
         return replace(message, body={**message.body, "result": result})
 
     async def _whole_jobs(self, jobs: list[Job]) -> list[Job]:
@@ -236,7 +249,7 @@ class KeptRecords:
         if most is not None and sum(ref.size for ref in refs_of(value)) > most:
             return shown(owner, value)
         found = await self._offload.unpack(owner, value)
-        return shown(owner, found) if broken(found) is not None else found
+        return shown(owner, value) if broken(found) is not None else found
 
 
 class Glance:

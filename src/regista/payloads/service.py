@@ -1,13 +1,20 @@
 """FileService: a payload store and the directories of this machine, handed out as the files of jobs."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from ..config.payloads import PayloadConfig
-from .base import Method, Payloads
+from ..errors import PayloadError, PayloadUnavailable
+from .base import Method, Payloads, difference, owner_of
 from .build import build_payloads
 from .scratch import Scratch
 from .task_files import TaskFiles
+
+log = logging.getLogger("regista.payloads")
+
+#: Seconds that reading the owner of the store may take.
+_LOOK_S = 5.0
 
 
 class FileService:
@@ -15,11 +22,15 @@ class FileService:
 
     def __init__(self, store: Payloads, scratch: Scratch) -> None:
         self.store = store
+        #: The same store for content that comes and goes through links: whoever dribbles takes no turn of a handler's.
+        self.outside = store
         self.scratch = scratch
         #: Makes URLs where the store cannot: (job id, name, method, seconds) → URL. The orchestrator sets it.
         self.sign: Callable[[str, str, Method, float], str] | None = None
         #: Called with the id of a job whose files are asked for: somebody shall clean up after it.
         self.on_open: Callable[[str], None] = lambda job_id: None
+        #: For each orchestrator that said which store it uses: why ours is another one; empty where it is the same.
+        self._differs: dict[str, str] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def start(self) -> None:
@@ -32,12 +43,30 @@ class FileService:
         """Remove the directories of this process. Twice is fine, and so is before `start`."""
         await asyncio.to_thread(self.scratch.close)
 
-    def open(self, job_id: str, attempt_id: str = "") -> TaskFiles:
-        """The files of a job, for one attempt at a task (or, without one, for its handlers)."""
+    async def compare(self, home: str, uri: str, owner: str) -> None:
+        """An orchestrator says which store it uses. If ours is another one, say so, once for each word of it."""
+        try:
+            async with asyncio.timeout(_LOOK_S):
+                mine = await owner_of(self.store)
+        except (PayloadError, TimeoutError) as error:
+            log.debug("cannot tell whether this is the orchestrator's payload store: %r", error)
+            return
+        words = difference(self.store.uri("").rstrip("/"), mine, uri, owner)
+        if words and self._differs.get(home) != words:
+            log.warning("tasks with files will fail: %s", words, extra={"action": "payloads_differ"})
+        self._differs[home] = words
+
+    def open(self, job_id: str, attempt_id: str = "", *, outside: bool = False) -> TaskFiles:
+        """The files of a job, for one attempt at a task (or, without one, for its handlers, or for links).
+
+        PayloadUnavailable where no orchestrator of ours uses this store: what lies here is not the job's.
+        """
+        if self._differs and all(self._differs.values()):
+            raise PayloadUnavailable(next(iter(self._differs.values())))
         parts = (job_id, attempt_id) if attempt_id else (job_id, "handler")
         self.on_open(job_id)
         return TaskFiles(
-            self.store,
+            self.outside if outside else self.store,
             job_id,
             folder=lambda: self.scratch.folder(*parts),
             clean=lambda: self.scratch.drop(*parts),

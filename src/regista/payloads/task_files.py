@@ -27,6 +27,10 @@ class FilesRoom(Protocol):
         """Remove the local directory of an attempt, or everything of a job. What is not there is fine."""
         ...
 
+    async def compare(self, home: str, uri: str, owner: str) -> None:
+        """Hear which payload store an orchestrator uses. Never raises; says loudly when it is not ours."""
+        ...
+
 
 class TaskFiles:
     """The files of one job. Names are the job's own: no name leads to the files of another.

@@ -21,6 +21,8 @@ _HORIZON_DAYS = 366 * 9
 #: Ticks that are looked at in one go.
 MANY = 5000
 _DAY = timedelta(days=1)
+#: Nothing ticks after this second: what comes next must be a date still, in every zone.
+_END = (datetime(9000, 1, 1, tzinfo=UTC) - EPOCH) // timedelta(seconds=1)
 
 
 class Calendar(Protocol):
@@ -47,7 +49,8 @@ class Every:
         return range(self._first(after), _floor(upto) + 1, self._seconds)
 
     def next(self, after: datetime) -> datetime | None:
-        return moment(self._first(after))
+        first = self._first(after)
+        return None if first > _END else moment(first)
 
     def _first(self, after: datetime) -> int:
         passed = (_floor(after) - self._offset) // self._seconds

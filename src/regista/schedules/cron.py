@@ -25,6 +25,8 @@ _MONTHS = {
 }
 #: Sunday is 0, and 7 as well.
 WEEKDAYS = {name: number for number, name in enumerate(["sun", "mon", "tue", "wed", "thu", "fri", "sat"])}
+#: Digits of a number, at most.
+_MOST_DIGITS = 9
 _PART = re.compile(r"(?P<from>\*|[0-9A-Za-z]+)(?:-(?P<to>[0-9A-Za-z]+))?(?:/(?P<step>[0-9]+))?")
 
 
@@ -114,16 +116,22 @@ def _part(field: _Field, part: str) -> set[int]:
             )
     if low > high:
         raise CronError(f"{field.name}: expected a range that goes upwards, got {part!r}")
-    if step is not None and int(step) < 1:
+    return set(range(low, high + 1, 1 if step is None else _step(field, step, part)))
+
+
+def _step(field: _Field, step: str, part: str) -> int:
+    if len(step) > _MOST_DIGITS:  # Python itself refuses some thousands of them
+        raise CronError(f"{field.name}: expected a step of at most {_MOST_DIGITS} digits, got {len(step)}")
+    if int(step) < 1:
         raise CronError(f"{field.name}: expected a step of 1 or more, got {part!r}")
-    return set(range(low, high + 1, int(step or 1)))
+    return int(step)
 
 
 def _number(field: _Field, word: str, part: str) -> int:
     named = field.names.get(word.lower())
     if named is not None:
         return named
-    if not word.isdigit() or not field.least <= int(word) <= field.most:
+    if not word.isdigit() or len(word) > _MOST_DIGITS or not field.least <= int(word) <= field.most:
         raise _wrong(field, part)
     return int(word)
 

@@ -5,22 +5,27 @@ from datetime import datetime
 
 from ..clock import Clock
 from ..config import Config
-from ..model import ItemWrite
-from ..model.audit import AUDIT_SHELF, SYSTEM, AuditRecord, audit_write
+from ..model import Item, ItemWrite
+from ..model.audit import AUDIT_SHELF, SYSTEM, AuditRecord, audit_record, audit_write
 from ..storage.base import Shelves
 from .loop import Report
 
 log = logging.getLogger("regista.audit")
 
-#: Records that are kept, at most; the oldest go first.
+#: Records of operators and of the system that are kept, at most, and as many of all others; the oldest go first.
 MOST = 100_000
+#: Of those others, one client (or all workers, which may call themselves what they like) has at most this part.
+_PART = 10
 #: Records that are looked at or removed at a time.
 _BITE = 1000
 _DAY_S = 86_400.0
 
 
 class AuditTrimmer:
-    """Removes the oldest records beyond `MOST`. Two at once remove the same ones, which is fine."""
+    """Removes the oldest records beyond `MOST`. Two at once remove the same ones, which is fine.
+
+    Nobody can flush out by many deeds what an operator has done, nor alone what others have.
+    """
 
     #: Not the name of its shelf: a record that is written is no reason to count them all.
     name = "audit_trimmer"
@@ -33,23 +38,54 @@ class AuditTrimmer:
 
     async def run_once(self, now: datetime) -> Report:
         """Walk past those that stay, newest first, and remove what comes after them."""
-        after, kept, removed = "", 0, 0
+        after, removed, room = "", 0, _Room(self._most)
         while items := await self._shelves.items(AUDIT_SHELF, after, _BITE):
             after = items[-1].key
-            stay = max(0, self._most - kept)
-            kept += len(items[:stay])
-            gone = [ItemWrite(AUDIT_SHELF, item.key, None) for item in items[stay:]]
+            gone = [ItemWrite(AUDIT_SHELF, item.key, None) for item in items if not room.has(item)]
             if gone:
                 await self._shelves.put(gone)
                 removed += len(gone)
         return Report(done=removed)
 
 
+class _Room:
+    """How many more records of whom may stay."""
+
+    def __init__(self, most: int) -> None:
+        self._trusted = self._others = most
+        self._part = max(1, most // _PART)
+        self._left: dict[str, int] = {}
+
+    def has(self, item: Item) -> bool:
+        """There is room for this one; it is taken."""
+        kind, name = _who(item)
+        if kind in ("operator", SYSTEM):
+            self._trusted -= 1
+            return self._trusted >= 0
+        left = self._left.get(name, self._part)
+        if not left or not self._others:
+            return False
+        self._left[name] = left - 1
+        self._others -= 1
+        return True
+
+
+def _who(item: Item) -> tuple[str, str]:
+    """The kind of whoever did it, and whose part that counts in."""
+    try:
+        actor = audit_record(item).actor
+    except Exception:  # noqa: BLE001  # whatever is wrong with it: a record that nobody can read is nobody's
+        actor = ""
+    kind = actor.partition(":")[0]
+    return kind, actor if kind == "client" else kind
+
+
 async def note(
     shelves: Shelves, clock: Clock, config: Config, action: str, target: str, **facts: str
 ) -> None:
     """Leave a record of what nobody asked for by a request: a signal, a chore."""
-    log.info("%s %s %s", SYSTEM, action, target, extra={"action": action, "actor": SYSTEM, "target": target})
+    told = " ".join(part for part in (target, *facts.values()) if part)
+    log.info("%s %s %s", SYSTEM, action, told, extra={"action": action, "actor": SYSTEM, "target": target})
     record = AuditRecord(
         at=clock.now(),
         actor=SYSTEM,

@@ -17,17 +17,14 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
 
-from ..errors import FileMissing
 from ..model import Job
-from ..payloads.base import JOBS, RECORDS, Payloads, job_prefix
+from ..payloads.base import JOBS, RECORDS, Payloads, claimed, job_prefix
 from ..payloads.task_files import FilesRoom
 from ..storage.base import StorageBackend
 from .loop import Report
 
 log = logging.getLogger("regista.upkeep")
 
-#: Says whose files these are. Nobody removes what he does not know in a place that is another's.
-OWNER = "regista-owner"
 #: Jobs that are looked up at once.
 _AT_ONCE = 500
 #: How often the values of records are looked over, and how many jobs' at a time.
@@ -48,14 +45,20 @@ class FileCleaner:
         storage: StorageBackend,
         removes: bool,
         interval_s: float = 10.0,
+        grace_s: float = 3600.0,
     ) -> None:
-        """`removes`: the files in the store go too (S3_AUTO_CLEANUP), and not only the local directories."""
+        """`removes`: the files in the store go too (S3_AUTO_CLEANUP), and not only the local directories.
+
+        `grace_s` is how long a job may be unknown: its first handler may be at work, before anything is written.
+        """
         self.interval_s = interval_s
         self._store = store
         self._room = room
         self._storage = storage
         self._removes = removes
-        self._used: dict[str, None] = {}
+        self._grace = timedelta(seconds=grace_s)
+        #: The jobs, and since when nobody knows them; None for those that were known, or not looked at yet.
+        self._used: dict[str, datetime | None] = {}
         self._ended: set[str] = set()
         #: Called when there is something to do now.
         self.on_work: Callable[[], None] = lambda: None
@@ -77,13 +80,22 @@ class FileCleaner:
         done = 0
         for job_id, job in zip(looked_at, await _jobs(self._storage, looked_at), strict=True):
             # To the end of the line, so that all have their turn.
-            self._used.pop(job_id, None)
-            if job is None or job.status.terminal:
+            since = self._used.pop(job_id, None)
+            if job is None:
+                await self._wait_for(job_id, since or now, now)
+            elif job.status.terminal:
                 await self._clean(job_id)
                 done += 1
             else:
                 self._used[job_id] = None
         return Report(done=done)
+
+    async def _wait_for(self, job_id: str, since: datetime, now: datetime) -> None:
+        """Nobody knows the job, yet or any more. Its files are the sweeper's business; here we only forget, late."""
+        if now - since < self._grace:
+            self._used[job_id] = since
+        else:
+            await asyncio.to_thread(self._room.put_away, job_id)
 
     async def _clean(self, job_id: str) -> None:
         try:
@@ -121,7 +133,9 @@ class FileSweeper:
 
     async def run_once(self, now: datetime) -> Report:
         """Remove what is nobody's any more."""
-        if self._ours is None:
+        if (
+            self._ours is not False
+        ):  # each time: workers know the place by it, and somebody may have emptied it
             self._ours = await self._owns()
         done = await self._sweep_files(now) if self._removes else 0
         if self._ours and (self._records_at is None or now - self._records_at >= _RECORDS_EVERY):
@@ -168,11 +182,7 @@ class FileSweeper:
     async def _owns(self) -> bool:
         """Whether the place is ours; one without an owner becomes ours now."""
         cluster = sha256(await self._storage.secret("cluster")).hexdigest()[:16]
-        try:
-            owner = (await self._store.get(OWNER)).decode()
-        except FileMissing:
-            await self._store.put(OWNER, cluster.encode())
-            return True
+        owner = await claimed(self._store, cluster)
         if owner != cluster:
             log.warning(
                 "%s belongs to another cluster (%s): files of unknown jobs are left alone; "

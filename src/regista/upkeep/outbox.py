@@ -23,19 +23,26 @@ class OutboxKeeper:
     needs_leader = True
 
     def __init__(
-        self, outbox: Outbox, history: HistoryStorage, wake: Callable[[], None], interval_s: float = 10.0
+        self,
+        outbox: Outbox,
+        history: HistoryStorage,
+        wake: Callable[[], None],
+        recorded: Callable[[], int],
+        interval_s: float = 10.0,
     ) -> None:
+        """`recorded` is how many entries the recorder of this process has carried over: their numbers are no counts."""
         self.interval_s = interval_s
         self._outbox = outbox
         self._history = history
         self._wake = wake
-        #: How far history was at the last look.
-        self._cursor: int | None = None
+        self._recorded = recorded
+        #: How many had been carried over at the last look.
+        self._counted = 0
         #: The entry that waited then, and the one that people know of.
         self._next = self._told = 0
 
     async def run_once(self, now: datetime) -> Report:
-        """Look; `done` is how many entries history has taken since the last time."""
+        """Look; `done` is how many entries were carried over from here since the last time."""
         try:
             cursor = await self._history.cursor()
         except HistoryUnavailable:  # it says so itself, and the outbox keeps everything
@@ -45,9 +52,8 @@ class OutboxKeeper:
         if number and number == self._next:
             self._stuck(number)
         self._next = number
-        taken = 0 if self._cursor is None else max(0, cursor - self._cursor)
-        self._cursor = cursor
-        return Report(done=taken)
+        before, self._counted = self._counted, self._recorded()
+        return Report(done=self._counted - before)
 
     def _stuck(self, number: int) -> None:
         self._wake()

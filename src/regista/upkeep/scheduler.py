@@ -236,4 +236,6 @@ def reread_file(scheduler: Scheduler, config: Config, blueprints: Collection[str
     except ConfigError as error:
         log.error("schedules stay as they were: %s", error, extra={"action": "schedules_reload"})
         return False
+    if config.schedules_config_path:
+        log.info("read the schedules anew", extra={"action": "schedules_reload"})
     return True

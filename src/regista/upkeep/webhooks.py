@@ -15,11 +15,12 @@ from ..errors import StorageAway
 from ..model import Item, ItemWrite
 from ..model.delivery import (
     DEAD_SHELF,
+    DEAD_TTL_S,
     WEBHOOK_SHELF,
     Delivery,
     dead_write,
-    delivery_of,
     delivery_write,
+    readable,
 )
 from ..storage.base import Shelves
 from ..webhooks.base import Answer, Post
@@ -40,8 +41,6 @@ _PAGE = 100
 _BEHIND_S = 1.0
 #: Seconds beyond twice the time-out after which a delivery that somebody took on is anybody's again.
 _MARGIN_S = 2.0
-#: Seconds until a record that nobody can read is looked at again.
-_UNREADABLE_S = 86_400.0
 
 
 class WebhookSender:
@@ -49,8 +48,8 @@ class WebhookSender:
 
     A delivery is taken on by moving its due time behind the time-out, fenced by its revision: of two senders one gets
     it, and when that one dies it is due again. Sent and killed before the shelf knows means sent twice, under the same
-    id. A receiver that is slow or dead has a line of its own (`Lines`); what finds it full gets a later due time, so
-    nobody else waits behind it and nothing gathers in memory.
+    id. A receiver that is slow or dead has a line of its own (`Lines`), a client a part of the room; what finds its
+    own full gets a later due time, so nobody else waits behind it and nothing gathers in memory.
     """
 
     name = "webhooks"
@@ -79,7 +78,7 @@ class WebhookSender:
         self._chance = chance
         self._concurrency = concurrency
         self._lease_s = 2 * timeout_s + _MARGIN_S
-        self._lines = Lines()
+        self._lines = Lines(concurrency)
         self._sending: set[asyncio.Task[None]] = set()
         #: When something is due that was put off; what others put off is found by the interval.
         self._dues: list[datetime] = []
@@ -98,7 +97,7 @@ class WebhookSender:
             sent = await self._take_on(chosen, now)
         except BaseException:
             for delivery, _ in chosen:  # nobody goes, so nobody stands in the line
-                self._lines.left(_receiver(delivery.url), None)
+                self._left(delivery, None)
             raise
         if writes:
             await self._shelves.put(writes)
@@ -150,18 +149,9 @@ class WebhookSender:
             if len(self._sending) + len(chosen) >= self._concurrency:
                 self._more = True
                 return
-            delivery = self._read(item, now, writes)
+            delivery = _read(item, writes)
             if delivery is not None and await self._may_go(delivery, item, now, writes):
                 chosen.append((delivery, item))
-
-    def _read(self, item: Item, now: datetime, writes: list[ItemWrite]) -> Delivery | None:
-        try:
-            return delivery_of(item)
-        except Exception:  # one record that nobody can read must not keep all others waiting
-            log.exception("delivery %s cannot be read", item.key, extra={"action": "webhook_unreadable"})
-            due = later(now, _UNREADABLE_S)
-            writes.append(ItemWrite(item.shelf, item.key, item.value, due, item.revision))
-            return None
 
     async def _may_go(self, delivery: Delivery, item: Item, now: datetime, writes: list[ItemWrite]) -> bool:
         """It is this one's turn. If not, what must be written about it is added to `writes`."""
@@ -171,7 +161,7 @@ class WebhookSender:
         if await self._is_behind(delivery):
             writes.append(delivery_write(delivery, later(now, _BEHIND_S), item.revision))
             return False
-        turn = self._lines.turn(_receiver(delivery.url), now)
+        turn = self._lines.turn(_receiver(delivery.url), now, delivery.job.client)
         if turn is not None:
             writes.append(delivery_write(delivery, turn, item.revision))
             return False
@@ -180,7 +170,9 @@ class WebhookSender:
     async def _is_behind(self, delivery: Delivery) -> bool:
         """An earlier word about the same job has not been tried yet. Once it was, nobody waits for its retries."""
         for item in await self._shelves.items(WEBHOOK_SHELF, f"{delivery.job.id}-", 1):
-            first = delivery_of(item)
+            first = readable(item)
+            if first is None:  # it is put aside when it is its turn, and nobody waits for it
+                return False
             return first.job.id == delivery.job.id and first.id < delivery.id and first.tries == 0
         return False
 
@@ -195,8 +187,11 @@ class WebhookSender:
             if mine:
                 self._spawn(delivery, item.revision + 1)
             else:
-                self._lines.left(_receiver(delivery.url), None)
+                self._left(delivery, None)
         return sum(taken)
+
+    def _left(self, delivery: Delivery, took_s: float | None) -> None:
+        self._lines.left(_receiver(delivery.url), took_s, delivery.job.client)
 
     # -- telling ---------------------------------------------------------------------------------
 
@@ -225,7 +220,7 @@ class WebhookSender:
             told = {"action": "webhook_failed", "job_id": delivery.job.id}
             log.exception("delivery %s was not noted; it is sent again", delivery.id, extra=told)
         finally:
-            self._lines.left(_receiver(delivery.url), took_s)
+            self._left(delivery, took_s)
 
     async def _tell(self, delivery: Delivery) -> Answer:
         try:
@@ -272,6 +267,17 @@ class WebhookSender:
     def _pause(self, tries: int, answer: Answer) -> timedelta:
         pause_s = PAUSES_S[tries - 1] * (1 + _JITTER * (2 * self._chance.random() - 1))
         return timedelta(seconds=max(pause_s, answer.retry_after_s or 0.0))
+
+
+def _read(item: Item, writes: list[ItemWrite]) -> Delivery | None:
+    """The delivery; one that nobody can read is put among the dead ones: it must not keep all others waiting."""
+    delivery = readable(item)
+    if delivery is None:
+        told = {"action": "webhook_unreadable", "delivery_id": item.key}
+        log.error("delivery %s cannot be read; it lies among the dead ones now", item.key, extra=told)
+        writes.append(ItemWrite(DEAD_SHELF, item.key, item.value, ttl_s=DEAD_TTL_S))
+        writes.append(ItemWrite(item.shelf, item.key, None, None, item.revision))
+    return delivery
 
 
 def _receiver(url: str) -> str:

@@ -38,6 +38,8 @@ class Allowed:
     def _is_allowed(self, address: _Address) -> bool:
         if any(address.version == one.version and address in one for one in self._networks):
             return True
+        if isinstance(address, ipaddress.IPv6Address) and address.is_site_local:
+            return False  # given up long ago, and yet routed inside some networks
         return address.is_global and not address.is_multicast and not address.is_reserved
 
 

@@ -24,7 +24,15 @@ class FileObject(Struct, frozen=True, kw_only=True):
 _NOT = r"/\\#\x00-\x1f\x7f-\x9f"
 _PART = rf"(?:[^.{_NOT}]|\.[^.{_NOT}]|\.\.[^{_NOT}])[^{_NOT}]{{0,237}}"
 #: As `payloads.base.check_name` has it, but for the bytes of letters that need more than one.
-Name = Annotated[str, Meta(pattern=rf"^{_PART}(?:/{_PART})*$", min_length=1, max_length=800)]
+Name = Annotated[
+    str,
+    Meta(
+        pattern=rf"^{_PART}(?:/{_PART})*$",
+        min_length=1,
+        max_length=800,
+        description="the name of a file of this job, like frames/001.png",
+    ),
+]
 
 
 class FileWish(Struct, frozen=True, forbid_unknown_fields=True):

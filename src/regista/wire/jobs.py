@@ -8,7 +8,14 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 Text = Annotated[str, Meta(min_length=1, max_length=1000)]
 Positive = Annotated[float, Meta(gt=0)]
 #: Whether it may be told is seen when the job is made, and when it is told.
-WebhookUrl = Annotated[str, Meta(pattern=r"^https?://[^\s/?#]+", max_length=2000)]
+WebhookUrl = Annotated[
+    str,
+    Meta(
+        pattern=r"^https?://[^\s/?#]+",
+        max_length=2000,
+        description="an http or https URL, like https://example.com/hook",
+    ),
+]
 #: Sent to us where a person types it; longer ones belong into `data`.
 Words = Annotated[str, Meta(max_length=10_000)]
 
@@ -140,6 +147,8 @@ class JobObject(Struct, frozen=True, kw_only=True):
     search_attributes: dict[str, Any]
     parent_id: str | None
     bill: Bill
+    #: Whose it is; there where an operator looks at a job or lists jobs.
+    client: str | UnsetType = UNSET
     #: Members that could not be told, since history is away; not there when nothing is missing.
     incomplete: list[str] | UnsetType = UNSET
 

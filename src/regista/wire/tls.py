@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from ..errors import ConfigError
+from .handshakes import Complaints, watched
 
 log = logging.getLogger("regista.tls")
 
@@ -120,6 +121,7 @@ class Served:
         self.context = server_context(files, require=require)
         # Asked at the beginning of every handshake, with or without a name: there the newest takes its place.
         self.context.sni_callback = self._take_newest
+        self.context.sslobject_class = watched(Complaints())
         self._warn()
 
     def _take_newest(self, connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
@@ -153,8 +155,10 @@ class Found(Struct, frozen=True):
     names: tuple[str, ...] = ()
 
 
-def look_at(files: Files) -> Found:
+def look_at(files: Files, *, calls: bool = False) -> Found:
     """Read a certificate as a caller would see it who trusts nothing but itself; ConfigError when it cannot be used.
+
+    `calls`: as one who is called would see it. A certificate may be good for only one of both.
 
     The standard library shows a certificate only after a handshake, so there is one, in memory.
     """
@@ -163,17 +167,23 @@ def look_at(files: Files) -> Found:
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
     client.load_verify_locations(files.cert)
-    client.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+    if calls:
+        _load_own(client, files)
+        client.verify_mode = ssl.CERT_NONE
+        server.verify_mode = ssl.CERT_REQUIRED
+        server.load_verify_locations(files.cert)
+    for end in (client, server):
+        end.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
     try:
-        shown = _handshake(server, client)
+        shown = _handshake(server, client, seen_by=1 if calls else 0)
     except ssl.SSLCertVerificationError as error:
         return Found(error.verify_message)
     until = datetime.fromtimestamp(ssl.cert_time_to_seconds(str(shown["notAfter"])), UTC)
     return Found("", until, tuple(str(value) for _, value in shown.get("subjectAltName", ())))
 
 
-def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, Any]:
-    """What the client sees of the server's certificate."""
+def _handshake(server: ssl.SSLContext, client: ssl.SSLContext, seen_by: int = 0) -> dict[str, Any]:
+    """What the client (0) sees of the server's certificate, or the server (1) of the client's."""
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [client.wrap_bio(down, up), server.wrap_bio(up, down, server_side=True)]
     for _ in range(6):  # a handshake takes three flights at most
@@ -182,4 +192,4 @@ def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, Any]
                 end.do_handshake()
             except ssl.SSLWantReadError:
                 pass
-    return dict(ends[0].getpeercert() or {})
+    return dict(ends[seen_by].getpeercert() or {})

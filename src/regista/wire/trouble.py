@@ -1,5 +1,6 @@
 """Why nobody could be spoken to, in plain words: the same for clients and for workers."""
 
+import errno
 import os
 import socket
 import ssl
@@ -17,9 +18,22 @@ _ADVICE = {
 }
 
 
-def why(error: BaseException) -> str:
-    """What kept us from an answer. Libraries wrap the reason (`os_error`) in words of their own."""
+#: What to try where somebody hangs up who has never answered.
+_HUNG_UP = {
+    "http": "; if it speaks TLS, write https:// in its address",
+    "https": "; it may want a client certificate (TLS_CERT_PATH, TLS_KEY_PATH), or not trust ours",
+}
+
+
+def why(error: BaseException, never_answered: str = "") -> str:
+    """What kept us from an answer. Libraries wrap the reason (`os_error`) in words of their own.
+
+    `never_answered`: the address, where nothing has ever come from it. Who hangs up there may want to be spoken to
+    in another way; a server says so to nobody whom it cannot understand.
+    """
     cause = getattr(error, "os_error", None) or error
+    if never_answered and _hung_up(cause):
+        return "it hung up without an answer" + _HUNG_UP.get(never_answered.partition(":")[0], "")
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {_verdict(cause)}"
     if isinstance(cause, ssl.SSLError):
@@ -31,6 +45,13 @@ def why(error: BaseException) -> str:
     if isinstance(cause, OSError) and cause.errno:
         return os.strerror(cause.errno).lower()
     return words(error) or type(error).__name__
+
+
+def _hung_up(cause: BaseException) -> bool:
+    # By its name: this room knows no HTTP library.
+    if type(cause).__name__ == "ServerDisconnectedError":
+        return True
+    return isinstance(cause, OSError) and cause.errno in (errno.ECONNRESET, errno.EPIPE)
 
 
 def _verdict(error: ssl.SSLCertVerificationError) -> str:

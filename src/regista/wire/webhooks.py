@@ -71,7 +71,7 @@ def render(delivery: Delivery, token: str, public_url: str = "") -> bytes:
     """The body; the same bytes in every try. `token` lets its receiver answer the question of this very job."""
     job = delivery.job
     asked = job.wait if isinstance(job.wait, AwaitHuman) and delivery.event == "waiting_for_human" else None
-    shown = job_object(job, token=token if asked is not None else None)
+    shown = job_object(job)  # its token stands in `approval`, and nowhere else
     names = ToldJob.__struct_fields__
     return _encode(
         Notice(

@@ -33,7 +33,7 @@ async def enrol(
     if status == 401 and await _try_again(http, url, wallet, text):
         status, text = await _post(http, url, wallet, body)
     if status in (401, 403):
-        raise Refused(_refusal(status, wallet, text))
+        raise Refused(_refusal(status, wallet, text), str(problem_in(text).get("code", "")))
     if status != 200:
         told = words(text.decode(errors="replace"))[:300]
         raise aiohttp.ClientError(f"HTTP {status} for the registration: {told}")
@@ -81,5 +81,13 @@ def _read(url: str, wallet: Wallet, worker_id: str, told: dict[str, Any]) -> tup
         cluster_id=str(told.get("cluster_id") or url),
         number=int(told.get("session") or 0),
         lease_s=float(told.get("lease_seconds") or _USUAL_LEASE_S),
+        payloads=_payloads(told.get("payloads")),
     )
     return session, told.get("cancel_task_ids") or ()
+
+
+def _payloads(told: Any) -> tuple[str, str] | None:
+    """The payload store that the orchestrator uses and its owner, if it says both."""
+    if not isinstance(told, dict) or not told.get("uri") or not told.get("owner"):
+        return None
+    return str(told["uri"]), str(told["owner"])

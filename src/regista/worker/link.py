@@ -10,6 +10,7 @@ import aiohttp
 from .. import model
 from ..config import WorkerConfig
 from ..wire.trouble import why
+from .advice import advice_for
 from .enrolment import enrol
 from .performer import Performance
 from .polling import Polling
@@ -33,11 +34,6 @@ _LONG_S = 600.0
 #: What ends sooner than this was not worth having; after so many such streams in a row we poll.
 _SHORT_S = 2.0
 _SHORT_STREAMS = 5
-#: What to do about a refusal.
-_TOKEN_ADVICE = (
-    "set WORKER_TOKEN to the worker token of this orchestrator, or --dir (REGISTA_DIR) to the directory "
-    "where it keeps its tokens"
-)
 
 
 class Link:
@@ -119,13 +115,13 @@ class Link:
                 self.session = await self._register()
                 await self._speak(self.session)
             except Refused as error:
-                self._away(f"refuses us ({error}); {_TOKEN_ADVICE}", slow=True)
+                self._away(f"refuses us ({error}); {advice_for(error.code)}", slow=True)
             except Displaced as error:
                 self._displaced_by(str(error))
             except Over as error:
                 self._cut(error)
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
-                self._away(f"cannot be reached: {why(error)}")
+                self._away(f"cannot be reached: {why(error, '' if self._was_connected else self.target.url)}")
             except Exception:
                 log.exception("speaking with %s failed; it is tried again", self.target.url)
                 self._away("failed")
@@ -203,6 +199,8 @@ class Link:
         token = self.target.token_now(self._config)
         session, stop = await enrol(self._http, self.target.url, self._wallet, token, self.worker_id, body)
         self._crew.performer.cancel(stop)
+        if session.payloads is not None:
+            await self._crew.performer.compare_files(session.home, *session.payloads)
         return session
 
     @property

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from .. import model
 from ..clock import Clock
-from ..errors import StorageAway, StorageFailed, StorageUnavailable
+from ..errors import OrchestratorStopped, StorageAway, StorageFailed, StorageUnavailable
 from ..model import Task, TaskResult
 from ..payloads.task_files import FilesRoom
 from .performer import LAST_WORDS_S, Performance, Performer
@@ -66,6 +66,8 @@ class LocalWorker:
         self._performer = Performer(worker, self.id, worker.concurrency, clock, self, files)
         self._deliveries: set[asyncio.Future[Any]] = set()
         self._beat: asyncio.Task[None] | None = None
+        #: Pauses before the next try of results that met an error which may not pass.
+        self._again: dict[str, float] = {}
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -137,12 +139,17 @@ class LocalWorker:
     def _acknowledged(self, performance: Performance, delivery: "asyncio.Future[Any]") -> None:
         self._deliveries.discard(delivery)
         error = None if delivery.cancelled() else delivery.exception()
-        if isinstance(error, StorageUnavailable) and self._beat is not None:
-            asyncio.get_running_loop().call_later(AGAIN_S, self.finished, performance)
-        elif not delivery.cancelled() and error is None:
+        if delivery.cancelled() or isinstance(error, StorageFailed | OrchestratorStopped):
+            return  # it stays ours: after a restart the attempt is lost and done again
+        if error is None:
+            self._again.pop(performance.attempt_id, None)
             self._performer.forget(performance.attempt_id)
-        # Else it stays ours: after a restart the attempt is lost and done again.
+        elif self._beat is not None:
+            pause_s = self._again.get(performance.attempt_id, AGAIN_S)
+            if not isinstance(error, StorageUnavailable):
+                self._again[performance.attempt_id] = min(2 * pause_s, MAX_AGAIN_S)
+            asyncio.get_running_loop().call_later(pause_s, self.finished, performance)
 
 
-#: Pause before a result is told again that the store could not take.
-AGAIN_S = 0.5
+#: Pause before a result is told again that the store could not take, and the longest one.
+AGAIN_S, MAX_AGAIN_S = 0.5, 15.0

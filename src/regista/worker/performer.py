@@ -139,6 +139,11 @@ class Performer:
         """Its result was acknowledged, or is not wanted by anybody."""
         self._held.pop(attempt_id, None)
 
+    async def compare_files(self, home: str, uri: str, owner: str) -> None:
+        """Which payload store the orchestrator uses: ours must be the same."""
+        if self._files is not None:
+            await self._files.compare(home, uri, owner)
+
     # -- doing -----------------------------------------------------------------------------------
 
     def take(self, tasks: Iterable[Assignment], home: str = "") -> None:

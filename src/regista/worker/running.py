@@ -9,6 +9,7 @@ from typing import Protocol
 from ..config import WorkerConfig
 from ..loops import fastest
 from ..payloads.task_files import FilesRoom
+from .hangup import Terminal
 from .profile import id_of
 from .remote import RemoteWorker
 from .tasks import Worker
@@ -27,7 +28,7 @@ def run(workers: Sequence[Worker], config: WorkerConfig | None = None, files: Fi
     """Perform until SIGTERM or SIGINT. Blocks.
 
     The first signal drains: nothing new, what runs may finish within `shutdown_timeout_s`, its results are
-    delivered, and the rest is handed back. The second one hands back at once.
+    delivered, and the rest is handed back. The second one hands back at once. SIGHUP changes nothing.
     """
     if not workers:
         raise ValueError("expected at least one Worker to run, got none")
@@ -66,6 +67,7 @@ async def _perform(workers: Sequence[Worker], config: WorkerConfig, files: Files
     signals: asyncio.Queue[str] = asyncio.Queue()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signals.put_nowait, number.name)
+    loop.add_signal_handler(signal.SIGHUP, _hung_up, Terminal(), signals)
     alone = len(workers) == 1
     remotes = [
         RemoteWorker(each, config, worker_id=id_of(each, config, alone), files=files) for each in workers
@@ -76,6 +78,17 @@ async def _perform(workers: Sequence[Worker], config: WorkerConfig, files: Files
     hurrying = loop.create_task(_hurry(signals, remotes))
     await asyncio.gather(*(remote.stop() for remote in remotes))
     hurrying.cancel()
+
+
+def _hung_up(terminal: Terminal, signals: "asyncio.Queue[str]") -> None:
+    """A worker survives SIGHUP, unless it means that the terminal is gone."""
+    if terminal.gone:
+        signals.put_nowait("SIGHUP")
+    else:
+        log.info(
+            "SIGHUP: a worker has nothing to read again; new settings, tokens and certificates need a restart",
+            extra={"action": "reload_ignored"},
+        )
 
 
 async def _hurry(signals: "asyncio.Queue[str]", remotes: Sequence[RemoteWorker]) -> None:

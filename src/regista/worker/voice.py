@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 class Refused(Exception):
     """The orchestrator does not let us in: the token is missing or wrong, or the id is somebody else's."""
 
+    def __init__(self, words: str, code: str = "") -> None:
+        super().__init__(words)
+        #: The code of the problem, where it said one.
+        self.code = code
+
 
 class NoStream(Exception):
     """The orchestrator answers, but a stream cannot be had."""
@@ -51,6 +56,8 @@ class Session(Struct, frozen=True):
     #: Names the registration; an older one loses by it.
     number: int
     lease_s: float
+    #: The payload store of the orchestrator and its owner; None where it says nothing of it.
+    payloads: tuple[str, str] | None = None
 
     @property
     def home(self) -> str:

@@ -137,7 +137,8 @@ class Wallet:
             # It has done what it could.
             self._password = ""
         elif status in (401, 403):
-            raise Refused(f"HTTP {status}: {told.get('detail', 'no reason was given')}")
+            detail = told.get("detail", "no reason was given")
+            raise Refused(f"HTTP {status}: {detail}", str(told.get("code", "")))
         elif self._password:
             raise aiohttp.ClientError(f"HTTP {status} for a one-time password")
         else:

@@ -77,3 +77,12 @@ def test_an_unknown_member_is_named_with_what_may_have_been_meant(member: str, h
     assert refused.value.code == "unknown_member"
     assert hint in refused.value.detail
     assert refused.value.more == {"member": member}
+
+
+def test_brackets_inside_strings_hide_no_depth() -> None:
+    deep = '["]",' * 200 + "1" + "]" * 200
+    with pytest.raises(Problem, match="nested at most 100"):
+        parse(f'{{"blueprint": "b", "input": {{"x": {deep}}}}}'.encode(), Wish)
+    # Neither do they make anything deep that is not, whatever is escaped beside them.
+    flat = r'"[[[[[\\", "\"{{{{{", ' * 100
+    assert len(parse(f'{{"blueprint": "b", "input": {{"x": [{flat} 1]}}}}'.encode(), Wish).input["x"]) == 201

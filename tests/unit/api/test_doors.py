@@ -60,6 +60,8 @@ def test_a_mistake_in_a_file_changes_nothing(caplog: pytest.LogCaptureFixture) -
     with caplog.at_level(logging.ERROR):
         assert known.reload() is False
     assert "clients.toml, line 3: expected a token" in caplog.text
+    assert known.mistaken == "clients.toml"
     assert known.is_of("old", "w")
     assert known.reload() is True
     assert known.is_of("new", "w")
+    assert known.mistaken == ""

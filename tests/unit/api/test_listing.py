@@ -11,6 +11,7 @@ from regista.api.problems import Problem
 from regista.api.stage import STAGE, Stage
 from regista.history.listfilter import Place, Query, understand
 from regista.history.search import find_jobs
+from regista.model.attributes import AttributeType
 from tests.support import one_task
 
 
@@ -104,3 +105,28 @@ def test_a_token_that_somebody_made_up_is_refused(values: list[Any]) -> None:
     query = understand("ORDER BY CloseTime", {})
     with pytest.raises(Problem, match="expected"):
         place_in(Asked(token_for(query, tuple(values))), query)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("Int", (1 << 64) - 1),
+        ("Int", 1 << 63),
+        ("Int", True),
+        ("Double", float("nan")),
+        ("Double", float("inf")),
+        ("Double", "1"),
+        ("Bool", 1),
+        ("Datetime", 5),
+        ("ExecutionDuration", (1 << 64) - 1),
+        ("ExecutionDuration", True),
+        ("StartTime", True),
+        ("StartTime", (1 << 63) - 1),
+        ("StartTime", -(1 << 63)),
+    ],
+)
+def test_a_number_that_no_history_can_compare_with_is_refused(field: str, value: Any) -> None:
+    query = understand(f"ORDER BY {field}", {kind.value: kind for kind in AttributeType})
+    with pytest.raises(Problem, match="expected") as refused:
+        place_in(Asked(token_for(query, (value, "job-1"))), query)  # type: ignore[arg-type]
+    assert refused.value.status == 400

@@ -21,6 +21,12 @@ def test_a_token_that_others_can_read_is_bad_and_the_cure_is_named(tmp_path: Pat
     assert token_file(str(tmp_path), "client.token", "CLIENT_TOKEN", False).good
 
 
+def test_where_a_file_says_who_may_come_in_no_token_is_made_and_none_is_promised(tmp_path: Path) -> None:
+    found = token_file(str(tmp_path), "client.token", "CLIENT_TOKEN", False, "clients.toml")
+    assert found.good
+    assert "clients.toml says who may come in: set CLIENT_TOKEN" in found.found
+
+
 def test_an_address_beyond_loopback_needs_credentials() -> None:
     assert address(Config()).good
     assert address(Config(api_host="0.0.0.0")).advice == "set CLIENT_TOKEN and WORKER_TOKEN"
@@ -64,7 +70,11 @@ def test_a_certificate_that_is_served_is_looked_at(tmp_path: Path) -> None:
     assert good
     assert "for localhost, 127.0.0.1, good for 824 days" in words
     good, words = found(tls_cert_path=authority.cert("late"), tls_key_path=authority.key("late"))
-    assert (good, "send SIGHUP" in words) == (False, True)
+    assert (good, "on SIGHUP" in words) == (False, True)
+    (extensions := tmp_path / "extensions").write_text("extendedKeyUsage = clientAuth\n")
+    authority.subject("caller", "/CN=ada", "-days", "90", "-extfile", str(extensions))
+    good, words = found(tls_cert_path=authority.cert("caller"), tls_key_path=authority.key("caller"))
+    assert (good, "to be shown by a client or worker, not to be served" in words) == (True, True), words
     good, words = found(tls_cert_path=authority.cert("old"), tls_key_path=authority.key("old"))
     assert (good, "certificate has expired" in words) == (False, True)
     good, words = found(tls_cert_path=authority.cert(), tls_key_path=authority.key("old"))

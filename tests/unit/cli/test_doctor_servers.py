@@ -1,9 +1,10 @@
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from regista.cli.doctor_servers import people, postgres, redis
+from regista.cli.doctor_servers import payloads, people, postgres, redis, schedules
 from regista.config import Config
 from tests.conftest import Require
 from tests.loops import on_a_loop
@@ -71,3 +72,36 @@ def test_the_files_of_people_are_read_as_a_start_would_read_them(tmp_path: Path)
     assert not bad.good
     assert "wrong" in bad.found
     assert people(Config()) == []
+
+
+def test_a_file_of_schedules_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "schedules.toml"
+    file.write_text('[nightly]\nblueprint = "b"\ncron = "0 3 * * *"\n')
+    (good,) = schedules(Config(schedules_config_path=str(file)))
+    file.write_text('[nightly]\nblueprint = "b"\ncron = "never"\n')
+    (bad,) = schedules(Config(schedules_config_path=str(file)))
+
+    assert (good.good, "1 schedules" in good.found) == (True, True), good
+    assert (bad.good, str(file) in bad.found) == (False, True), bad
+    assert schedules(Config()) == []
+
+
+@on_a_loop
+async def test_the_place_of_files_is_looked_at_and_nothing_is_made_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    found = [
+        await payloads(Config(payloads=word))
+        for word in (f"file:{tmp_path / 'new'}", f"file:{tmp_path / 'typo' / 'deep'}", "file:here", "memory")
+    ]
+    (away,) = await payloads(
+        Config(payloads="s3://b", s3_endpoint_url="http://127.0.0.1:9", s3_access_key="k")
+    )
+
+    assert [one.good for (one,) in found] == [True, False, False, True]
+    assert f"file:{tmp_path / 'here'}" in found[2][0].advice
+    assert not away.good
+    assert os.listdir() == []
+    assert await payloads(Config()) == []

@@ -41,7 +41,7 @@ OF_ONE_CALL = {
         "--cron",
     ),
     *("--timezone", "--overlap", "--catch-up", "--jitter", "--paused", "--members"),
-    *("--get", "--put", "--link", "--name"),
+    *("--get", "--put", "--link", "--name", "--force", "--value", "--webhook", "--attribute"),
     *("--query", "--by"),
 }
 
@@ -91,6 +91,31 @@ def test_the_statuses_are_those_of_the_model() -> None:
 )
 def test_the_fixed_forms_are_understood(line: str) -> None:
     assert build_parser().parse_args(line.split()).run
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("jobs list --limit many", "expected a whole number, 1 or more, got many"),
+        ("jobs list --limit 0", "expected a whole number, 1 or more, got 0"),
+        ("jobs watch j --timeout -5", "expected seconds, 0 or more, got -5"),
+        ("jobs run b --wait --timeout nan", "expected seconds, 0 or more, got nan"),
+    ],
+)
+def test_a_wrong_number_is_told_in_words(line: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        build_parser().parse_args(line.split())
+    assert end.value.code == 2
+    assert capsys.readouterr().err.rstrip().endswith(words)
+
+
+def test_every_command_says_what_it_does() -> None:
+    assert [parser.prog for parser in commands() if not parser.description] == []
+
+
+def test_a_dash_is_standard_output() -> None:
+    for line in ("history export -o -", "blueprints graph b -o -"):
+        assert build_parser().parse_args(line.split()).output is None
 
 
 def cpu_of_children() -> float:

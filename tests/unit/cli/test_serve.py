@@ -1,11 +1,12 @@
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from regista.cli.parser import build_parser
 from regista.cli.refusals import UsageError
-from regista.cli.serve import _leave_address, config_for
+from regista.cli.serve import _leave_address, config_for, tokens_of
 from regista.config import Config
 from regista.errors import ConfigError
 
@@ -41,6 +42,22 @@ def test_an_address_beyond_loopback_names_every_token_that_it_lacks(monkeypatch:
         config_of("--host", "0.0.0.0")
     monkeypatch.setenv("WORKER_TOKEN", "two")
     assert config_of("--host", "0.0.0.0").api_host == "0.0.0.0"
+
+
+@pytest.mark.parametrize(
+    ("settings", "places"),
+    [
+        ({}, "in .regista/"),
+        ({"client_token": "c", "worker_token": "w"}, "CLIENT_TOKEN and WORKER_TOKEN"),
+        ({"clients_config_path": "clients.toml"}, "clients.toml and .regista/worker.token"),
+        ({"workers_config_path": "workers.toml"}, ".regista/client.token and workers.toml"),
+        ({"client_token": "c"}, "CLIENT_TOKEN and .regista/worker.token"),
+        ({"clients_config_path": "c.toml", "worker_token": "w"}, "c.toml and WORKER_TOKEN"),
+        ({"clients_config_path": "c.toml", "workers_config_path": "w.toml"}, "c.toml and w.toml"),
+    ],
+)
+def test_the_banner_names_where_the_tokens_are(settings: dict[str, Any], places: str) -> None:
+    assert tokens_of(Config(**settings)) == places
 
 
 def test_an_address_that_cannot_be_left_is_a_warning(

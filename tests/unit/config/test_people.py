@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from regista.config.people import read_clients, read_workers
+from regista.config.people import add_clients, read_clients, read_workers
 from regista.errors import ConfigError
 from regista.model import ClientConfig, Rate
 from regista.tokens import digest
@@ -65,6 +65,11 @@ def test_a_client_may_have_rate_limits_of_its_own(tmp_path: Path) -> None:
         ('[a]\ntoken = "t"\nrate_limits = { result = "1/s" }', 3, "one of submit, read, got 'result'"),
         ('[a]\ntoken = "t"\n[a.rate_limits]\nread = "1/s"\nsubmit = 5', 5, "a rate like 100/s"),
         ('[a]\ntoken = "t"\n["a".rate_limits]\n"submit" = ""', 4, "a rate like 100/s"),
+        ('[a]\ntoken = "t"\nmonthly_atempts = 5', 3, "did you mean monthly_attempts?"),
+        ('[a]\ntoken = "t"\n\noperater = true', 4, "did you mean operator?"),
+        ('[a]\ntoken = "t"\nrate_limit = { submit = "1/s" }', 3, "did you mean rate_limits?"),
+        ('[a]\ntoken = "t"\nwebhook_ur = "https://a.example"', 3, "did you mean webhook_url?"),
+        ('[a]\ntokn = "t"', 2, "did you mean token?"),
         ('a = 1', 1, "a table ([a])"),
     ],
 )  # fmt: skip
@@ -73,6 +78,22 @@ def test_a_mistake_in_clients_is_named_with_its_line(tmp_path: Path, text: str, 
         read_clients(written(tmp_path, text))
     assert f"people.toml, line {line}: " in str(caught.value)
     assert said in str(caught.value)
+
+
+def test_keys_of_ones_own_may_be_anything_that_looks_like_none_of_ours(tmp_path: Path) -> None:
+    own = {"region": "eu", "planet": "mars", "monthly_report": "1st", "limits": "none", "webhooks": "old"}
+    lines = "".join(f'{key} = "{value}"\n' for key, value in own.items())
+    client = read_clients(written(tmp_path, f'[a]\ntoken = "t"\n{lines}params = {{ operater = "Bob" }}'))
+    assert client[digest("t")].params == own | {"operater": "Bob"}
+
+
+def test_a_token_that_is_somebodys_already_is_refused_by_where_it_comes_from() -> None:
+    known = {digest("t"): ClientConfig(name="acme")}
+    with pytest.raises(ConfigError, match=r"^CLIENT_TOKEN: .*got 'the token of the client acme'"):
+        add_clients(known, {digest("t"): ClientConfig(name="default", operator=True)}, "CLIENT_TOKEN")
+    assert known == {digest("t"): ClientConfig(name="acme")}
+    add_clients(known, {digest("u"): ClientConfig(name="bob")}, "clients.toml")
+    assert [client.name for client in known.values()] == ["acme", "bob"]
 
 
 def test_a_token_is_never_shown(tmp_path: Path) -> None:

@@ -34,3 +34,14 @@ def test_log_lines_have_one_of_three_forms() -> None:
     assert Config.from_env({"LOG_FORMAT": "JSON"}).log_format == "json"
     with pytest.raises(ConfigError, match="expected one of auto, json, pretty"):
         Config(log_format="xml")
+
+
+def test_a_protocol_that_is_not_spoken_is_refused_where_something_would_be_sent() -> None:
+    named = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317"}
+    other = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+
+    assert traces_endpoint(Config.from_env(other)) == ""
+    assert traces_endpoint(Config.from_env(named | {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}))
+    for kind in (Config, WorkerConfig, Connection):
+        with pytest.raises(ConfigError, match=r"OTLP_PROTOCOL: expected http/protobuf, .*'grpc'"):
+            traces_endpoint(kind.from_env(named | other))

@@ -14,6 +14,7 @@ from regista import (
     Job,
     JobContext,
     JobStatus,
+    MemoryStorage,
     OrchestratorEngine,
     StateMachineBlueprint,
     TaskContext,
@@ -322,3 +323,49 @@ def test_signs_of_life_of_many_branches_do_not_hold_the_loop() -> None:
 
 async def _nap(params: dict[str, Any]) -> None:
     await asyncio.sleep(1.2)
+
+
+def test_a_job_that_cannot_be_played_costs_no_other_one(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever is wrong with one record, those who happen to be in the same turn go on."""
+
+    async def main() -> None:
+        director = OrchestratorEngine(MemoryStorage(), Config())
+        director.register_blueprint(script(lambda context, actions: actions.transition_to("done")))
+        await director.start()
+        run = director.engine.executor._runner.run
+
+        def spoilt(blueprint: Any, graph: Any, job: Any, tasks: Any) -> Any:
+            if job.input.get("poison"):
+                raise TypeError("a fault of ours")
+            return run(blueprint, graph, job, tasks)
+
+        director.engine.executor._runner.run = spoilt  # type: ignore[method-assign]
+        wishes = [director.submit("script", {"poison": n == 2}) for n in range(5)]
+        answers = await asyncio.gather(*wishes, return_exceptions=True)
+        assert [type(answer) for answer in answers] == [Job, Job, TypeError, Job, Job]
+        for answer in answers:
+            if isinstance(answer, Job):
+                assert (await director.wait(answer.id, 5)).status is JobStatus.FINISHED
+        await director.stop()
+
+    asyncio.run(main())
+    assert "a job could not be played" in caplog.text
+
+
+def test_what_is_nested_too_deeply_to_be_read_anywhere_is_refused_at_the_door() -> None:
+    def nested(levels: int) -> dict[str, Any]:
+        value: Any = "]"
+        for _ in range(levels):
+            value = ["]", value]
+        return {"x": value}
+
+    async def main() -> None:
+        async with OrchestratorEngine(MemoryStorage(), Config()) as director:
+            director.register_blueprint(script(lambda context, actions: actions.transition_to("done")))
+            job = await director.submit("script", nested(90))
+            assert (await director.wait(job.id, 5)).status is JobStatus.FINISHED
+            for levels in (900, 960, 968, 973, 5000):
+                with pytest.raises(NotPlain):
+                    await director.submit("script", nested(levels))
+
+    asyncio.run(main())

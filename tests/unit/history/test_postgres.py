@@ -20,7 +20,9 @@ from regista.history.postgres import PostgresHistory
 from regista.model import Entry, Event, EventType
 from regista.model.attributes import declared_types
 from regista.testing.conformance.history import START, make_entry, make_summary, running, seqs
+from regista.upkeep.opening import opened
 from tests.conftest import Require
+from tests.ports import free_port
 from tests.postgres_server import PASSWORD, PostgresServer, postgres_binary
 from tests.unit.history.plays import batches
 
@@ -351,6 +353,19 @@ def test_while_the_server_is_away_everything_says_so_and_the_log_once(
     asyncio.run(body())
     assert [getattr(record, "action", "") for record in caplog.records] == ["history_away", "history_back"]
     assert PASSWORD not in caplog.text
+
+
+def test_a_server_that_is_away_at_the_start_is_spoken_of_once_and_never_said_to_be_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "regista")
+    history = PostgresHistory(f"postgresql://regista@127.0.0.1:{free_port()}/postgres")
+
+    with pytest.raises(HistoryUnavailable, match="does not answer"):
+        asyncio.run(opened(history.start, 0.5))
+
+    assert [getattr(record, "action", "") for record in caplog.records] == ["store_awaited"]
+    assert "jobs go on" not in caplog.text
 
 
 def test_stop_returns_though_the_server_is_away(server: PostgresServer, place: str) -> None:

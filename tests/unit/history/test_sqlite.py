@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regista.errors import SchemaError, StorageError, StorageFailed
+from regista.errors import ConfigError, SchemaError, StorageError, StorageFailed
 from regista.history import sqlite as module
 from regista.history import sqlite_rows
 from regista.history.indexed import Indexed
@@ -57,6 +57,19 @@ def start(path: Path) -> None:
 
 
 # The file
+
+
+def test_a_directory_that_is_not_there_is_told_with_the_setting(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(SqliteHistory(tmp_path / "typo" / "deep" / "history.db")):
+            pass
+
+    words = (
+        r"HISTORY_DATABASE_URI: expected a file in a directory that exists \(`mkdir -p .*/typo/deep` makes it"
+    )
+    with pytest.raises(ConfigError, match=words):
+        asyncio.run(body())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_newer_file_is_refused(path: Path) -> None:

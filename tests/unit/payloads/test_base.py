@@ -1,11 +1,26 @@
 """Names of files, and what a value looks like that could not be had."""
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from regista.errors import BadFileName
-from regista.payloads.base import MARK, Broken, broken, check_name, job_prefix, record_prefix
+from regista.payloads.base import (
+    MARK,
+    Broken,
+    Kept,
+    broken,
+    check_name,
+    claimed,
+    difference,
+    is_own,
+    job_prefix,
+    owner_of,
+    record_prefix,
+)
+from regista.payloads.memory import MemoryPayloads
 
 
 @given(st.text(max_size=60))
@@ -46,15 +61,47 @@ def test_an_id_is_one_folder() -> None:
 
 
 def test_a_value_that_could_not_be_had_says_why() -> None:
-    told = {MARK: {"broken": ["integrity_error", "another checksum", True]}}
+    why = Broken("integrity_error", "another checksum", True)
 
-    assert broken({}, {"a": 1}, [MARK], "text", None) is None
-    assert broken({}, told) == Broken("integrity_error", "another checksum", True)
+    assert broken({}, {"a": 1}, [MARK], "text", None, {MARK: Kept({})}) is None
+    assert broken({}, {MARK: Kept({}, why)}) == why
 
 
-@pytest.mark.parametrize("mark", [1, None, {}, {"whole": {}}])
-def test_a_reference_that_nobody_has_followed_says_that_there_is_no_store(mark: object) -> None:
-    why = broken({MARK: mark})
+@pytest.mark.parametrize(
+    "mark", [1, None, {}, {"whole": {}}, {"broken": 5}, {"broken": [1]}, {"broken": ["a", "b", True]}]
+)
+def test_no_value_that_somebody_can_send_is_taken_for_one_that_could_not_be_had(mark: object) -> None:
+    assert broken({MARK: mark}) is None
 
-    assert why is not None
-    assert (why.code, why.permanent) == ("payloads_disabled", True)
+
+@pytest.mark.parametrize("digest", ["../x", "", "a" * 63, "A" * 64, "a" * 64 + "\n", "a" * 63 + "/"])
+def test_a_reference_without_a_checksum_of_ours_leads_nowhere(digest: str) -> None:
+    def whole(named: str) -> object:
+        return {MARK: {"whole": {"path": f"records/j1/{named}", "sha256": named, "size": 5}}}
+
+    assert is_own("j1", whole("a" * 64))
+    assert not is_own("j2", whole("a" * 64))
+    assert not is_own("j1", whole(digest))
+
+
+def test_a_store_without_an_owner_becomes_that_of_whoever_claims_it_first() -> None:
+    async def play() -> None:
+        store = MemoryPayloads()
+        assert await owner_of(store) == ""
+
+        assert await claimed(store, "one") == "one"
+        assert await claimed(store, "two") == "one"
+        assert await owner_of(store) == "one"
+
+    asyncio.run(play())
+
+
+def test_two_stores_of_one_owner_are_the_same_and_all_others_are_named() -> None:
+    assert difference("file:///here", "one", "file:///there", "one") == ""
+
+    never = difference("file:///here", "", "file:///there", "one")
+    assert never.startswith(
+        "expected the payload store of the orchestrator (file:///there), got file:///here,"
+    )
+    assert "never used by any orchestrator" in never
+    assert "is that of cluster two" in difference("file:///here", "two", "file:///there", "one")

@@ -59,6 +59,26 @@ def test_a_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:
         build_payloads(Config(payloads=f"file:{tmp_path / 'file' / 'below'}"))
 
 
+def test_only_the_last_directory_is_made_and_a_mistyped_path_is_told(tmp_path: Path) -> None:
+    words = r"REGISTA_PAYLOADS: expected .* that exists \(`mkdir -p .*/typo/deep` makes it\), got 'file:/"
+    with pytest.raises(ConfigError, match=words):
+        build_payloads(Config(payloads=f"file:{tmp_path}/typo/deep"))
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_relative_directory_is_warned_of_with_what_it_means_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    store = build_payloads(Config(payloads="file:here"))
+
+    assert store is not None
+    assert store.uri("a") == (tmp_path / "here" / "a").as_uri()
+    assert f"file:here is {tmp_path / 'here'} for this process" in caplog.text
+
+
 def test_a_secret_is_never_shown() -> None:
     assert "a-secret" not in repr(Config.from_env(S3))
 

@@ -1,8 +1,12 @@
 """A directory: what a killed process left half-written goes with the rest, and many files go in several calls."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
+
+from regista.errors import BadFileName, FileMissing
 from regista.payloads.local import LocalPayloads
 
 
@@ -29,5 +33,30 @@ def test_many_files_are_removed_in_several_calls(tmp_path: Path) -> None:
 
         assert await store.clear("jobs/j1") == 1005
         assert await store.folders("jobs") == []
+
+    asyncio.run(play())
+
+
+def test_a_name_that_a_disk_cannot_have_beside_another_is_refused_and_is_no_outage(tmp_path: Path) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"x"
+
+    async def play() -> None:
+        store = LocalPayloads(tmp_path)
+        await store.put("jobs/j1/a", b"a")
+        await store.put("jobs/j1/d/e", b"e")
+
+        for name, why in (("a/b", "'a' is a file"), ("a/b/c", "'a' is a file"), ("d", "files below it")):
+            for content in (b"x", pieces()):
+                with pytest.raises(BadFileName, match=f"got '{name}': .*{why}"):
+                    await store.put(f"jobs/j1/{name}", content)
+            assert await store.find(f"jobs/j1/{name}") is None
+            with pytest.raises(FileMissing):
+                await store.get(f"jobs/j1/{name}")
+            await store.delete([f"jobs/j1/{name}"])
+        assert [each async for each in store.files("jobs/j1/a/b")] == []
+
+        assert await store.get("jobs/j1/a") == b"a"
+        assert await store.get("jobs/j1/d/e") == b"e"
 
     asyncio.run(play())

@@ -1,10 +1,13 @@
 """What is the same for every store: how many at once, and whose fault an error is."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import pytest
+
+from regista.errors import PayloadError
 from regista.payloads.local import LocalPayloads
 
 
@@ -57,5 +60,35 @@ def test_a_writer_that_is_cancelled_gives_its_turn_back(tmp_path: Path) -> None:
 
         async with asyncio.timeout(5):
             await store.put("jobs/j1/b", b"")
+
+    asyncio.run(play())
+
+
+def test_a_path_that_the_library_cannot_read_is_a_bad_name(tmp_path: Path) -> None:
+    async def play() -> None:
+        store = LocalPayloads(tmp_path)
+
+        for path in ("records/j1/../x", "records/j1/a\x00b"):
+            with pytest.raises(PayloadError):
+                await store.get(path)
+
+    asyncio.run(play())
+
+
+def test_whoever_is_apart_has_turns_of_his_own(tmp_path: Path) -> None:
+    async def play() -> None:
+        store = LocalPayloads(tmp_path, concurrency=1)
+        outside = store.apart(1)
+        await store.put("jobs/j1/a", b"x" * 3_000_000)
+
+        held = cast(AsyncGenerator[bytes, None], outside.stream("jobs/j1/a"))
+        await anext(held)
+        async with asyncio.timeout(5):
+            assert len(await store.get("jobs/j1/a")) == 3_000_000
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await outside.get("jobs/j1/a")
+        await held.aclose()
+        assert len(await outside.get("jobs/j1/a")) == 3_000_000
 
     asyncio.run(play())

@@ -1,15 +1,18 @@
 """Large values leave a record, and come back as they were or not at all."""
 
 import asyncio
-from typing import Any
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regista.payloads.base import MARK, broken
+from regista.payloads.base import MARK, broken, refs_of
+from regista.payloads.local import LocalPayloads
 from regista.payloads.memory import MemoryPayloads
-from regista.payloads.offload import Offloader, refs_of, shown
+from regista.payloads.offload import Offloader, shown, unfetched
 from regista.testing.clock import Clock
 
 LIMIT = 100
@@ -37,8 +40,8 @@ def test_whatever_is_put_away_comes_back_as_it_was(value: Any) -> None:
 
         # One that remembers nothing.
         assert await offloader(store).unpack("j1", packed) == value
-        if MARK not in (value if isinstance(value, dict) else {}):
-            assert await offloader(store).pack("j1", packed) == packed
+        # One who does not need it, and stores it again.
+        assert await offloader(store).pack("j1", unfetched("j1", packed)) == packed
 
     asyncio.run(play())
 
@@ -192,8 +195,97 @@ def test_what_is_added_to_a_value_that_could_not_be_had_is_added_to_it_later() -
         many = {str(number): "x" * 10 for number in range(50)}
         packed = await offloader(store).pack("j1", many)
 
-        added = await offloader(store).pack("j1", {**packed, "more": 1, "0": "new"})
+        unread = unfetched("j1", packed)
+        added = await offloader(store).pack("j1", {**unread, "more": 1, "0": "new"})
 
         assert await offloader(store).unpack("j1", added) == {**many, "more": 1, "0": "new"}
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"broken": 5},
+        {"broken": ["a", "b", True]},
+        {"plain": 5},
+        {"plain": {MARK: {"broken": 7}}},
+        {"keys": {}},
+        {"keys": []},
+        {"whole": 5},
+        {"whole": {"path": "records/j1/../x", "sha256": "../x", "size": 5}},
+        {"whole": {"path": "records/j1/" + "a" * 64, "sha256": "a" * 64, "size": 5}},
+        None,
+    ],
+)
+def test_a_forged_reference_is_just_a_value_even_to_the_jobs_own_place(form: Any) -> None:
+    async def play() -> None:
+        store = MemoryPayloads()
+        for sent in ({MARK: form}, {MARK: form, "more": 1}):
+            stored = await offloader(store).pack("j1", sent)
+
+            found = await offloader(store).unpack("j1", stored)
+
+            assert found == sent
+            assert broken(found) is None
+            assert shown("j1", stored) == sent
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("error", [ValueError("a bad path"), RecursionError("too deep"), OSError("no")])
+def test_whatever_a_store_raises_is_the_trouble_of_one_value(error: Exception) -> None:
+    class Odd(MemoryPayloads):
+        async def get(self, path: str) -> bytes:
+            raise error
+
+        async def put(self, path: str, content: Any) -> None:
+            raise error
+
+    async def play() -> None:
+        value = {"large": "x" * 200}
+        packed = await offloader().pack("j1", value)
+
+        why = broken(await offloader(Odd()).unpack("j1", packed))
+
+        assert why is not None
+        assert (why.code, why.permanent) == ("payload_error", True)
+        assert await offloader(Odd()).pack("j1", value) is value  # and is kept from no record
+
+    asyncio.run(play())
+
+
+def test_a_value_that_was_written_long_ago_is_written_again() -> None:
+    """An hour later nobody knew the job, and its values were removed: the reference must not lead nowhere."""
+
+    async def play() -> None:
+        store, clock = MemoryPayloads(), Clock()
+        away = offloader(store, clock)
+        value = {"large": "x" * 200}
+        (ref,) = refs_of(await away.pack("j1", value))
+        clock.move(3600)
+        await store.delete([ref.path])
+
+        assert refs_of(await away.pack("j1", value)) == [ref]
+
+        assert await store.find(ref.path) is not None
+
+    asyncio.run(play())
+
+
+def test_a_value_is_had_while_files_hold_all_turns(tmp_path: Path) -> None:
+    """Or a crowd of readers would be taken for a store that is away, and the job for broken."""
+
+    async def play() -> None:
+        store = LocalPayloads(tmp_path, concurrency=1)
+        packed = await Offloader(store, LIMIT, Clock()).pack("j1", {"large": "x" * 200})
+        await store.put("jobs/j1/a", b"x" * 3_000_000)
+        held = cast(AsyncGenerator[bytes, None], store.stream("jobs/j1/a"))
+        await anext(held)
+
+        async with asyncio.timeout(2):
+            assert await Offloader(store, LIMIT, Clock()).unpack("j1", packed) == {"large": "x" * 200}
+
+        await held.aclose()
 
     asyncio.run(play())

@@ -8,8 +8,18 @@ from msgspec.structs import replace
 
 from regista import Job, JobStatus, MemoryStorage, Task, TaskResult
 from regista.clock import SystemClock
-from regista.model import Birth, Change, Event, EventType, Message, MessageKind, TaskWrite, Worker
-from regista.payloads.base import MARK, Broken
+from regista.model import (
+    AttemptState,
+    Birth,
+    Change,
+    Event,
+    EventType,
+    Message,
+    MessageKind,
+    TaskWrite,
+    Worker,
+)
+from regista.payloads.base import MARK, Broken, broken
 from regista.payloads.memory import MemoryPayloads
 from regista.payloads.offload import Offloader
 from regista.payloads.records import Glance, KeptRecords, keep_records
@@ -192,3 +202,72 @@ def test_the_size_of_a_small_record_costs_next_to_nothing() -> None:
     written = min(timeit.repeat(lambda: encode(change.job), number=2000, repeat=7))
 
     assert looked < 10 * written
+
+
+@in_loop
+async def test_one_poisoned_record_does_not_keep_those_beside_it_from_being_read() -> None:
+    """As an older version, or a hand in the database, may have left it."""
+
+    class Odd(MemoryPayloads):
+        async def get(self, path: str) -> bytes:
+            raise ValueError(path)
+
+    records, storage = await kept(Odd())
+    forged = {MARK: {"whole": {"path": "records/j1/../x", "sha256": "../x", "size": 5}}}
+    real = {MARK: {"whole": {"path": f"records/j2/{'a' * 64}", "sha256": "a" * 64, "size": 5}}}
+    jobs = [a_job(data=forged), a_job(id="j2", data=real), a_job(id="j3", data={"n": 1})]
+    told = Message("m1", MessageKind.CHILD_ENDED, "p1", "j2", {"status": "finished", "result": real})
+    changes = [Change(job_id=job.id, token=f"t{job.id}", job=job, messages=(told,)) for job in jobs[1:]]
+    await storage.commit([Change(job_id="j1", token="t", job=jobs[0]), *changes[:1]], "i")
+    await storage.commit([replace(changes[1], messages=())], "i")
+
+    loaded, _ = await records.load(["j1", "j2", "j3"])
+    claimed = await records.claim_ready("i", [("b", "v")], 10, 30.0)
+    (message,) = await records.messages(10)
+
+    assert sorted(job.id for job in claimed) == ["j1", "j2", "j3"]
+    assert [broken(job.data) is not None for job in loaded if job] == [False, True, False]
+    assert loaded[0] is not None
+    assert loaded[0].data == forged
+    assert message.body["result"] == {"$offloaded": {"size": 5, "sha256": "a" * 64}}
+    for job_id in ("j1", "j2", "j3"):
+        assert await records.get(job_id) is not None
+
+
+@in_loop
+async def test_what_a_refused_or_ended_job_had_put_away_is_written_again_for_the_next_of_its_name() -> None:
+    """The quota refuses it, or it ends and is forgotten; its values are removed; then its key comes again."""
+    store = MemoryPayloads()
+    records, _ = await kept(store)
+    job = a_job(input={"a": BIG})
+    refused = Change(job_id="j1", token="t", job=replace(job, revision=2), expected=1)
+    (outcome,) = await records.commit([refused], "i")
+    assert not outcome.ok
+    await store.clear("records")
+
+    await write(records, job=job)
+    assert len([each async for each in store.files("records")]) == 1
+
+    ended = replace(job, revision=2, status=JobStatus.FINISHED)
+    await records.commit([Change(job_id="j1", token="u", job=ended, expected=1)], "i")
+    await store.clear("records")
+    await records.commit([Change(job_id="j1", token="v", job=replace(ended, revision=3), expected=2)], "i")
+    assert len([each async for each in store.files("records")]) == 1
+
+
+@in_loop
+async def test_a_task_that_has_begun_keeps_its_params_when_it_is_written_again() -> None:
+    records, _ = await kept()
+    task = Task(id="j1_1_0", job_id="j1", type="work", queued_at=NOW, params={"p": BIG})
+    await write(records, job=a_job(), tasks=(TaskWrite(task),))
+    worker = Worker(id="w", skills=("work",), session=1)
+    (offered,) = await records.claim_tasks(worker, [task.lane], 10, NOW)
+    begun = replace(offered, state=AttemptState.STARTED)
+    await records.commit([Change(job_id="j1", token="u", tasks=(TaskWrite(begun),))], "i")
+
+    (held,) = await records.held_by("w")
+    assert "p" not in held.params
+    await records.commit([Change(job_id="j1", token="v", tasks=(TaskWrite(held),))], "i")
+
+    (whole,) = await records.tasks_of("j1")
+    assert whole.params == {"p": BIG}

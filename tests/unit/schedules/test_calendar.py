@@ -103,6 +103,14 @@ def test_a_day_that_a_country_left_out_has_no_tick_of_its_own() -> None:
     assert days == [28, 29, 31, 1, 2]
 
 
+def test_ticks_end_before_the_dates_do() -> None:
+    ticks = upcoming(Every(316_224_000, 316_223_999), datetime(2026, 1, 1, tzinfo=UTC), 1000)
+
+    assert 600 < len(ticks) < 1000
+    assert ticks[-1].year < 9000
+    assert Every(316_224_000).next(ticks[-1] + timedelta(days=366 * 20)) is None
+
+
 def test_a_midnight_that_does_not_exist_is_moved() -> None:
     # Havana goes from 00:00 to 01:00.
     (tick,) = upcoming(daily(time(0), ZoneInfo("America/Havana")), datetime(2026, 3, 7, 12, tzinfo=UTC), 1)

@@ -57,6 +57,8 @@ def test_nicknames_stand_for_lines() -> None:
         ("* * * * 8", "day of week"),
         ("10-5 * * * *", "goes upwards"),
         ("*/0 * * * *", "a step of 1 or more"),
+        ("*/" + "9" * 5000 + " * * * *", "a step of at most 9 digits, got 5000"),
+        ("9" * 5000 + " * * * *", "minute: expected 0 to 59"),
         ("5/10 * * * *", "like 5-59/10"),
         ("*-5 * * * *", "minute"),
         ("1,,2 * * * *", "minute"),

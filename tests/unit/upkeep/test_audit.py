@@ -1,6 +1,11 @@
 """The audit trail: newest first, bounded by number and age, and written by whoever has no request, too."""
 
+import logging
+from collections import Counter
 from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
 
 from regista import Config, MemoryStorage
 from regista.model.audit import AUDIT_SHELF, AuditRecord, audit_record, audit_write
@@ -35,6 +40,36 @@ async def test_beyond_so_many_the_oldest_are_removed() -> None:
     assert report.done == 1300
     assert await targets(storage) == [str(number) for number in range(2499, 1299, -1)]
     assert (await AuditTrimmer(storage, most=1200).run_once(THEN)).done == 0
+    await storage.stop()
+
+
+def test_the_log_says_to_what_it_was_done_and_how_it_ended(caplog: pytest.LogCaptureFixture) -> None:
+    @in_loop
+    async def main() -> None:
+        clock = Clock()
+        storage = MemoryStorage(clock)
+        await storage.start()
+        await note(storage, clock, Config(), "config.reload", "clients.toml", outcome="refused")
+        await storage.stop()
+
+    with caplog.at_level(logging.INFO, "regista.audit"):
+        main()
+
+    assert caplog.messages == ["system config.reload clients.toml refused"]
+
+
+@in_loop
+async def test_nobody_flushes_out_what_others_did_by_doing_much() -> None:
+    storage = MemoryStorage(Clock())
+    await storage.start()
+    early = [("operator:ops", "drained"), ("system", "reloaded"), ("client:ada", "cancelled")]
+    deeds = early + [("client:bob", "again")] * 500 + [(f"worker:w{n}", "reused") for n in range(500)]
+    made = [replace(record(n), actor=who, target=what) for n, (who, what) in enumerate(deeds)]
+    await storage.put([audit_write(one, 60.0) for one in made])
+    await AuditTrimmer(storage, most=1000).run_once(THEN)
+    assert Counter(await targets(storage)) == {
+        "drained": 1, "reloaded": 1, "cancelled": 1, "again": 100, "reused": 100,
+    }  # fmt: skip
     await storage.stop()
 
 

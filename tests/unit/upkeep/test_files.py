@@ -9,10 +9,11 @@ import pytest
 from regista import Job, JobStatus, MemoryStorage
 from regista.clock import SystemClock
 from regista.model import Change
+from regista.payloads.base import OWNER
 from regista.payloads.memory import MemoryPayloads
 from regista.payloads.scratch import Scratch
 from regista.payloads.service import FileService
-from regista.upkeep.files import OWNER, FileCleaner, FileSweeper
+from regista.upkeep.files import FileCleaner, FileSweeper
 from tests.webhook_kit import in_loop
 
 #: The store stamps files with the time of day: "later" is seen from there.
@@ -138,4 +139,47 @@ async def test_the_cleaner_sees_to_jobs_whose_files_were_used_here(tmp_path: Pat
     await store.put("jobs/j0/late", b"")
     assert (await cleaner.run_once(NOW)).done == 1
     assert await left(store) == ["j1", "j2"]
+    await service.stop()
+
+
+@in_loop
+async def test_the_cleaner_leaves_a_job_alone_that_is_not_written_yet(tmp_path: Path) -> None:
+    # Given a start handler at work: it has written a file, and its job is not in the store yet.
+    storage, store = await house()
+    service = FileService(store, Scratch(str(tmp_path)))
+    cleaner = FileCleaner(store, service, storage, removes=True)
+    service.on_open = cleaner.used
+    files = service.open("young")
+    folder = files.path
+    await files.write_text("in.txt", "hello")
+
+    # When other jobs end, and the cleaner looks over all that it knows of.
+    assert (await cleaner.run_once(NOW)).done == 0
+
+    # Then everything is there, and goes when the job was written and has ended.
+    assert (await files.read_text("in.txt"), folder.exists()) == ("hello", True)
+    await stored(storage, "young", JobStatus.FINISHED)
+    assert (await cleaner.run_once(NOW)).done == 1
+    assert (await left(store), folder.exists()) == ([], False)
+    await service.stop()
+
+
+@in_loop
+async def test_the_cleaner_forgets_a_job_that_was_never_written_and_leaves_its_files_to_the_sweeper(
+    tmp_path: Path,
+) -> None:
+    storage, store = await house()
+    service = FileService(store, Scratch(str(tmp_path)))
+    cleaner = FileCleaner(store, service, storage, removes=True)
+    service.on_open = cleaner.used
+    files = service.open("never")
+    folder = files.path
+    await files.write_text("in.txt", "hello")
+
+    await cleaner.run_once(NOW)
+    await cleaner.run_once(NOW + timedelta(minutes=50))
+    assert folder.exists()
+    await cleaner.run_once(NOW + timedelta(minutes=61))
+
+    assert (folder.exists(), cleaner._used, await left(store)) == (False, {}, ["never"])
     await service.stop()

@@ -22,6 +22,8 @@ PRIVATE = [
     "::",
     "fe80::1",
     "fe80::1%eth0",
+    "fec0::1",  # site-local
+    "feff::1",
     "fc00::1",
     "fd00::1",
     "ff02::1",

@@ -14,8 +14,8 @@ MEMBERS = [
 
 
 def test_a_job_has_exactly_the_members_that_the_wire_promises() -> None:
-    # `incomplete` is there only while history is away.
-    assert list(JobObject.__struct_fields__) == [*MEMBERS, "incomplete"]
+    # `client` says whose it is, to operators above all; `incomplete` is there only while history is away.
+    assert list(JobObject.__struct_fields__) == [*MEMBERS, "client", "incomplete"]
 
 
 def test_a_wish_needs_a_blueprint_alone() -> None:

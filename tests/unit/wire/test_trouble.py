@@ -57,6 +57,14 @@ def test_every_other_trouble_has_words_too(error: Exception, words: str) -> None
     assert words in why(error)
 
 
+@pytest.mark.parametrize("error", [aiohttp.ServerDisconnectedError(), ConnectionResetError(104, "reset")])
+def test_who_hangs_up_and_never_answered_may_want_to_be_spoken_to_in_another_way(error: Exception) -> None:
+    assert "if it speaks TLS, write https://" in why(error, "http://127.0.0.1:1")
+    assert "it may want a client certificate (TLS_CERT_PATH" in why(error, "https://127.0.0.1:1")
+    assert "TLS" not in why(error)
+    assert why(ConnectionRefusedError(111, "refused"), "http://127.0.0.1:1") == "connection refused"
+
+
 def _alert(reason: str) -> ssl.SSLError:
     error = ssl.SSLError(1, reason)
     error.reason = reason

@@ -7,6 +7,7 @@ from aiohttp.typedefs import Handler
 
 from ...errors import RegistaError
 from ..problems import Problem, problem_of, response_of
+from ..sending import cut
 
 log = logging.getLogger("regista.api")
 
@@ -16,30 +17,35 @@ _CODES = {404: "not_found", 405: "method_not_allowed", 413: "body_too_large", 41
 
 @web.middleware
 async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn exceptions into problems."""
+    """Turn exceptions into problems. An answer that was begun is cut: a second one would be read as its rest."""
     try:
         return await handler(request)
-    except Problem as problem:
-        return response_of(problem)
-    except RegistaError as error:
-        known = problem_of(error)
-        if known is None:
-            log.exception("%s %s failed", request.method, request.path, extra={"action": "request_failed"})
-            known = Problem(500, error.code, "an error of the orchestrator; its log says more")
-        return response_of(known)
-    except web.HTTPException as refusal:
-        if refusal.status < 400:
+    except Exception as error:
+        if request.writer.output_size > 0:
+            cut(request)  # what is returned below is counted, and goes nowhere
+        elif isinstance(error, web.HTTPException) and error.status < 400:
             raise
-        code = _CODES.get(refusal.status, f"http_{refusal.status}")
-        allow = {"Allow": refusal.headers["Allow"]} if "Allow" in refusal.headers else {}
-        return response_of(Problem(refusal.status, code, _words(request, refusal), headers=allow))
-    except ClientConnectionResetError:
-        # Whoever asked has hung up, so it does not matter what is answered; it is no error of ours.
-        log.debug("%s %s: hung up", request.method, request.path, extra={"action": "hung_up"})
-        return response_of(Problem(400, "hung_up", "the connection was closed before the answer"))
-    except Exception:
-        log.exception("%s %s failed", request.method, request.path, extra={"action": "request_failed"})
-        return response_of(Problem(500, "internal_error", "an error of the orchestrator; its log says more"))
+        return response_of(_problem(request, error))
+
+
+def _problem(request: web.Request, error: Exception) -> Problem:
+    match error:
+        case Problem():
+            return error
+        case RegistaError() if (known := problem_of(error)) is not None:
+            return known
+        case web.HTTPException():
+            code = _CODES.get(error.status, f"http_{error.status}")
+            allow = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
+            return Problem(error.status, code, _words(request, error), headers=allow)
+        case ClientConnectionResetError():
+            # Whoever asked has hung up, so it does not matter what is answered; it is no error of ours.
+            log.debug("%s %s: hung up", request.method, request.path, extra={"action": "hung_up"})
+            return Problem(400, "hung_up", "the connection was closed before the answer")
+    log.exception("%s %s failed", request.method, request.path, extra={"action": "request_failed"})
+    if isinstance(error, RegistaError):
+        return Problem(500, error.code, "an error of the orchestrator; its log says more")
+    return Problem(500, "internal_error", "an error of the orchestrator; its log says more")
 
 
 def _words(request: web.Request, refusal: web.HTTPException) -> str:

@@ -72,7 +72,7 @@ class Observer:
             self._of.identity_mismatch.add((door, code))
         elif status == 429:
             client = request.get(CLIENT)
-            self._of.rate_limited.add((door if client is None else client.name, route))
+            self._of.rate_limited.add((door if client is None else f"{door}:{client.name}", route))
         elif status == 500:
             self._of.request_errors.add()
 

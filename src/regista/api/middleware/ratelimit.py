@@ -12,10 +12,12 @@ from ...config.rates import Context, rates_of
 from ...model import Rate
 from ..address import client_address
 from ..buckets import Bucket
+from ..certificate import certificate_name
 from ..limits import Limits
 from ..operations import CLIENTS_ONLY
 from ..problems import Problem
 from ..stage import CLIENT, Stage
+from ..worker_auth import SPEAKER, token_of
 
 #: The bucket that a request was counted in; its answer tells what is left.
 COUNTED = web.RequestKey("counted", Bucket)
@@ -25,6 +27,8 @@ _MOST_KNOWN = 100_000
 _TOKEN_HEADERS = tuple(map(type(hdrs.VARY), ("X-Client-Token", "X-Worker-Token", "Authorization")))
 #: What a guess at a signed address is answered with.
 _GUESSES = frozenset({"token_wrong", "link_invalid"})
+#: Refusals that are about more than the credential: with the same one each of them may be another guess.
+_NO_REPEATS = _GUESSES | {"signature_missing", "signature_wrong", "timestamp_missing", "timestamp_off"}
 #: A socket over which too much comes is not read for so long.
 _BREATHER_S = 0.5
 #: POSTs that only look.
@@ -48,6 +52,9 @@ class Gate:
         self._failing: dict[str, Bucket] = {}
         #: Hashes of (address, credential) that were let in; never the credentials themselves.
         self._known: set[int] = set()
+        #: Hashes of (address, credential) that were refused lately, each with a bucket of its own.
+        self._refused: dict[int, Bucket] = {}
+        self._certificates = stage.config.worker_auth_mode != "token-only"
 
     # -- by address ------------------------------------------------------------------------------
 
@@ -56,44 +63,77 @@ class Gate:
         """The public is counted; of the others, whoever fails to prove who he is.
 
         An address that failed too often is not even listened to, but for credentials that were good from there
-        before: one broken worker must not lock out its neighbours behind the same address.
+        before: one broken worker must not lock out its neighbours behind the same address. Nor need it: the same
+        wrong credential again is no new guess, and is counted for itself.
         """
+        mark = 0
         try:
-            handler_of = request.match_info.handler
-            if handler_of not in CLIENTS_ONLY and "/_worker/" not in request.rel_url.raw_path:
+            if not _is_guarded(request):
                 if self._public is not None:
                     await self._spend(request, Context.PUBLIC, self._address(request), self._public)
                 return await handler(request)
-            where = self._address(request) if self._proxied else request.remote
-            mark = hash((where, _credential(request)))
+            mark = self._mark(request)
             known = mark in self._known
             if not known and self._failing:
-                self._listen_to(self._address(request))
+                self._listen_to(self._address(request), mark)
             response = await handler(request)
-            if not known:  # no answer without a good credential comes here: the others raise
+            if not known and _has_proved(request):
                 self._remember(mark)
             return response
         except Problem as problem:
             if self._auth is not None and (problem.status == 401 or problem.code in _GUESSES):
-                self._failed(request, self._auth)
+                self._known.discard(mark)  # whatever it was good for: with it, one can guess at other things
+                self._failed(request, self._auth, problem.code not in _NO_REPEATS)
             raise
 
-    def _listen_to(self, address: str) -> None:
+    def _mark(self, request: web.Request) -> int:
+        """Stands for where a request comes from and everything that it would prove with who sends it."""
+        where = self._address(request) if self._proxied else request.remote
+        name = _certificate(request) if self._certificates else None
+        return hash((where, name, *map(request.headers.get, _TOKEN_HEADERS)))
+
+    def _listen_to(self, address: str, mark: int) -> None:
         bucket = self._failing.get(address)
         if bucket is None:
             return
+        own = self._refused.get(mark)
+        if own is not None and self.limits.is_spent(own):
+            raise self._too_many(own)
         if self.limits.is_spent(bucket):
             raise self._too_many(bucket)
-        if bucket.left() >= bucket.rate.limit:
+        if bucket.left() >= bucket.rate.limit and own is None:
             del self._failing[address]
 
-    def _failed(self, request: web.Request, rate: Rate) -> None:
+    def _failed(self, request: web.Request, rate: Rate, may_repeat: bool) -> None:
         address = self._address(request)
         bucket = self.limits.bucket(Context.AUTH, address, rate)
-        self.limits.charge(bucket)
-        self._failing[address] = request[COUNTED] = bucket
+        own = self._own(request, rate) if may_repeat else None
+        if own is None or self._is_new(own):
+            self.limits.charge(bucket)
+        self._failing[address] = bucket
+        request[COUNTED] = bucket if own is None else min(bucket, own, key=Bucket.left)
         if len(self._failing) > _MOST_KNOWN:
             self._failing = {}  # what is remembered of strangers is bounded; they begin anew
+
+    def _own(self, request: web.Request, rate: Rate) -> Bucket:
+        """The bucket of a wrong credential. What a body brought (to be refreshed) is one, too."""
+        mark, speaker = self._mark(request), request.get(SPEAKER)
+        if speaker is not None and speaker.token != token_of(request):
+            mark = hash((mark, speaker.token))
+        if len(self._refused) >= _MOST_KNOWN:
+            self._refused = {}
+        own = self._refused.get(mark)
+        if own is None or own.rate != rate:
+            own = Bucket(Context.AUTH, str(mark), rate, self.limits.now(), shared=False)
+            self._refused[mark] = own
+        return own
+
+    def _is_new(self, own: Bucket) -> bool:
+        """Count a refusal of this credential; True for the first one in a window."""
+        now = self.limits.now()
+        first = own.is_full(now)
+        own.charge(1, now)
+        return first
 
     def _remember(self, mark: int) -> None:
         if len(self._known) >= _MOST_KNOWN:
@@ -203,13 +243,27 @@ async def _tell(request: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(bucket.told())
 
 
-def _credential(request: web.Request) -> str | None:
-    """Whatever a request would prove with who sends it."""
-    headers = request.headers
-    for name in _TOKEN_HEADERS:
-        if (said := headers.get(name)) is not None:
-            return said
-    return None
+def _is_guarded(request: web.Request) -> bool:
+    """Only clients or workers get an answer there. By the route: a path may have names in it that others chose."""
+    route = request.match_info.route
+    if request.match_info.handler in CLIENTS_ONLY:
+        return True
+    return route.resource is not None and "/_worker/" in route.resource.canonical
+
+
+def _certificate(request: web.Request) -> str | None:
+    try:
+        return certificate_name(request)
+    except Problem:  # nobody's; whoever needs the name says so
+        return None
+
+
+def _has_proved(request: web.Request) -> bool:
+    """Who sends it was proved by what makes up its mark, and not by something in its body."""
+    speaker = request.get(SPEAKER)
+    if speaker is None:
+        return request.get(CLIENT) is not None
+    return bool(speaker.by == "certificate" or speaker.token == token_of(request))
 
 
 @lru_cache(maxsize=4096)

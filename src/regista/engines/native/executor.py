@@ -289,7 +289,16 @@ class JobExecutor:
         for index, act in enumerate(acts):
             if act.settled or act.task_step is not None:
                 continue
-            spent_ms += self._play(act)
+            try:
+                spent_ms += self._play(act)
+            except (
+                Exception
+            ) as error:  # one record that cannot be played must not cost the others of this turn
+                told = {"action": "play_failed", "job_id": act.job.id if act.job is not None else ""}
+                log.exception("a job could not be played", extra=told)
+                self._take_back_offers(act)
+                act.fail(error)
+                act.settled = True
             if spent_ms > _TURN_MS:
                 rest = acts[index + 1 :]
                 # What was judged or settled stays in this turn: it only has to be written.

@@ -21,7 +21,7 @@ from ...discretion import without
 from ...errors import ActionError, NotPlain
 from ...model import ClientConfig, Job, Task
 from ...model.attributes import Attributes
-from ...payloads.base import MARK, broken
+from ...payloads.base import MARK, Broken, broken, is_own
 from ...payloads.task_files import TaskFiles
 from ...plain import contained, contained_async, plain, words
 from ...trace import ABOUT
@@ -92,8 +92,10 @@ class Runner:
         self, blueprint: StateMachineBlueprint, graph: Graph, job: Job, tasks: list[Task] | None
     ) -> Verdict | asyncio.Future[Verdict]:
         began = self._clock.elapsed()
-        if MARK in job.input or MARK in job.data or (tasks is not None and _lack(tasks)):
-            return _cannot_see(job, tasks or ())
+        if MARK in job.input or MARK in job.data or (tasks is not None and _marked(tasks)):
+            why = _lack(job, tasks or (), self.files is not None)
+            if why is not None:  # no handler may decide without a value that could not be had
+                return HandlerFailed(code=why.code, message=why.message, final=why.permanent)
         declared = blueprint.search_attributes
         if self._declared:
             declared = {**self._declared, **declared}
@@ -209,17 +211,22 @@ def _fault(verdict: Verdict) -> str | None:
     return verdict.message if isinstance(verdict, HandlerFailed) else None
 
 
-def _lack(tasks: Sequence[Task]) -> bool:
-    """Some result of a branch could not be had."""
-    return any(task.result is not None and broken(task.result.data) for task in tasks)
-
-
-def _cannot_see(job: Job, tasks: Sequence[Task]) -> HandlerFailed:
-    """A large value of the job could not be had: no handler may decide without it."""
+def _marked(tasks: Sequence[Task]) -> bool:
+    """Some result of a branch looks as if it lay elsewhere."""
     results = [task.result.data for task in tasks if task.result is not None]
-    why = broken(job.input, job.data, *results)
-    assert why is not None
-    return HandlerFailed(code=why.code, message=why.message, final=why.permanent)
+    return any(isinstance(data, dict) and MARK in data for data in results)
+
+
+def _lack(job: Job, tasks: Sequence[Task], followed: bool) -> Broken | None:
+    """Why a large value of the job could not be had; None: what looks like one that lies elsewhere is its owner's.
+
+    Where there is no payload store nobody has `followed` the references, and those of an earlier one are left.
+    """
+    results = [task.result.data for task in tasks if task.result is not None]
+    values = (job.input, job.data, *results)
+    if followed or not any(is_own(job.id, value) for value in values):
+        return broken(*values)
+    return Broken("payloads_disabled", "a value lies in a payload store, and none is configured", True)
 
 
 class _Unstorable(ActionError):

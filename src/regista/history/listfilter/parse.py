@@ -195,7 +195,8 @@ def _strange_word(text: str, token: Any, expected: Any) -> BadQuery:
     found = "the end" if token.type == "$END" else f"{str(token)[:40]!r}"
     hint = ""
     if "STRING" in expected and token.type == "NAME":
-        hint = f"did you mean '{str(token)[:40]}'? Text stands in quotes"
+        found = str(token)[:40]  # as it stands there: without quotes
+        hint = f"did you mean '{found}'? Text stands in quotes"
     elif "STRING" in expected and str(token) == "=":
         hint = "one = is enough"
     return BadQuery(at, _expected(expected), found, hint)

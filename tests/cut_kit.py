@@ -1,0 +1,26 @@
+"""A handler on a real port, and what a client gets from it."""
+
+from collections.abc import Awaitable, Callable
+
+import aiohttp
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from regista.api.middleware.errors import errors
+
+Handled = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+async def got(handler: Handled) -> tuple[int, bytes | None]:
+    """The status, and the body; None where the connection was cut before its end."""
+    app = web.Application(middlewares=[errors])
+    app.router.add_get("/", handler)
+    async with (
+        TestServer(app) as server,
+        aiohttp.ClientSession() as session,
+        session.get(server.make_url("/")) as answer,
+    ):
+        try:
+            return answer.status, await answer.read()
+        except aiohttp.ClientPayloadError:
+            return answer.status, None

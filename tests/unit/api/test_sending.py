@@ -1,0 +1,55 @@
+"""Answers that are made while they are read come to their end, or are cut."""
+
+import asyncio
+
+import pytest
+from aiohttp import web
+
+from regista.api.sending import whole_or_cut, write
+from regista.errors import HistoryUnavailable
+from tests.cut_kit import got
+from tests.webhook_kit import in_loop
+
+
+@pytest.mark.parametrize("error", [None, HistoryUnavailable("away"), ValueError("x"), TimeoutError()])
+@in_loop
+async def test_an_answer_that_fails_in_the_middle_is_cut(error: Exception | None) -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        with whole_or_cut(request):
+            await answer.prepare(request)
+            await write(answer, b"x" * 300_000, 5)
+            if error is not None:
+                raise error
+            await answer.write_eof()
+        return answer
+
+    assert await got(handler) == (200, b"x" * 300_000 if error is None else None)
+
+
+@in_loop
+async def test_a_reader_that_reads_nothing_is_let_go() -> None:
+    ended = asyncio.Event()
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        with whole_or_cut(request):
+            await answer.prepare(request)
+            for _ in range(100):
+                await write(answer, b"x" * 1_000_000, 0.2)
+        ended.set()
+        return answer
+
+    app = web.Application()
+    app.router.add_get("/", handler)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    _, writer = await asyncio.open_connection(*runner.addresses[0], limit=1024)
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+
+    async with asyncio.timeout(5):
+        await ended.wait()
+
+    writer.transport.abort()
+    await runner.cleanup()
