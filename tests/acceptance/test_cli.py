@@ -209,7 +209,7 @@ def test_lists_are_plain_tables(house: House) -> None:
     house.said("jobs", "run", "greet", "--input", '{"name": "Ada"}', "--wait")
 
     head, first, *_ = house.said("jobs", "list", "--blueprint", "greet").splitlines()
-    assert head.split() == ["ID", "BLUEPRINT", "STATUS", "STATE", "AGE"]
+    assert head.split() == ["ID", "BLUEPRINT", "STATUS", "STATE", "AGE", "CLIENT"]  # an operator sees whose
     assert first.split()[1:4] == ["greet", "finished", "done"]
     assert "say_hello" in house.said("workers", "list")
     assert "lonely" in house.said("blueprints", "list")
