@@ -145,7 +145,33 @@ class OrchestratorEngine:
         start = counted_start(self.telemetry.of, self.create_background_job)
         self.scheduler = build_scheduler(config, self.storage, clock, start, self.engine)
         self.grace = Grace(clock, config.lease_s)
-        chores: list[Chore] = [
+        self._recorders: Recorders | None = None
+        if self.storage.shared and not isinstance(self.history, NoHistory):
+            self._recorders = Recorders(self.storage, place_of(self.history), config.instance_id)
+        self._timekeeper = Timekeeper(self.storage, clock) if isinstance(clock, StoreClock) else None
+        self.upkeep = UpkeepLoop(
+            self._chores(),
+            clock,
+            self.storage,
+            self.grace,
+            config.instance_id,
+            ids.chance,
+            config.lease_s / 2,
+        )
+
+        self.upkeep.on_lag = self.telemetry.lagged
+        self.engine.effects.on_deadline = lambda: self.upkeep.nudge("watcher")
+        # The sender's chore has the name of its shelf.
+        self.engine.effects.on_item = self.upkeep.nudge
+        self.webhooks.on_room = lambda: self.upkeep.nudge(self.webhooks.name)
+        self.filing.join(self.engine, self.upkeep)
+
+    def _chores(self) -> list[Chore]:
+        """What is done again and again, in this order."""
+        config = self.config
+        kept = None if isinstance(self.history, NoHistory) else self.history
+        sharing = [chore for chore in (self._recorders, self._timekeeper) if chore is not None]
+        return [
             Watcher(
                 self.storage,
                 self.engine,
@@ -164,35 +190,19 @@ class OrchestratorEngine:
             SignWriter(self.workers),
             GaugeKeeper(
                 self.storage,
-                None if isinstance(self.history, NoHistory) else self.history,
+                kept,
                 self.telemetry.sampled,
             ),
             Rescuer(self.storage, self.engine),
             *retention_of(config, self.history, self.storage),
             self.scheduler,
             OutboxKeeper(self.storage, self.history, self.recorder.wake, lambda: self.recorder.recorded),
-            build_reputation(self.storage, self.history, self.workers, clock),
+            build_reputation(self.storage, self.history, self.workers, self.clock),
             self.webhooks,
             AuditTrimmer(self.storage),
             *self.filing.chores,
+            *sharing,
         ]
-        self._recorders: Recorders | None = None
-        if self.storage.shared and not isinstance(self.history, NoHistory):
-            self._recorders = Recorders(self.storage, place_of(self.history), config.instance_id)
-            chores.append(self._recorders)
-        self._timekeeper = Timekeeper(self.storage, clock) if isinstance(clock, StoreClock) else None
-        if self._timekeeper is not None:
-            chores.append(self._timekeeper)
-        self.upkeep = UpkeepLoop(
-            chores, clock, self.storage, self.grace, config.instance_id, ids.chance, config.lease_s / 2
-        )
-
-        self.upkeep.on_lag = self.telemetry.lagged
-        self.engine.effects.on_deadline = lambda: self.upkeep.nudge("watcher")
-        # The sender's chore has the name of its shelf.
-        self.engine.effects.on_item = self.upkeep.nudge
-        self.webhooks.on_room = lambda: self.upkeep.nudge(self.webhooks.name)
-        self.filing.join(self.engine, self.upkeep)
 
     def _progressed(self, attempt_id: str, value: float | None, message: str) -> None:
         self.feed.progress(attempt_id, value, message)
