@@ -367,6 +367,13 @@ class StorageMachine(RuleBasedStateMachine):
         for job_id in kept:
             self.model.claimed(job_id, instance, now + lease_s)
 
+    @rule(instance=instances)
+    def relinquish(self, instance: str) -> None:
+        mine = [job_id for job_id, (who, _) in self.model.leases.items() if who == instance]
+        assert self.both(lambda store: store.relinquish(instance)) <= len(mine)
+        for job_id in mine:
+            del self.model.leases[job_id]
+
     @rule(by=seconds)
     def let_time_pass(self, by: float) -> None:
         self.clock.move(by)

@@ -133,6 +133,14 @@ class ReadyQueue(Protocol):
         """Keep these leases for `lease_s` from now; returns the ids that this instance still holds."""
         ...
 
+    async def relinquish(self, instance: str) -> int:
+        """Put back in line whatever this instance has claimed; returns how many jobs that were.
+
+        For its start, since an earlier life of it may have been killed with jobs in its hands, and for its
+        end: nobody should have to wait for those leases.
+        """
+        ...
+
     async def attend(self, instance: str, versions: Collection[Version], lease_s: float) -> None:
         """Say which versions this instance can run; forgotten after `lease_s` without another word."""
         ...

@@ -485,10 +485,17 @@ class Image:
 
     def _return_lapsed(self, elapsed: float) -> None:
         """Put jobs whose lease is over back in line."""
-        for job_id in self.leases.lapsed(elapsed):
+        self._return(self.leases.lapsed(elapsed))
+
+    def relinquish(self, instance: str) -> int:
+        return self._return(self.leases.relinquished(instance))
+
+    def _return(self, job_ids: list[str]) -> int:
+        for job_id in job_ids:
             cell = self._jobs[job_id]
             if decode_job(cell.body).runnable(cell.open):
                 self._make_ready(job_id, cell, None)
+        return len(job_ids)
 
     def extend(self, instance: str, job_ids: Collection[str], until: float) -> list[str]:
         kept = [job_id for job_id in job_ids if self.leases.holder(job_id) == instance]

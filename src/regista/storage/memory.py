@@ -203,6 +203,13 @@ class MemoryStorage(MemoryShelves):
         self._group.batch()
         return self._image.extend(instance, job_ids, self._clock.elapsed() + lease_s)
 
+    async def relinquish(self, instance: str) -> int:
+        self._group.batch()
+        returned = self._image.relinquish(instance)
+        if returned:
+            self._tell([Hint(HintKind.READY)])
+        return returned
+
     async def attend(self, instance: str, versions: Collection[Version], lease_s: float) -> None:
         self._group.batch()
         self._attending[instance] = (frozenset(versions), self._clock.elapsed() + lease_s)

@@ -115,8 +115,14 @@ class Leases:
         """End the leases that are over. Looks at all of them, but only when one may have lapsed."""
         if elapsed < self._next_lapse:
             return []
-        over = [job_id for job_id, (_, until) in self._held.items() if until <= elapsed]
-        for job_id in over:
+        return self._end([job_id for job_id, (_, until) in self._held.items() if until <= elapsed])
+
+    def relinquished(self, instance: str) -> list[str]:
+        """End all leases of one holder."""
+        return self._end([job_id for job_id, (holder, _) in self._held.items() if holder == instance])
+
+    def _end(self, job_ids: list[str]) -> list[str]:
+        for job_id in job_ids:
             del self._held[job_id]
         self._next_lapse = min((until for _, until in self._held.values()), default=math.inf)
-        return over
+        return job_ids

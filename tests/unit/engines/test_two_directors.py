@@ -10,7 +10,15 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from regista import EventType, JobStatus, MemoryStorage, OrchestratorEngine, RedisStorage
+from regista import (
+    ActionFactory,
+    EventType,
+    JobContext,
+    JobStatus,
+    MemoryStorage,
+    OrchestratorEngine,
+    RedisStorage,
+)
 from regista.clock import SystemClock
 from regista.config import Config
 from regista.engines.base import Verdict
@@ -23,7 +31,7 @@ from regista.wire.jobs import Progress
 from regista.wire.worker import Heartbeat, Registration
 from tests.conftest import Require
 from tests.redis_server import RedisServer
-from tests.support import one_task
+from tests.support import one_task, script
 
 Test = Callable[["Pair"], Awaitable[None]]
 
@@ -48,16 +56,27 @@ class Pair:
     """Two directors, and a desk of each. The second one's machine is three minutes ahead."""
 
     def __init__(self, storages: list[StorageBackend]) -> None:
-        history = MemoryHistory()
+        self.history = history = MemoryHistory()
         self.directors = [
             OrchestratorEngine(
                 storage, Config(instance_id=f"i{n}", lease_s=3.0), history=history, clock=clock
             )
             for n, (storage, clock) in enumerate(zip(storages, (SystemClock(), Ahead()), strict=True))
         ]
+        self.storages = storages
+        self.naps = 0
+        self.napping = script(self._nap, "done", name="napping")
         for director in self.directors:
             director.register_blueprint(one_task())
+            director.register_blueprint(self.napping)
         self.desks = [Desk(one.workers, one.dispatcher, one.clock, 3.0, 3.0) for one in self.directors]
+
+    async def _nap(self, context: JobContext, actions: ActionFactory) -> None:
+        """A handler that is slow the first time, and never again."""
+        self.naps += 1
+        if self.naps == 1:
+            await asyncio.sleep(60)
+        actions.transition_to("done")
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Pair"]:
@@ -134,6 +153,32 @@ async def a_worker_of_one_does_what_the_other_decided(pair: Pair) -> None:
     assert await there.engine.deliver(result_of(task)) is Verdict.ACCEPTED
     ended = await here.wait(job.id, 5)
     assert (ended.status, ended.data) == (JobStatus.FINISHED, {"n": 1})
+
+
+async def what_one_was_deciding_when_it_stopped_goes_on_at_the_other(pair: Pair) -> None:
+    here, there = pair.directors
+    job = await here.submit("napping")
+    await here.stop()
+    # Its lease would have been three seconds.
+    assert (await there.wait(job.id, 2)).status is JobStatus.FINISHED
+    assert pair.naps == 2
+
+
+async def what_one_was_deciding_when_it_was_killed_goes_on_when_it_is_back(pair: Pair) -> None:
+    here, there = pair.directors
+    await there.stop()
+    job = await here.submit("napping")
+    # As if it had been killed: somebody of the same name begins, and nobody has put anything in order.
+    back = OrchestratorEngine(
+        pair.storages[1], Config(instance_id="i0", lease_s=30.0), history=pair.history, clock=SystemClock()
+    )
+    back.register_blueprint(pair.napping)
+    await back.start()
+    try:
+        assert (await back.wait(job.id, 2)).status is JobStatus.FINISHED
+        assert pair.naps == 2
+    finally:
+        await back.stop()
 
 
 async def a_cancel_at_one_reaches_the_worker_of_the_other(pair: Pair) -> None:
@@ -492,6 +537,8 @@ TESTS = [
     a_worker_that_registers_with_one_has_no_seat_left_at_the_other,
     a_goodbye_of_an_old_session_takes_nothing_from_the_new_one,
     a_start_noted_by_one_and_a_result_at_the_other_tell_of_one_start,
+    what_one_was_deciding_when_it_stopped_goes_on_at_the_other,
+    what_one_was_deciding_when_it_was_killed_goes_on_when_it_is_back,
     a_drain_asked_of_one_is_heeded_by_the_other,
     a_worker_that_polls_may_ask_anybody,
     the_choice_of_a_strategy_is_global,

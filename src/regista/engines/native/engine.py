@@ -1,6 +1,7 @@
 """NativeEngine: jobs, run by ourselves over a store."""
 
 import asyncio
+import contextlib
 import logging
 import re
 from collections.abc import Callable, Coroutine, Sequence
@@ -63,6 +64,8 @@ log = logging.getLogger("regista.engine")
 _MAX_RACES = 1000
 #: A batch up to this size is taken on at once; a larger one is acknowledged first and run from the queue.
 _STICKY_BATCH = 128
+#: How long a stop waits for the store to take back what was claimed.
+_PARTING_S = 1.0
 #: Why a new job may not be taken.
 _NOT_TAKEN = frozenset({OutcomeKind.EXISTS, OutcomeKind.OVER_QUOTA})
 #: How a key of the layout of UUID version 7 looks: 48 bits of time come first.
@@ -131,6 +134,7 @@ class NativeEngine:
             self.exchange.start()
         self._deaf = self._storage.listen(self.effects.hear)
         await self.attend()
+        await self._relinquish()
         self.executor.wake()
         self._post()
 
@@ -142,11 +146,21 @@ class NativeEngine:
         self._deaf = None
         self.effects.give_up(OrchestratorStopped())
         await self.executor.stop()
+        with contextlib.suppress(StorageAway, TimeoutError):  # then the leases lapse
+            async with asyncio.timeout(_PARTING_S):
+                await self._relinquish()
         await self.exchange.stop()
         await self.dispatcher.stop()
         for task in (*self._background, *([self._posting] if self._posting else [])):
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+    async def _relinquish(self) -> None:
+        """Let others have what this instance claimed, in this life or in one that was killed."""
+        returned = await self._storage.relinquish(self._settings.instance)
+        if returned:
+            told = {"action": "relinquished", "jobs": returned}
+            log.info("%d jobs that were claimed here are back in line", returned, extra=told)
 
     async def attend(self) -> None:
         """Say which versions this instance can run, for three beats."""

@@ -31,6 +31,7 @@ NAMES = (
     "prune",
     "put",
     "register",
+    "relinquish",
     "ripe",
     "roll",
     "show_slots",

@@ -204,6 +204,9 @@ class RedisStorage(RedisWorkers, RedisShelves):
         kept = await self._scripts.call("extend", instance, length(lease_s), *job_ids)
         return [job_id.decode() for job_id in kept]
 
+    async def relinquish(self, instance: str) -> int:
+        return int(await self._scripts.call("relinquish", self._origin, instance))
+
     async def attend(self, instance: str, versions: Collection[Version], lease_s: float) -> None:
         await self._scripts.call("attend", instance, length(lease_s), *map(version_name, versions))
 

@@ -215,18 +215,23 @@ local function may_judge(at)
   return at >= calm
 end
 
--- Put jobs whose lease is over back in line.
+-- End the lease of a job, and put the job back in line.
+local function put_back(id)
+  let_go(id)
+  local known = call('HGET', P .. 'job:' .. id, 'm')
+  local cell = known and unpacked(known)
+  if cell and not cell[ENDED] and cell[cell[OPEN] == 0 and RUNS or RUNS_OPEN] then
+    make_ready(id, cell[VERSION])
+  end
+end
+
+-- The same for all jobs whose lease is over.
 local function return_lapsed(at)
   if not may_judge(at) then
     return
   end
   for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'leases', '-inf', at, 'LIMIT', 0, 1000)) do
-    let_go(id)
-    local known = call('HGET', P .. 'job:' .. id, 'm')
-    local cell = known and unpacked(known)
-    if cell and not cell[ENDED] and cell[cell[OPEN] == 0 and RUNS or RUNS_OPEN] then
-      make_ready(id, cell[VERSION])
-    end
+    put_back(id)
   end
 end
 

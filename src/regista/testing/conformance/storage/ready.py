@@ -193,6 +193,22 @@ class ReadyPromises:
         assert await claim(storage, "you") == []
 
     @on_a_clock
+    async def test_what_an_instance_relinquishes_can_be_claimed_at_once(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        await create(storage, *(make_job(job_id) for job_id in ("a", "b", "c", "d", "e")))
+        assert await claim(storage, "me", limit=4) == ["a", "b", "c", "d"]
+        assert await claim(storage, "you") == ["e"]
+        await commit(storage, write(next_of(await job_of(storage, "b"), **PARKED)))
+        await commit(storage, write(next_of(await job_of(storage, "c"), **FINISHED)))
+
+        assert await storage.relinquish("me") == 2
+        assert await storage.extend("me", ["a", "d"], 30) == []
+        assert sorted(await claim(storage, "you")) == ["a", "d"]
+        assert await storage.relinquish("me") == 0
+        assert await storage.extend("you", ["a", "d", "e"], 30) == ["a", "d", "e"]
+
+    @on_a_clock
     async def test_jobs_of_a_version_that_nobody_attends_are_stranded(
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
