@@ -106,6 +106,8 @@ class World:
         self._accepted: dict[str, str] = {}
         self._started: dict[str, str] = {}
         self._outage_until = 0.0
+        #: What an instance calls itself, where that is no longer its name.
+        self._titles: dict[str, str] = {}
         self._spawned: set[asyncio.Task[Any]] = set()
         self._problem: BaseException | None = None
         self.over = False
@@ -121,7 +123,7 @@ class World:
     def config(self, name: str) -> Config:
         """Everything happens a little faster than in life."""
         return Config(
-            instance_id=name, lease_s=self.lease_s, cancel_grace_s=2.0, handler_retry_first_s=0.1,
+            instance_id=self._titles.get(name, name), lease_s=self.lease_s, cancel_grace_s=2.0, handler_retry_first_s=0.1,
             worker_timeout_s=20.0, approval_secret="a-secret-of-the-simulation",
         )  # fmt: skip
 
@@ -301,6 +303,8 @@ class World:
     async def _restart(self, name: str, after_s: float) -> None:
         await asyncio.sleep(after_s)
         if not self.over and not self.instances[name].alive:
+            if self.chance.random() < 0.5:  # somebody else takes its place, who cannot claim to have been it
+                self._titles[name] = f"{name}.{self.commits}"
             self.instances[name] = instance = Instance(self, name)
             self.note(f"start {name}")
             try:
