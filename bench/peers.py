@@ -34,14 +34,17 @@ SAME = {
     "idle_rss": ("w4", "idle_rss_total"),
     "idle_cpu": ("w4", "idle_cpu_total"),
 }
+#: Where the peers' harnesses lie, and their environments.
+HARNESSES = ROOT.parent / "shared" / "bench" / "peers"
+HOME = Path(tempfile.gettempdir()) / "peerbench"
 PEERS = ("huey:mem", "restate:calls", "celery:aof", "dramatiq:mem", "dbos:sqlite-queue", "original")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.peers", description=__doc__)
     parser.add_argument("--peers", default=",".join(PEERS), help="NAME:CONFIG, separated by commas")
-    parser.add_argument("--source", type=Path, default=ROOT.parent / "shared" / "bench" / "peers")
-    parser.add_argument("--home", type=Path, default=Path(tempfile.gettempdir()) / "peerbench")
+    parser.add_argument("--source", type=Path, default=HARNESSES)
+    parser.add_argument("--home", type=Path, default=HOME)
     parser.add_argument("--quick", action="store_true", help="two smaller runs of ours")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     asked = parser.parse_args()
@@ -102,10 +105,14 @@ def run_original(source: Path, home: Path) -> dict[str, float]:
     return {"original jobs_per_s_50_in_flight": rates[-1]} if rates else {}
 
 
-def table(ours: dict[str, dict[str, Any]], others: dict[str, dict[str, float]]) -> str:
+def table(
+    ours: dict[str, dict[str, Any]],
+    others: dict[str, dict[str, float]],
+    same: dict[str, tuple[str, str]] = SAME,
+) -> str:
     """One row per figure; beside each peer's value how many times better ours is."""
     rows = [("figure", "regista", *others)]
-    for figure, (workload, metric) in SAME.items():
+    for figure, (workload, metric) in same.items():
         line = ours.get(figure, {})
         value = line.get("value")
         cells = [f"{value:,.4g} {line['unit']}" if value is not None else "-"]

@@ -12,7 +12,7 @@ from typing import Any
 from regista.client import Client
 
 from .benches import Bench
-from .http_benches import beside_a_crowd, checked, closed_loop, collect, p99, submit_batches
+from .http_benches import beside_a_crowd, checked, closed_loop, collect, p99, stock, submit_batches
 from .http_stage import House
 from .measures import Better, Measure, Sample
 
@@ -117,18 +117,32 @@ async def two(folder: Path, quick: bool) -> Sample:
     return Sample({"redis_two_over_one": rates[2] / rates[1]}, notes)
 
 
+async def redis_stock(folder: Path, quick: bool) -> Sample:
+    """W1 with one process of the stock worker over long-poll."""
+    if shutil.which("redis-server") is None:
+        return Sample({}, missing=MISSING)
+    return await stock(folder, quick, "redis_stock_50", "redis", 1)
+
+
 async def queued(folder: Path, quick: bool) -> Sample:
-    """Many queued jobs that nobody may do: what each costs, and what W1 does beside them."""
+    """Many queued jobs that nobody may do: what each costs the server, and what W1 does beside them."""
     if shutil.which("redis-server") is None:
         return Sample({}, missing=MISSING)
     crowd, jobs = (20_000, 1000) if quick else (1_000_000, 5000)
     async with cluster(folder) as (running, clients):
         before = info(running)["used_memory"]
         found = await beside_a_crowd(clients[0], crowd, jobs)
-        size = (info(running)["used_memory"] - before) / crowd
+        after = info(running)
+    notes: dict[str, float | str] = {"jobs": crowd, "server_mib": after["used_memory"] / 2**20}
+    notes |= {"server_rss_mib": after["used_memory_rss"] / 2**20}
+    notes |= {name: found[name] for name in ("empty_w1", "full_w1")}
     return Sample(
-        {"redis_bytes_a_job": size, "redis_full_w1": found["w1"], "redis_full_submit": found["submit"]},
-        {"jobs": crowd, "empty_w1": found["empty_w1"], "full_w1": found["full_w1"]},
+        {
+            "redis_bytes_a_job": (after["used_memory"] - before) / crowd,
+            "redis_full_w1": found["w1"],
+            "redis_full_submit": found["submit"],
+        },
+        notes,
     )
 
 
@@ -158,6 +172,7 @@ REDIS_BENCHES = (
         (_at_least("redis_w2_burst", "jobs/s", 1200), _at_least("redis_w3_burst", "jobs/s", 30)),
     ),
     Bench("redis_two", two, (_at_least("redis_two_over_one", "×", 1.0),)),
+    Bench("redis_stock", redis_stock, (_at_least("redis_stock_50", "jobs/s", 800),)),
     Bench(
         "redis_queued",
         queued,

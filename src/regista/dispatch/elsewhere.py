@@ -3,10 +3,11 @@
 Every instance tells the store how many free slots it has, by class; the others know it a moment later. So whoever
 decides a task can see that another instance has a better worker for it, leaves the task in its lane, and wakes that
 instance alone. What is known may be some milliseconds old: a task that comes too late waits in its lane like any
-other, and whoever frees a slot takes it.
+other, and whoever frees a slot takes it. An instance that was frozen meanwhile takes nothing: a moment later all the
+others are told of the lane as well.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ..fleet.seats import Seat
 from ..model import Lane, Slots
@@ -42,15 +43,17 @@ class Elsewhere:
     """What the other instances have free. One verdict per lane and class, until there is news."""
 
     def __init__(self) -> None:
-        self._rivals: list[Rival] = []
+        #: Whoever has something free; mostly, and where nobody shares the store always, nobody.
+        self.rivals: list[Rival] = []
         self._by_lane: dict[Lane, list[tuple[Standing, Rival]]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._rivals)
+        #: Lanes in which a task was left to another instance; whoever sees to them empties it.
+        self.left: dict[Lane, None] = {}
+        #: Called with the first of them.
+        self.on_left: Callable[[], None] = lambda: None
 
     def learn(self, slots: Mapping[str, Sequence[Slots]]) -> None:
         """The newest word of every other instance."""
-        self._rivals = [Rival(name, one) for name in sorted(slots) for one in slots[name] if one.free > 0]
+        self.rivals = [Rival(name, one) for name in sorted(slots) for one in slots[name] if one.free > 0]
         self._by_lane = {}
 
     def better_than(self, seat: Seat | None, lane: Lane) -> Rival | None:
@@ -65,6 +68,13 @@ class Elsewhere:
             return rival if standing < ours else None
         return rival if strategy.spreads and rival.load < len(seat.holding) else None
 
+    def leave(self, rival: Rival, lane: Lane) -> str:
+        """Leave a task of this lane to it; returns the instance to wake."""
+        if not self.left:
+            self.on_left()
+        self.left[lane] = None
+        return rival.take()
+
     def _best(self, lane: Lane) -> tuple[Standing, Rival] | None:
         if lane not in self._by_lane:
             self._by_lane[lane] = self._judge(lane, strategy_of(lane))
@@ -76,5 +86,5 @@ class Elsewhere:
         return self._by_lane[lane][min(free)[2]] if free else None
 
     def _judge(self, lane: Lane, strategy: Strategy) -> list[tuple[Standing, Rival]]:
-        fit = [rival for rival in self._rivals if blocker(lane, rival.slots.worker) is None]
+        fit = [rival for rival in self.rivals if blocker(lane, rival.slots.worker) is None]
         return [(strategy.standing(rival.slots.worker, lane), rival) for rival in fit]

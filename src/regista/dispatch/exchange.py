@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from ..errors import StorageAway
 from ..fleet.seats import Seats
-from ..model import Slots, Worker
-from ..storage.base import SlotBoard
+from ..model import Slots, Worker, lane_name
+from ..storage.base import Hint, HintKind, StorageBackend
 from .elsewhere import Elsewhere
 
 log = logging.getLogger("regista.dispatch")
@@ -17,13 +17,15 @@ log = logging.getLogger("regista.dispatch")
 _EVERY_S = 0.05
 #: Our word counts for so long; the rescuer repeats it every two seconds. A frozen instance is chosen in vain until then.
 _TTL_S = 4.0
+#: So long a task waits for the one instance that was woken for it. After that whoever has a slot may take it.
+PATIENCE_S = 0.25
 
 
 class Exchange:
     """Pushes when something has changed, and pulls when somebody else has pushed."""
 
-    def __init__(self, board: SlotBoard, seats: Seats, elsewhere: Elsewhere, instance: str) -> None:
-        self._board = board
+    def __init__(self, store: StorageBackend, seats: Seats, elsewhere: Elsewhere, instance: str) -> None:
+        self._store = store
         self._seats = seats
         self._elsewhere = elsewhere
         self._instance = instance
@@ -31,12 +33,15 @@ class Exchange:
         self._news = False
         self._timer: asyncio.TimerHandle | None = None
         self._turn: asyncio.Task[None] | None = None
+        self._patience: asyncio.TimerHandle | None = None
+        self._calling: asyncio.Task[None] | None = None
         self._open = False
 
     def start(self) -> None:
         """Begin. Whoever never starts costs nothing."""
         self._open = True
         self._seats.changed = self._soon
+        self._elsewhere.on_left = self._be_patient
         self._news = True
         self._soon()
 
@@ -44,12 +49,14 @@ class Exchange:
         """Tell nobody anything more. Twice is fine, and so is before `start`."""
         self._open = False
         self._seats.changed = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._turn is not None:
-            self._turn.cancel()
-            await asyncio.gather(self._turn, return_exceptions=True)
+        for timer in (self._timer, self._patience):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._patience = None
+        for task in (self._turn, self._calling):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
 
     def hear(self) -> None:
         """Somebody else has told of its slots."""
@@ -86,16 +93,37 @@ class Exchange:
         finally:
             self._turn = None
 
+    def _be_patient(self) -> None:
+        """A task was left to another instance. Should that be frozen, nobody else would know of the task."""
+        if self._patience is None and self._open:
+            self._patience = asyncio.get_running_loop().call_later(PATIENCE_S, self._call_all)
+
+    def _call_all(self) -> None:
+        self._patience = None
+        left, self._elsewhere.left = self._elsewhere.left, {}
+        hints = [Hint(HintKind.TASK, lane_name(lane)) for lane in left]
+        self._calling = asyncio.get_running_loop().create_task(self._call(hints), name="left-tasks")
+
+    async def _call(self, hints: list[Hint]) -> None:
+        try:
+            await self._store.nudge(hints)
+        except StorageAway:
+            pass  # when it is back, everybody looks at all lanes
+        except Exception:
+            log.exception(
+                "telling of waiting tasks failed; all look again every two seconds", extra={"action": "slots"}
+            )
+
     async def _tell(self) -> None:
         slots = [_nameless(kind.slots()) for kind in self._seats.open]
         if slots != self._told:
-            await self._board.show_slots(self._instance, slots, _TTL_S)
+            await self._store.show_slots(self._instance, slots, _TTL_S)
             self._told = slots
 
     async def _learn(self) -> None:
         if self._news:
             self._news = False
-            known = await self._board.slots()
+            known = await self._store.slots()
             self._elsewhere.learn({name: slots for name, slots in known.items() if name != self._instance})
 
 

@@ -25,7 +25,7 @@ def elsewhere(**slots: Slots) -> Elsewhere:
 
 def test_nobody_elsewhere_is_better_than_anybody() -> None:
     known = elsewhere()
-    assert not known
+    assert not known.rivals
     assert known.better_than(None, lane()) is None
     assert known.better_than(seat(), lane()) is None
 

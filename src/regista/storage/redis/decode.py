@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...model import (
+    AttemptState,
     Entry,
     Event,
     Item,
@@ -86,7 +87,7 @@ def placed_task(cell: bytes) -> tuple[int, Task]:
     end = 4 + int.from_bytes(cell[:4], "big")
     head, task = _decode_head(cell[4:end]), decode_task(cell[end:])
     if not head[_OFFERED]:
-        return head[_PLACE], task
+        return head[_PLACE], task if head[_STATE] != "q" else _waiting(task)
     offered_at = moment_of(head[_OFFERED])
     task = replace(
         task,
@@ -98,6 +99,15 @@ def placed_task(cell: bytes) -> tuple[int, Task]:
         seen_at=offered_at,
     )
     return head[_PLACE], task
+
+
+def _waiting(task: Task) -> Task:
+    """The task, whose offer may have come too late for its worker."""
+    if task.state is not AttemptState.OFFERED:
+        return task
+    return replace(
+        task, state=AttemptState.QUEUED, worker_id=None, session=0, price=0.0, offered_at=None, seen_at=None
+    )
 
 
 def item_of(shelf: str, key: str, cell: bytes) -> Item:

@@ -1,6 +1,7 @@
 """From records to what the scripts read: bodies that they only carry, and beside them what they must know."""
 
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -75,20 +76,29 @@ def version_name(version: Version) -> str:
     return "\n".join(version)
 
 
+@cache
+def letters_of(states: tuple[AttemptState, ...]) -> str:
+    """The states that a fence lets through."""
+    return "".join([LETTERS[state] for state in states])
+
+
 class Parcel:
     """The changes of one script call, with their bodies. What cannot be encoded leaves no trace in it."""
 
     def __init__(self) -> None:
         self.changes: list[list[Any]] = []
         self.bodies: list[bytes] = []
+        #: Bytes of all bodies.
+        self.size = 0
 
     def add(self, change: Change, instance: str) -> None:
         """Encode the change whole, or raise one of `UNENCODABLE` and take nothing."""
-        before = len(self.bodies)
+        before, size = len(self.bodies), self.size
         try:
             self.changes.append(self._change(change, instance))
         except BaseException:
             del self.bodies[before:]
+            self.size = size
             raise
 
     def packed(self) -> bytes:
@@ -97,6 +107,7 @@ class Parcel:
 
     def _body(self, body: bytes) -> int:
         self.bodies.append(body)
+        self.size += len(body)
         return len(self.bodies)
 
     def _change(self, change: Change, instance: str) -> list[Any]:
@@ -108,13 +119,23 @@ class Parcel:
             -1 if change.expected is None else change.expected,
             False if job is None else self._job(job),
             [self._write(change, write) for write in change.tasks],
+            self._entry(change.events, job),
+            len(change.events),
+            self._rest(change, instance) if is_special(change) else change.drop_tasks,
+        ]
+
+    def _rest(self, change: Change, instance: str) -> list[Any]:
+        """What few changes have."""
+        return [
             change.drop_tasks,
             change.closes_branches,
             -1 if change.opens_branches is None else change.opens_branches,
-            [[b.job.id, self._job(b.job), self._entry(b.events, b.job)] for b in change.children],
+            [
+                [b.job.id, self._job(b.job), self._entry(b.events, b.job), len(b.events)]
+                for b in change.children
+            ],
             [[message.id, message.to_job, self._body(encode(message))] for message in change.messages],
             False if change.consumes is None else change.consumes,
-            self._entry(change.events, job),
             -1 if change.hold_s is None else length(change.hold_s),
             instance if change.hold_s is not None else "",
             self._items(change.items) if change.items else False,
@@ -123,55 +144,88 @@ class Parcel:
 
     def _items(self, writes: tuple[ItemWrite, ...]) -> list[list[Any]]:
         check_items(writes)
+        self.size += sum(len(write.value or b"") for write in writes)
         return [item_write(write, self.bodies) for write in writes]
 
     def _job(self, job: Job) -> list[Any]:
         deadline, status = job.deadline, job.status
+        flags = "r" if job.runnable(0) else ""
+        if job.runnable(1):
+            flags += "o"
+        if status.settled:
+            flags += "te" if status.terminal else "t"
         return [
             self._body(encode(job)),
             job.revision,
-            version_name((job.blueprint, job.version)),
-            job.runnable(0),
-            job.runnable(1),
+            f"{job.blueprint}\n{job.version}",
             0 if deadline is None else micros(deadline),
-            status.terminal,
-            status.settled,
             job.token,
+            flags,
         ]
 
-    def _entry(self, events: tuple[Event, ...], job: Job | None) -> list[int] | bool:
+    def _entry(self, events: tuple[Event, ...], job: Job | None) -> int:
         if not events:
-            return False
-        summary = None if job is None else summary_of(job)
-        return [self._body(encode(Told(events, summary))), len(events)]
+            return 0
+        return self._body(encode(Told(events, None if job is None else summary_of(job))))
 
     def _write(self, change: Change, write: TaskWrite) -> list[Any]:
         task = write.task
-        only_checked = change.drop_tasks and bool(write.attempt)
         field = field_of(change.job_id, task.id)
-        if field.startswith("?") and not write.attempt:
+        if field[0] == "?" and not write.attempt:
             raise ValueError(f"expected a task id like {change.job_id}_1_0, got {task.id}")
-        states = "".join(LETTERS[state] for state in write.states)
-        return [field, write.attempt, states, False if only_checked else self._task(task, write.wakes)]
+        only_checked = change.drop_tasks and write.attempt
+        return [
+            field,
+            write.attempt,
+            letters_of(write.states),
+            False if only_checked else self._task(task, write.wakes),
+        ]
 
     def _task(self, task: Task, wakes: str) -> list[Any]:
-        waiting, deadline = task.waiting, task.deadline
-        queued = task.queued_at if task.priority and waiting else None
+        state, deadline = task.state, task.deadline
         return [
             self._body(encode(task)),
             task.attempt,
-            LETTERS[task.state],
-            (task.worker_id or "") if task.state in HELD_STATES else "",
-            lane_name(task.lane) if waiting else "",
-            task.client,
-            order_key(task) if waiting else 0,
-            queued.timestamp() if queued is not None else False,
+            LETTERS[state],
+            (task.worker_id or "") if state in HELD_STATES else "",
+            task.session,
             0 if deadline is None else micros(deadline),
-            0 if task.result_by is None else micros(task.result_by),
-            _timeout(task),
             task.cancel_requested,
-            wakes,
+            # An offer that comes too late for its worker waits in line after all.
+            _line(task, wakes) if state is AttemptState.OFFERED or task.waiting else False,
         ]
+
+
+def is_special(change: Change) -> bool:
+    """It does more than most: beyond the job, its tasks and its events."""
+    return bool(
+        change.closes_branches
+        or change.opens_branches is not None
+        or change.children
+        or change.messages
+        or change.consumes is not None
+        or change.hold_s is not None
+        or change.items
+        or change.quota is not None
+    )
+
+
+def _line(task: Task, wakes: str) -> list[Any]:
+    """Where a task waits for a worker, or would."""
+    queued = task.queued_at if task.priority else None
+    due, dispatch_by = task.result_by, task.dispatch_by
+    if dispatch_by is not None and (due is None or dispatch_by < due):
+        due = dispatch_by
+    return [
+        lane_name(task.lane),
+        task.client,
+        order_key(task),
+        queued.timestamp() if queued is not None else False,
+        0 if task.result_by is None else micros(task.result_by),
+        _timeout(task),
+        wakes,
+        0 if due is None else micros(due),
+    ]
 
 
 def field_of(job_id: str, task_id: str) -> str:
@@ -184,5 +238,7 @@ def field_of(job_id: str, task_id: str) -> str:
 
 def _timeout(task: Task) -> int:
     """How long after an offer somebody must look: the nearer of the two timeouts of an attempt; -1 is never."""
-    timeouts = [s for s in (task.attempt_timeout_s, task.heartbeat_timeout_s) if s is not None]
-    return timedelta(seconds=min(*timeouts, _CENTURIES_S)) // _MICROSECOND if timeouts else -1
+    timeout_s, silence_s = task.attempt_timeout_s, task.heartbeat_timeout_s
+    if timeout_s is None or (silence_s is not None and silence_s < timeout_s):
+        timeout_s = silence_s
+    return -1 if timeout_s is None else timedelta(seconds=min(timeout_s, _CENTURIES_S)) // _MICROSECOND

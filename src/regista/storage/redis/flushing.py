@@ -38,26 +38,25 @@ class Batch:
 
     def __init__(self) -> None:
         self._parcels: list[tuple[Parcel, list[Answer]]] = []
-        self._bytes = 0
         self.hints: list[Hint] = []
 
     def add(self, change: Change, instance: str) -> Answer:
         """Take the change along. What cannot be encoded is answered here and now."""
         parcel, answers = self._open_parcel()
-        before = len(parcel.bodies)
         try:
             parcel.add(change, instance)
         except UNENCODABLE as error:
             return Answer(Outcome(OutcomeKind.UNSTORABLE, reason=words(error)))
-        self._bytes += sum(map(len, parcel.bodies[before:]))
         answer = Answer()
         answers.append(answer)
         return answer
 
     def _open_parcel(self) -> tuple[Parcel, list[Answer]]:
-        if not self._parcels or len(self._parcels[-1][1]) >= PARCEL_CHANGES or self._bytes >= PARCEL_BYTES:
-            self._parcels.append((Parcel(), []))
-            self._bytes = 0
+        if self._parcels:
+            parcel, answers = last = self._parcels[-1]
+            if len(answers) < PARCEL_CHANGES and parcel.size < PARCEL_BYTES:
+                return last
+        self._parcels.append((Parcel(), []))
         return self._parcels[-1]
 
     def parcels(self) -> list[tuple[Parcel, list[Answer]]]:

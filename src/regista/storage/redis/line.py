@@ -67,6 +67,28 @@ async def hang_up(connection: AbstractConnection) -> None:
     await connection.disconnect(nowait=True)
 
 
+class Asked:
+    """Who waits for the answers to some commands, and since when."""
+
+    __slots__ = ("answers", "at", "commands", "waiter")
+
+    def __init__(self, waiter: asyncio.Future[list[Reply]], commands: int, at: float) -> None:
+        self.waiter = waiter
+        self.commands = commands
+        self.at = at
+        self.answers: list[Reply] = []
+
+    def settle(self) -> None:
+        """All have come: hand them over, or the first refusal among them."""
+        if self.waiter.done():
+            return
+        refused = next((answer for answer in self.answers if isinstance(answer, ReplyError)), None)
+        if refused is None:
+            self.waiter.set_result(self.answers)
+        else:
+            self.waiter.set_exception(_translated(str(refused)))
+
+
 class Refused(Exception):
     """The server's own words about a command that it did not carry out."""
 
@@ -85,8 +107,7 @@ class Line:
         # The library reads answer by answer, and cannot say that one is on its way.
         assert connection._reader is not None, "it must be connected"
         self._stream = connection._reader
-        #: Who waits, and since when.
-        self._asked: deque[tuple[asyncio.Future[Reply], float]] = deque()
+        self._asked: deque[Asked] = deque()
         self._unsent: list[bytes] = []
         self._sending: asyncio.Task[None] | None = None
         self._reading = self._loop.create_task(self._read(), name="redis-read")
@@ -97,13 +118,15 @@ class Line:
         #: Names the process of the server: another one has begun anew.
         self.run = ""
 
-    def ask(self, commands: Sequence[Command]) -> list[asyncio.Future[Reply]]:
-        """Send these commands with whatever others send in this turn of the loop."""
+    def ask(self, commands: Sequence[Command]) -> asyncio.Future[list[Reply]]:
+        """Send these commands with whatever others send in this turn of the loop; done when all are answered."""
         if self.broken is not None:
             raise _lost(self.broken)
-        answers = [self._loop.create_future() for _ in commands]
-        now = self._loop.time()
-        self._asked.extend([(answer, now) for answer in answers])
+        waiter: asyncio.Future[list[Reply]] = self._loop.create_future()
+        if not commands:
+            waiter.set_result([])
+            return waiter
+        self._asked.append(Asked(waiter, len(commands), self._loop.time()))
         for command in commands:
             words = command(self.run) if callable(command) else command
             self._unsent.append(pack_command(words))  # type: ignore[arg-type]  # its stub knows one word only
@@ -111,7 +134,7 @@ class Line:
             self._sending = self._loop.create_task(self._send(), name="redis-send")
         if self._watch is None:
             self._watch = self._loop.call_later(self._patience_s / _LOOKS, self._look)
-        return answers
+        return waiter
 
     def cut(self, reason: BaseException) -> None:
         """Nothing more comes from here: whoever waits does not know how it went."""
@@ -119,7 +142,7 @@ class Line:
             return
         self.broken = reason
         asked, self._asked = self._asked, deque()
-        for waiter, _ in asked:
+        for waiter in [one.waiter for one in asked]:
             if not waiter.done():
                 waiter.set_exception(_lost(reason))
                 waiter.exception()  # seen: whoever gave up waiting is not to be reminded
@@ -140,7 +163,7 @@ class Line:
         self._watch = None
         if not self._asked or self.broken is not None:
             return
-        now, asked_at = self._loop.time(), self._asked[0][1]
+        now, asked_at = self._loop.time(), self._asked[0].at
         # What was sent may still be on its way: nobody can see how far the network has carried it.
         patient_until = max(self._heard, asked_at) + self._patience_s + self._sent / _LEAST_RATE
         left_s = min(patient_until, asked_at + _LONGEST * self._patience_s) - now
@@ -172,15 +195,13 @@ class Line:
             self.cut(error)
 
     def _answer(self, reply: Reply) -> None:
-        waiter, _ = self._asked.popleft()
-        if waiter.done():
-            return
-        if isinstance(reply, ReplyError):
-            waiter.set_exception(_translated(str(reply)))
-            if str(reply).startswith("READONLY"):
-                self.cut(reply)  # another server leads now; the name of this one may lead there
-        else:
-            waiter.set_result(reply)
+        asked = self._asked[0]
+        asked.answers.append(reply)
+        if len(asked.answers) == asked.commands:
+            self._asked.popleft()
+            asked.settle()
+        if isinstance(reply, ReplyError) and str(reply).startswith("READONLY"):
+            self.cut(reply)  # another server leads now; the name of this one may lead there
 
 
 def _lost(reason: BaseException) -> StorageUnavailable:

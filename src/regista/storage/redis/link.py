@@ -89,8 +89,7 @@ class Link:
                     line = await self._ready_line()
             except TimeoutError:
                 raise StorageUnavailable(f"the store did not answer within {self._patience_s} s") from None
-        answers = line.ask(commands)  # a line that falls silent cuts itself, and says so to all who wait
-        return [await answers[0]] if len(answers) == 1 else await _all(answers)
+        return await line.ask(commands)  # a line that falls silent cuts itself, and says so to all who wait
 
     async def _ready_line(self) -> Line:
         async with self._opening:
@@ -121,8 +120,8 @@ class Link:
             raise
         line = Line(connection, self._patience_s)
         try:
-            (answer,) = line.ask([("INFO", "server")])
-            line.run = info_of(await answer).get("run_id", "")
+            (answer,) = await line.ask([("INFO", "server")])
+            line.run = info_of(answer).get("run_id", "")
         except Refused as refused:
             await line.close()
             raise StorageError(
@@ -132,12 +131,6 @@ class Link:
             await line.close()
             raise
         return line
-
-
-async def _all(answers: Sequence[asyncio.Future[Reply]]) -> list[Reply]:
-    """All answers; the first error, once all have come."""
-    await asyncio.wait(answers)
-    return [answer.result() for answer in answers]
 
 
 def info_of(reply: bytes) -> dict[str, str]:

@@ -44,9 +44,11 @@ NAMES = (
     "worker",
     "workers",
 )
-#: What stands between the prelude and some of them.
+#: What stands in front of all of them.
+COMMON = ("prelude", "waiting")
+#: What stands between that and some of them.
 SHARED = {
-    "commit": ("shelf", "quota"),
+    "commit": ("shelf", "quota", "page"),
     "item": ("shelf",),
     "items": ("shelf",),
     "put": ("shelf",),
@@ -72,7 +74,7 @@ class Scripts:
     def __init__(self, link: Link, prefix: str, now: str | None = None) -> None:
         self._link = link
         self._prefix = prefix
-        before = (now or source_of("now")) + source_of("prelude")
+        before = (now or source_of("now")) + "".join(map(source_of, COMMON))
         self._texts = {
             name: before + "".join(map(source_of, (*SHARED.get(name, ()), name))) for name in NAMES
         }

@@ -170,16 +170,27 @@ class RedisStorage(RedisWorkers, RedisShelves):
     ) -> tuple[list[Job | None], list[Task | None]]:
         if not jobs and not tasks:
             return [], []
-        reads = [("HGET", self._job_key(job_id), "b") for job_id in jobs]
+        places = [(job_id, "b") for job_id in jobs]
         for task_id in tasks:
             job_id = job_of(task_id)
-            reads.append(("HGET", self._job_key(job_id), field_of(job_id, task_id)))
-        found = await self._ask(*reads)
-        bodies, cells = found[: len(jobs)], found[len(jobs) :]
+            places.append((job_id, field_of(job_id, task_id)))
+        cells = await self._cells(places)
+        bodies, tasks_found = cells[: len(jobs)], cells[len(jobs) :]
         return (
             [None if body is None else decode_job(body) for body in bodies],
-            [None if cell is None else task_of(cell) for cell in cells],
+            [None if cell is None else task_of(cell) for cell in tasks_found],
         )
+
+    async def _cells(self, places: Sequence[tuple[str, str]]) -> list[bytes | None]:
+        """What stands in these fields of these jobs: whatever is wanted of one job is one command."""
+        wanted: dict[str, list[str]] = {}
+        for job_id, field in places:
+            wanted.setdefault(job_id, []).append(field)
+        replies = await self._ask(
+            *[("HMGET", self._job_key(job_id), *fields) for job_id, fields in wanted.items()]
+        )
+        found = {job_id: iter(reply) for job_id, reply in zip(wanted, replies, strict=True)}
+        return [next(found[job_id]) for job_id, _ in places]
 
     async def tasks_of(self, job_id: str) -> list[Task]:
         (found,) = await self._ask(("HGETALL", self._job_key(job_id)))
@@ -290,7 +301,7 @@ class RedisStorage(RedisWorkers, RedisShelves):
         self._flusher.keep_outbox()
 
     async def prune(self, upto: int) -> None:
-        while await self._scripts.call("prune", upto, PRUNED_AT_ONCE) == PRUNED_AT_ONCE:
+        while await self._scripts.call("prune", upto, PRUNED_AT_ONCE):
             pass
 
     async def tail(self, job_id: str, after_seq: int) -> list[Event]:

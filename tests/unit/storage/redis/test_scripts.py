@@ -5,7 +5,7 @@ from importlib.resources import files
 import pytest
 
 from regista.errors import StorageError
-from regista.storage.redis.scripts import NAMES, SHARED, source_of
+from regista.storage.redis.scripts import COMMON, NAMES, SHARED, source_of
 from regista.testing.conformance.storage.kit import APPLIED, claim, commit, make_job, running, write
 from tests.redis_server import RedisServer
 
@@ -15,9 +15,8 @@ FILES = sorted(file.name.removesuffix(".lua") for file in (files("regista.storag
 
 
 def test_every_lua_file_is_a_script_or_stands_in_front_of_one() -> None:
-    assert (
-        sorted({*NAMES, "now", "prelude", *(shared for each in SHARED.values() for shared in each)}) == FILES
-    )
+    shared = {name for each in SHARED.values() for name in each}
+    assert sorted({*NAMES, "now", *COMMON, *shared}) == FILES
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -27,7 +26,7 @@ def test_every_lua_file_opens_with_its_name_and_a_sentence(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_script_reads_the_clock_of_the_tests(name: str) -> None:
-    assert "'clock'" not in source_of(name) + source_of("prelude") + source_of("now")
+    assert "'clock'" not in source_of(name) + "".join(map(source_of, COMMON)) + source_of("now")
 
 
 def test_a_server_that_has_forgotten_the_scripts_gets_them_again(

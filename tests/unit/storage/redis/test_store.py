@@ -1,21 +1,24 @@
 import asyncio
 import signal
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from regista.errors import StorageUnavailable
 from regista.model import AwaitTimer, JobStatus, TaskWrite
-from regista.storage.base import Hint
+from regista.storage.base import Hint, HintKind
 from regista.storage.redis.store import RedisStorage
 from regista.testing.conformance.storage.kit import (
     ALL,
     APPLIED,
     FINISHED,
+    OFFERED,
     START,
     V1,
     ManualClock,
+    at,
     claim,
     claim_tasks,
     commit,
@@ -24,12 +27,14 @@ from regista.testing.conformance.storage.kit import (
     due,
     event,
     fan_out,
+    fenced,
     job_of,
     make_job,
     make_task,
     make_worker,
     next_of,
     offers,
+    only,
     running,
     task_of,
     told,
@@ -325,3 +330,98 @@ def test_one_spoiled_record_does_not_stop_the_others(
 
     asyncio.run(play())
     assert "a record cannot be read and is left alone" in caplog.text
+
+
+def test_nothing_is_offered_to_a_session_that_was_replaced(open_store: Open) -> None:
+    async def play() -> None:
+        heard: list[Hint] = []
+        async with running(open_store()) as store:
+            await dispatch(store, make_task())
+            old = await store.register(make_worker(), 30)
+            new = await store.register(make_worker(), 30)
+            store.listen(heard.append)
+            assert await offers(store, old) == []
+            # Whoever asked learns that the worker is gone from there, and that the lane still waits.
+            assert [hint.kind for hint in heard] == [HintKind.WORKER, HintKind.TASK]
+            assert await offers(store, new) == ["job-1_1_0"]
+
+    asyncio.run(play())
+
+
+def test_nothing_is_offered_to_a_worker_whose_lease_is_over(server: RedisServer, namespace: str) -> None:
+    async def play() -> None:
+        clock = ManualClock(START)
+        async with running(HandMovedRedis(server.url, clock, namespace=namespace)) as store:
+            await dispatch(store, make_task())
+            worker = await store.register(make_worker(), 30)
+            clock.move(31)
+            assert await offers(store, worker) == []
+            assert await store.heartbeat(worker.id, worker.session, 30)
+            assert await offers(store, worker) == ["job-1_1_0"]
+
+    asyncio.run(play())
+
+
+def test_an_offer_in_a_commit_that_comes_too_late_waits_in_its_lane(open_store: Open) -> None:
+    async def play() -> None:
+        async with running(open_store()) as store:
+            old = await store.register(make_worker(), 30)
+            new = await store.register(make_worker(), 30)
+            task = make_task(dispatch_by=at(600), attempt_timeout_s=10.0)
+            offered = replace(
+                task, state=OFFERED, worker_id="w1", session=old.session, offered_at=START, seen_at=START
+            )
+            await dispatch(store, offered)
+            assert await task_of(store, task.id) == task
+            assert (await store.held_by("w1"), await store.place(task.id)) == ([], 1)
+            assert [due.at for due in await store.due(at(1000), ALL)] == [at(600)]
+            (claimed,) = await claim_tasks(store, new, now=at(1))
+            assert (claimed.session, claimed.offered_at) == (new.session, at(1))
+
+    asyncio.run(play())
+
+
+def test_what_is_written_about_an_offer_of_an_earlier_session_is_no_new_offer(open_store: Open) -> None:
+    async def play() -> None:
+        async with running(open_store()) as store:
+            old = await store.register(make_worker(), 30)
+            await dispatch(store, make_task())
+            (task,) = await claim_tasks(store, old)
+            await store.register(make_worker(), 30)
+            cancelled = replace(task, cancel_requested=True)
+            assert await commit(store, only("job-1", fenced(cancelled))) == [APPLIED]
+            assert await store.held_by("w1") == [cancelled]
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(("ahead", "since"), [(1500, at(-900)), (5000, at(-600))])
+def test_the_oldest_of_a_line_is_found_behind_many_with_a_priority(
+    open_store: Open, ahead: int, since: datetime
+) -> None:
+    async def play() -> None:
+        async with running(open_store(patience_s=8)) as store:
+            urgent = [make_task(index=n, priority=20.0, queued_at=at(-600)) for n in range(ahead)]
+            plain = [make_task(index=ahead + n, queued_at=at(n - 900)) for n in range(2)]
+            await dispatch(store, *urgent, *plain)
+            (row,) = await store.lanes()
+            # Behind five thousand of them nobody looks: then it is the oldest of those that have one.
+            assert (row.waiting, row.oldest) == (ahead + 2, since)
+
+    asyncio.run(play())
+
+
+def test_where_the_entries_of_a_long_job_are_is_forgotten_with_them(open_store: Open) -> None:
+    async def play() -> None:
+        async with running(open_store()) as store:
+            job = make_job()
+            for n in range(300):
+                assert await commit(store, write(job, events=(event(f"{n}"),))) == [APPLIED]
+                job = next_of(job)
+                if n % 50 == 0:
+                    await store.prune(await store.newest())
+            (kept,) = await store._ask(("LLEN", f"{store._prefix}events:job-1"))
+            assert kept <= 2
+            assert [event.seq for event in await store.tail("job-1", 0)] == list(range(252, 301))
+
+    asyncio.run(play())

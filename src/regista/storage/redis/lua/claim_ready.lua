@@ -25,5 +25,5 @@ while #lines > 0 and #claimed < limit do
   end
   lines = left
 end
-keep_counters()
+write_down()
 return claimed

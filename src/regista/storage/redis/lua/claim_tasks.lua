@@ -6,6 +6,17 @@
 local worker, session, offered_at, limit = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local asked = unpacked(ARGV[6])
 
+local newest = newest_if_gone(worker, session, now())
+if newest then
+  hint('worker', worker)
+  if newest > session then -- its seat is given up at once, and somebody else there may do what waits
+    for number = 1, #asked, 2 do
+      hint('task', asked[number])
+    end
+  end
+  return { pack(hints), {} }
+end
+
 -- Clients of a lane that are looked at in one go.
 local STEP = 16
 
@@ -32,17 +43,22 @@ local function look(lane)
   end
 end
 
--- The best task of a client in a lane, or false.
+-- The best task of a client in a lane and its order key, or nothing. What was offered stays in its line until the
+-- end, so places count on; more of them are read at once the more are taken.
 local function best_of(lane, client)
-  if lane.best[client] == nil then
-    local first = call('ZRANGE', P .. 'line:' .. line_of(lane.name, client), 0, 0, 'WITHSCORES')
-    lane.best[client] = first[1] and { first[1], tonumber(first[2]) } or false
+  local seen = lane.seen[client]
+  if not seen then
+    seen = { line = line_of(lane.name, client), row = {}, place = 1, from = 0, step = 1 }
+    lane.seen[client] = seen
   end
-  return lane.best[client]
-end
-
-local function is_better(one, other)
-  return not other or one[2] < other[2] or (one[2] == other[2] and one[1] < other[1])
+  if waiting_in(seen.line) == 0 then
+    return
+  end
+  if not seen.row[seen.place] then
+    seen.row = call('ZRANGE', P .. 'line:' .. seen.line, seen.from, seen.from + seen.step - 1, 'WITHSCORES')
+    seen.from, seen.step, seen.place = seen.from + seen.step, 2 * seen.step, 1
+  end
+  return seen.row[seen.place], tonumber(seen.row[seen.place + 1])
 end
 
 local function offer(lane, task)
@@ -58,7 +74,7 @@ local function offer(lane, task)
   if due > 0 then
     set_due('T' .. task, due)
   elseif head[TASK_DUE] then
-    call('ZREM', P .. 'due', 'T' .. task)
+    unset_due('T' .. task)
   end
   head[TASK_DUE] = due > 0
   hold(worker, task)
@@ -70,24 +86,21 @@ end
 local lanes = {}
 for number = 1, #asked, 2 do
   local lane = { name = asked[number], price = asked[number + 1], key = P .. 'lane:' .. asked[number] }
-  lane.best, lane.row, lane.place, lane.after = {}, {}, 1, '-inf'
+  lane.seen, lane.row, lane.place, lane.after = {}, {}, 1, '-inf'
   look(lane)
   lanes[#lanes + 1] = lane.client and lane or nil
 end
 
--- The lanes in which the client waits, and the one with its best task.
-local function lines_of(client)
-  local theirs, from = {}, nil
+-- The lane with the best task of a client, and that task.
+local function best_line_of(client)
+  local from, best, lowest
   for _, lane in ipairs(lanes) do
-    local best = best_of(lane, client)
-    if best then
-      theirs[#theirs + 1] = lane
-      if not from or is_better(best, from.best[client]) then
-        from = lane
-      end
+    local task, order = best_of(lane, client)
+    if task and (not from or order < lowest or (order == lowest and task < best)) then
+      from, best, lowest = lane, task, order
     end
   end
-  return theirs, from
+  return from, best
 end
 
 -- Somebody who was not served yet, the one who waits longest.
@@ -106,41 +119,41 @@ end
 
 local rounds = 1
 
--- The client that is next, and the lane that has its best task.
+-- The client that is next, the lane that has its best task, and that task.
 local function next_client()
   local client = next_newcomer()
   if client then
-    local _, from = lines_of(client)
-    return client, from
+    return client, best_line_of(client)
   end
   while rounds <= #order do
     client, rounds = order[rounds], rounds + 1
-    local _, from = lines_of(client)
+    local from, best = best_line_of(client)
     if from then
-      return client, from
+      return client, from, best
     end
   end
 end
 
 local cells = {}
 while #cells < limit do
-  local client, from = next_client()
+  local client, from, best = next_client()
   if not client then
     break
   end
   order[#order + 1] = client
   served[client] = #order
-  local best = from.best[client]
-  from.best[client] = nil
-  cells[#cells + 1] = offer(from, sub(best[1], 17))
+  from.seen[client].place = from.seen[client].place + 2
+  cells[#cells + 1] = offer(from, sub(best, 17))
 end
 local before = last_of('turns')
 counters.turns = before + #order
 for client, place in pairs(served) do
-  for _, lane in ipairs((lines_of(client))) do
-    call('ZADD', lane.key, before + place, client)
+  for _, lane in ipairs(lanes) do
+    if waiting_in(line_of(lane.name, client)) > 0 then
+      gather(scored, 'lane:' .. lane.name, client, before + place)
+    end
   end
 end
-keep_counters()
+write_down()
 publish(ARGV[1])
 return { pack(hints), cells }

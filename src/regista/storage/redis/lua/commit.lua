@@ -1,40 +1,34 @@
 -- commit: applies each change whole or refuses it, in order.
 -- ARGV: run, batch, origin, milliseconds for which ended jobs stay, entries that the outbox may have, changes (packed);
 -- then the bodies, which the changes name by number. Answers a letter per change, and the hints (packed).
-local BODIES = 6
 local done = P .. 'done:' .. ARGV[2]
 local before = call('GET', done)
 if before then
   return before -- the batch was applied; only its answer was lost
 end
 
--- A change, by place.
-local ID, TOKEN, EXPECTED, JOB, WRITES, DROPS, CLOSES, OPENS, BIRTHS, SAYS, CONSUMES, TELLS, HOLD, INSTANCE, ITEMS, QUOTA =
-  1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16
+-- A change, by place; what few changes have stands in a table of its own, or true there says that it drops the tasks.
+local ID, TOKEN, EXPECTED, JOB, WRITES, TELLS, EVENTS, REST = 1, 2, 3, 4, 5, 6, 7, 8
+local DROPS, CLOSES, OPENS, BIRTHS, SAYS, CONSUMES, HOLD, INSTANCE, ITEMS, QUOTA = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+local PLAIN = { false, 0, -1, {}, {}, false, -1, '', false, false }
+local DROPPING = { true, 0, -1, {}, {}, false, -1, '', false, false }
 -- A quota, by place; a limit below 0 stands for none.
 local Q_COUNTER, Q_LIMIT, Q_TTL = 1, 2, 3
--- A job, by place.
-local J_BODY, J_REVISION, J_VERSION, J_RUNS, J_RUNS_OPEN, J_DUE, J_TERMINAL, J_SETTLED, J_TOKEN = 1, 2, 3, 4, 5, 6, 7, 8, 9
--- A write of a task: its field, its fence, and the task itself, by place.
-local FIELD, FENCE, STATES, TASK = 1, 2, 3, 4
-local T_BODY, T_ATTEMPT, T_STATE, T_WORKER, T_LANE, T_CLIENT, T_ORDER, T_QUEUED, T_DUE, T_RESULT_BY, T_TIMEOUT, T_CANCEL, T_WAKES =
-  1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
-
+-- A job, by place. Flags: r (runnable), o (even with open branches), t (settled), e (ended).
+local J_BODY, J_REVISION, J_VERSION, J_DUE, J_TOKEN, J_FLAGS = 1, 2, 3, 4, 5, 6
+-- A birth and a message, by place.
+local B_ID, B_JOB, B_TELLS, B_EVENTS = 1, 2, 3, 4
+local M_ID, M_TO, M_BODY = 1, 2, 3
 -- Bytes of tokens that a job remembers: some thirty of them. A repetition comes within milliseconds.
 local TOKEN_BYTES = 600
--- Fields that one command takes away; Lua cannot hand over many thousands at once.
-local AT_ONCE = 1000
+-- Bytes of entries that a job's cell names: some fifty of them. Those before them are in a list of their own.
+local ENTRY_BYTES = 1000
 -- How long the answer of a batch is kept for a repetition, in milliseconds.
 local DONE_MS = 120000
 
 local ended_ms, outbox_limit = ARGV[4], tonumber(ARGV[5])
-local at = now()
 meet(ARGV[1], at)
 local told = 0
-
-local function body_of(number)
-  return ARGV[BODIES + number]
-end
 
 local function knows(cell, token)
   return find(cell[TOKENS], '|' .. token .. '|', 1, true) ~= nil
@@ -46,31 +40,6 @@ local function remember(cell, token)
     tokens = sub(tokens, (find(tokens, '|', 2, true)))
   end
   cell[TOKENS] = tokens
-end
-
--- What is done to one job: its heads are read once, and what was put is written with one command.
-local function open_page(id)
-  return { id = id, key = P .. 'job:' .. id, heads = {}, puts = {} }
-end
-
-local function put(page, field, value)
-  page.puts[#page.puts + 1] = field
-  page.puts[#page.puts + 1] = value
-end
-
-local function close_page(page)
-  for first = 1, #page.puts, AT_ONCE do
-    call('HSET', page.key, unpack(page.puts, first, math.min(first + AT_ONCE - 1, #page.puts)))
-  end
-  page.puts = {}
-end
-
-local function head_of(page, field)
-  if page.heads[field] == nil then
-    local cell = page.known and call('HGET', page.key, field)
-    page.heads[field] = cell and split(cell) or false
-  end
-  return page.heads[field]
 end
 
 local function fences_hold(change, page)
@@ -95,7 +64,7 @@ local function refuse(change, cell, page)
     if cell then
       return knows(cell, change[TOKEN]) and 'r' or 'e'
     end
-    local quota = change[QUOTA]
+    local quota = change[REST][QUOTA]
     if quota and quota[Q_LIMIT] >= 0 and used_of(quota[Q_COUNTER], at) >= quota[Q_LIMIT] then
       return 'q'
     end
@@ -107,7 +76,8 @@ local function refuse(change, cell, page)
   if not fences_hold(change, page) then
     return 's'
   end
-  if change[CONSUMES] and not call('ZSCORE', P .. 'messages', change[CONSUMES]) then
+  local consumes = change[REST][CONSUMES]
+  if consumes and not call('ZSCORE', P .. 'messages', consumes) then
     return 's'
   end
 end
@@ -117,93 +87,50 @@ local function consume(id)
   return call('ZREM', P .. 'messages', id) == 1
 end
 
-local function unlink(task, head)
-  if head[LANE] ~= '' then
-    leave_line(head, task)
-  elseif head[WORKER] ~= '' then
-    put_down(head[WORKER], task)
+-- Move what the cell names of the job's entries to the list, and forget there what has left the outbox.
+local function spill(id, cell)
+  local events = P .. 'events:' .. id
+  call('RPUSH', events, cell[ENTRIES])
+  cell[ENTRIES], cell[SPILLED] = '', true
+  local oldest = call('XRANGE', P .. 'outbox', '-', '+', 'COUNT', 1)[1]
+  local from = oldest and tonumber(string.match(oldest[1], '%d+')) or math.huge
+  local first = call('LINDEX', events, 0)
+  while first and tonumber(string.match(first, '(%d+) %d+;?$')) < from do
+    call('LPOP', events)
+    first = call('LINDEX', events, 0)
   end
 end
 
-local function drop_tasks(page, cell)
-  if cell[TASKS] == 0 then
-    return
-  end
-  close_page(page)
-  local fields = {}
-  for _, field in ipairs(call('HKEYS', page.key)) do
-    if sub(field, 1, 1) == '_' then
-      fields[#fields + 1] = field
-    end
-  end
-  for _, field in ipairs(fields) do
-    local head = head_of(page, field)
-    unlink(page.id .. field, head)
-    if head[TASK_DUE] then
-      call('ZREM', P .. 'due', 'T' .. page.id .. field)
-    end
-    page.heads[field] = false
-  end
-  for first = 1, #fields, AT_ONCE do
-    call('HDEL', page.key, unpack(fields, first, math.min(first + AT_ONCE - 1, #fields)))
-  end
-  cell[TASKS] = 0
-end
-
-local function put_task(page, cell, field, task)
-  local old, name = head_of(page, field), page.id .. field
-  local place
-  if old then
-    unlink(name, old)
-    place = old[PLACE]
-  else
-    cell[TASKS] = cell[TASKS] + 1
-    place = cell[TASKS]
-  end
-  local head = {
-    task[T_ATTEMPT], task[T_STATE], task[T_WORKER], task[T_LANE], task[T_CLIENT], 0, task[T_DUE] > 0,
-    task[T_RESULT_BY], task[T_TIMEOUT], place, false, 0, 0, 0,
-  }
-  if task[T_DUE] > 0 then
-    set_due('T' .. name, task[T_DUE])
-  elseif old and old[TASK_DUE] then
-    call('ZREM', P .. 'due', 'T' .. name)
-  end
-  if head[LANE] ~= '' then
-    enter_line(head, name, task[T_ORDER], task[T_QUEUED], task[T_WAKES])
-  elseif head[WORKER] ~= '' then
-    hold(head[WORKER], name)
-    if task[T_CANCEL] then
-      hint('cancel', head[WORKER])
-    end
-  end
-  put(page, field, join(head, body_of(task[T_BODY])))
-  page.heads[field] = head
-end
-
-local function tell(id, cell, entry)
+local function tell(id, cell, body, events)
   local number, first = digits(count('entries')), cell[SEQ] + 1
-  call('XADD', P .. 'outbox', number .. '-0', 'j', id, 's', first, 'b', body_of(entry[1]))
-  call('RPUSH', P .. 'events:' .. id, number .. ' ' .. first)
-  cell[SEQ] = cell[SEQ] + entry[2]
+  call('XADD', P .. 'outbox', number .. '-0', 'j', id, 's', first, 'b', body_of(body))
+  cell[ENTRIES] = (cell[ENTRIES] or '') .. number .. ' ' .. first .. ';'
+  if #cell[ENTRIES] > ENTRY_BYTES then
+    spill(id, cell)
+  end
+  cell[SEQ] = cell[SEQ] + events
   told = told + 1
 end
 
 local function new_cell(version)
-  return { 0, 0, 0, version, false, false, '|', 0, false, false }
+  return { 0, 0, 0, version, false, false, '|', 0, false, false, '', false }
+end
+
+local function has(job, flag)
+  return find(job[J_FLAGS], flag, 1, true) ~= nil
 end
 
 local function put_job(page, cell, job)
   if cell[VERSION] ~= job[J_VERSION] then
-    call('ZREM', P .. 'ready:' .. cell[VERSION], page.id)
+    leave_ready(page.id, cell[VERSION])
     cell[VERSION] = job[J_VERSION]
   end
-  cell[REVISION], cell[RUNS], cell[RUNS_OPEN] = job[J_REVISION], job[J_RUNS], job[J_RUNS_OPEN]
+  cell[REVISION], cell[RUNS], cell[RUNS_OPEN] = job[J_REVISION], has(job, 'r'), has(job, 'o')
   remember(cell, job[J_TOKEN])
   if job[J_DUE] > 0 then
     set_due('J' .. page.id, job[J_DUE])
   elseif cell[DUE] then
-    call('ZREM', P .. 'due', 'J' .. page.id)
+    unset_due('J' .. page.id)
   end
   cell[DUE] = job[J_DUE] > 0
   put(page, 'b', body_of(job[J_BODY]))
@@ -215,14 +142,14 @@ local function put_in_line(id, cell)
 end
 
 local function bear(birth)
-  local page, job, entry = open_page(birth[1]), birth[2], birth[3]
+  local page, job = open_page(birth[B_ID]), birth[B_JOB]
   if call('EXISTS', page.key) == 1 then
     return -- its id follows from the parent's visit: it was born in an earlier, equal write
   end
   local cell = new_cell(job[J_VERSION])
   put_job(page, cell, job)
-  if entry then
-    tell(page.id, cell, entry)
+  if birth[B_TELLS] > 0 then
+    tell(page.id, cell, birth[B_TELLS], birth[B_EVENTS])
   end
   put_in_line(page.id, cell)
   put(page, 'm', pack(cell))
@@ -231,53 +158,71 @@ end
 
 -- What follows from the new state: ready entry, lease, or the end. True if a branch woke the job.
 local function settle(change, page, cell)
-  local id, job = change[ID], change[JOB]
+  local id, job, rest = change[ID], change[JOB], change[REST]
   if not job then
-    local woken = change[CLOSES] > 0 and cell[OPEN] == 0 and cell[RUNS]
+    local woken = rest[CLOSES] > 0 and cell[OPEN] == 0 and cell[RUNS]
     if woken then
       put_in_line(id, cell)
     end
     return woken
   end
-  if page.known then
+  if page.ran then
     let_go(id)
-    call('ZREM', P .. 'ready:' .. cell[VERSION], id)
+    leave_ready(id, cell[VERSION])
   end
-  if job[J_TERMINAL] then
+  if has(job, 'e') then
     drop_tasks(page, cell)
     cell[ENDED] = true
   elseif cell[cell[OPEN] == 0 and RUNS or RUNS_OPEN] then
-    if change[HOLD] >= 0 then
-      lease(id, change[INSTANCE], at + change[HOLD])
-      note_lease(change[HOLD])
+    if rest[HOLD] >= 0 then
+      lease(id, rest[INSTANCE], at + rest[HOLD])
+      note_lease(rest[HOLD])
     else
       put_in_line(id, cell)
     end
   end
-  if job[J_SETTLED] then
+  if has(job, 't') then
     hint('changed', id)
   end
   return false
 end
 
 local function say(word)
-  call('HSET', P .. 'words', word[1], body_of(word[3]))
-  call('ZADD', P .. 'messages', 'NX', count('arrivals'), word[1])
-  hint('message', word[2])
+  call('HSET', P .. 'words', word[M_ID], body_of(word[M_BODY]))
+  call('ZADD', P .. 'messages', 'NX', count('arrivals'), word[M_ID])
+  hint('message', word[M_TO])
 end
 
-local function put_items(change)
-  if change[ITEMS] then
+local function put_items(items)
+  if items then
     sweep_items(at)
-    for _, item in ipairs(change[ITEMS]) do
+    for _, item in ipairs(items) do
       put_item(item, item[W_BODY] > 0 and body_of(item[W_BODY]), at, false)
     end
   end
 end
 
+-- What few changes do beside the rest.
+local function write_rest(rest, page, cell)
+  cell[OPEN] = (rest[OPENS] >= 0 and rest[OPENS] or cell[OPEN]) - rest[CLOSES]
+  for _, birth in ipairs(rest[BIRTHS]) do
+    bear(birth)
+  end
+  for _, word in ipairs(rest[SAYS]) do
+    say(word)
+  end
+  if rest[CONSUMES] then
+    consume(rest[CONSUMES])
+  end
+  put_items(rest[ITEMS])
+  if rest[QUOTA] and not page.known then
+    count_use(rest[QUOTA][Q_COUNTER], rest[QUOTA][Q_TTL], at)
+  end
+end
+
 local function write(change, page, cell)
-  local job = change[JOB]
-  if change[DROPS] then
+  local job, rest = change[JOB], change[REST]
+  if rest[DROPS] then
     drop_tasks(page, cell)
   end
   for _, task in ipairs(change[WRITES]) do
@@ -285,48 +230,42 @@ local function write(change, page, cell)
       put_task(page, cell, task[FIELD], task[TASK])
     end
   end
-  cell[OPEN] = (change[OPENS] >= 0 and change[OPENS] or cell[OPEN]) - change[CLOSES]
-  for _, birth in ipairs(change[BIRTHS]) do
-    bear(birth)
-  end
-  for _, word in ipairs(change[SAYS]) do
-    say(word)
-  end
-  if change[CONSUMES] then
-    consume(change[CONSUMES])
-  end
-  put_items(change)
-  if change[QUOTA] and not page.known then
-    count_use(change[QUOTA][Q_COUNTER], change[QUOTA][Q_TTL], at)
+  if rest ~= PLAIN and rest ~= DROPPING then
+    write_rest(rest, page, cell)
   end
   if job then
     put_job(page, cell, job)
   end
-  if change[TELLS] then
-    tell(page.id, cell, change[TELLS])
+  if change[TELLS] > 0 then
+    tell(page.id, cell, change[TELLS], change[EVENTS])
   end
   local woken = settle(change, page, cell)
   put(page, 'm', pack(cell))
   close_page(page)
   if cell[ENDED] then
     call('PEXPIRE', page.key, ended_ms)
-    call('PEXPIRE', P .. 'events:' .. page.id, ended_ms)
+    if cell[SPILLED] ~= false then
+      call('PEXPIRE', P .. 'events:' .. page.id, ended_ms)
+    end
   end
   return woken
 end
 
 local function apply(change)
-  local job = change[JOB]
+  local job, rest = change[JOB], change[REST] or PLAIN
+  rest = rest == true and DROPPING or rest
+  change[REST] = rest
   if not job and #change[WRITES] == 0 then
-    if not (change[CONSUMES] and consume(change[CONSUMES])) then
+    if not (rest[CONSUMES] and consume(rest[CONSUMES])) then
       return 's'
     end
-    put_items(change)
+    put_items(rest[ITEMS])
     return 'a'
   end
   local page = open_page(change[ID])
-  page.known = call('HGET', page.key, 'm')
+  read_page(page, change[WRITES])
   local cell = page.known and unpacked(page.known)
+  page.ran = cell and (cell[RUNS] or cell[RUNS_OPEN]) -- else nobody holds it, and it is in no ready queue
   local refusal = refuse(change, cell, page)
   if refusal then
     return refusal
@@ -340,12 +279,12 @@ for number, change in ipairs(unpacked(ARGV[BODIES])) do
 end
 if told > 0 then
   hint('outbox', '')
-  local above = call('XLEN', P .. 'outbox') - outbox_limit
-  if above > 0 then
-    forget_entries('+', math.min(above, 2 * told + 100)) -- nobody prunes it, and it must not grow for ever
+  local entries = call('XLEN', P .. 'outbox')
+  if entries > outbox_limit then -- nobody prunes it, and it must not grow for ever
+    call('XTRIM', P .. 'outbox', 'MAXLEN', math.max(outbox_limit, entries - 2 * told - 100))
   end
 end
-keep_counters()
+write_down()
 publish(ARGV[3])
 local answer = table.concat(answers) .. '\n' .. pack(hints)
 call('SET', done, answer, 'PX', DONE_MS)

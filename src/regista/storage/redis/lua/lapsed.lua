@@ -2,7 +2,7 @@
 -- ARGV: run.
 local at, rows = now(), {}
 meet(ARGV[1], at)
-keep_counters()
+write_down()
 if may_judge(at) then
   for _, worker in ipairs(call('ZRANGEBYSCORE', P .. 'beats', '-inf', at)) do
     local body, session = call('HGET', P .. 'workers', worker), call('HGET', P .. 'sessions', worker)

@@ -11,6 +11,6 @@ end
 if returned > 0 then
   hint('ready', '')
 end
-keep_counters()
+write_down()
 publish(ARGV[1])
 return returned

@@ -3,7 +3,7 @@
 local at, limit = now(), tonumber(ARGV[2])
 meet(ARGV[1], at)
 return_lapsed(at)
-keep_counters()
+write_down()
 local attended = {}
 local known = call('HGETALL', P .. 'attending')
 for number = 1, #known, 2 do

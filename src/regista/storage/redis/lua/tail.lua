@@ -1,24 +1,38 @@
 -- tail: first seq and body of a job's entries in the outbox that reach above a seq.
 -- ARGV: job, seq. Looks from the end: who follows a job asks for the last few only.
-local STEP = 64
 local events, after = P .. 'events:' .. ARGV[1], tonumber(ARGV[2])
-local found = {}
-local stop = -1
-repeat
-  local some = call('LRANGE', events, stop - STEP + 1, stop)
-  local reached = #some < STEP
-  for number = #some, 1, -1 do
-    local entry, first = string.match(some[number], '(%d+) (%d+)')
-    found[#found + 1] = { entry, first }
-    if tonumber(first) <= after + 1 then
-      reached = true
-      break
-    end
+local known = call('HGET', P .. 'job:' .. ARGV[1], 'm')
+local cell = known and unpacked(known) or {}
+
+-- Groups of entries, from the last one back to the one in which the seq lies.
+local groups, place = { cell[ENTRIES] or '' }, -1
+local function begins(group)
+  return tonumber(string.match(group, ' (%d+)') or math.huge)
+end
+while groups[#groups] and begins(groups[#groups]) > after + 1 do
+  groups[#groups + 1] = call('LINDEX', events, place) or nil
+  if #groups ~= -place + 1 then
+    break
   end
-  stop = stop - STEP
-until reached
-local rows = {}
+  place = place - 1
+end
+
+local found = {}
+for number = #groups, 1, -1 do
+  for entry, first in string.gmatch(groups[number], '(%d+) (%d+)') do
+    found[#found + 1] = { entry, first }
+  end
+end
+-- Before the last one that begins no higher than what is asked for, all is known already.
+local from = 1
 for number = #found, 1, -1 do
+  if tonumber(found[number][2]) <= after + 1 then
+    from = number
+    break
+  end
+end
+local rows = {}
+for number = from, #found do
   local entry = call('XRANGE', P .. 'outbox', found[number][1], found[number][1])[1]
   if entry then
     rows[#rows + 1] = { found[number][2], entry[2][6] }

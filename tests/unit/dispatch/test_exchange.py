@@ -1,0 +1,41 @@
+"""Tests of the exchange: what the instances of a shared store tell each other."""
+
+import asyncio
+
+from regista.dispatch.elsewhere import Elsewhere
+from regista.dispatch.exchange import PATIENCE_S, Exchange
+from regista.fleet.seats import Seats
+from regista.model import Lane, Slots, Worker, lane_name
+from regista.storage.base import Hint, HintKind
+from regista.storage.memory import MemoryStorage
+
+LANE = Lane("encode", "encode")
+
+
+async def heard_after_leaving(stop: bool) -> list[Hint]:
+    """The hints about tasks that follow when two tasks of a lane are left to another instance."""
+    storage, elsewhere = MemoryStorage(), Elsewhere()
+    heard: list[Hint] = []
+    await storage.start()
+    exchange = Exchange(storage, Seats(), elsewhere, "here")
+    exchange.start()
+    storage.listen(heard.append)
+    elsewhere.learn({"there": [Slots(worker=Worker(id="w", skills=("encode",)), free=2, seats=1)]})
+    for _ in range(2):
+        rival = elsewhere.better_than(None, LANE)
+        assert rival is not None
+        assert elsewhere.leave(rival, LANE) == "there"
+    if stop:
+        await exchange.stop()
+    await asyncio.sleep(PATIENCE_S + 0.1)
+    await exchange.stop()
+    await storage.stop()
+    return [hint for hint in heard if hint.kind is HintKind.TASK]
+
+
+def test_of_a_task_that_was_left_to_one_instance_all_are_told_a_moment_later() -> None:
+    assert asyncio.run(heard_after_leaving(stop=False)) == [Hint(HintKind.TASK, lane_name(LANE))]
+
+
+def test_a_stopped_exchange_tells_nobody_anything() -> None:
+    assert asyncio.run(heard_after_leaving(stop=True)) == []
