@@ -5,10 +5,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from regista import Event, Job
 from regista.history.encoding import decode_events
 from regista.model import Entry
-from regista.storage.codec import decode_entry, decode_job
+from regista.storage.codec import decode_job
 
 
 @dataclass
@@ -29,8 +31,9 @@ class Files:
         for job_id, first_seq, number, body in recorded:
             assert number not in entries, f"two rows of history are entry {number}"
             entries[number] = Entry(number, job_id, first_seq, decode_events(body))
-        for (body,) in waiting:
-            entry = decode_entry(body)
+        for entry in (
+            entry for (body,) in waiting for entry in msgspec.msgpack.decode(body, type=list[Entry])
+        ):
             known = entries.setdefault(entry.number, entry)
             # What is in both must be the same, or a number was given twice.
             assert (known.job_id, known.first_seq) == (entry.job_id, entry.first_seq)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,6 +16,10 @@ from .story import latest, undisputed
 
 #: Entries encoded before the loop gets a turn: about a millisecond.
 ENCODED_AT_ONCE = 200
+_MICROSECOND = timedelta(microseconds=1)
+#: What jobs have in common, and the place of each; name, key, microseconds and job of what leads to one.
+_Kind = tuple[Any, ...]
+_Key = tuple[str, str, int, str]
 
 
 class Batch(NamedTuple):
@@ -23,7 +27,8 @@ class Batch(NamedTuple):
 
     entries: str
     bodies: bytearray
-    jobs: str
+    kinds: str
+    moments: bytearray
     keys: str
     lowest: int
     cursor: int
@@ -32,26 +37,60 @@ class Batch(NamedTuple):
 async def pack(entries: Sequence[Entry], indexed: Indexed) -> tuple[Batch, list[tuple[str, Said]]]:
     """Encode each entry once, and of each job's summaries only the last; and what that says of attributes."""
     bodies = bytearray()
-    rows: list[tuple[str, int, int, int, int]] = []
+    places: dict[str, int] = {}
+    start = 0
     for count, entry in enumerate(undisputed(entries), 1):
-        start = len(bodies)
         encode_events(entry.events, bodies)
-        rows.append((entry.job_id, entry.first_seq, entry.number, start + 1, len(bodies) - start))
+        end = len(bodies)
+        places[f"{entry.number:019}{entry.first_seq:010}{entry.job_id}"] = (start + 1) << 30 | end - start
+        start = end
         if count % ENCODED_AT_ONCE == 0:
             await asyncio.sleep(0)
-    jobs: list[tuple[Any, ...]] = []
-    keys: list[tuple[str, str, float, str]] = []
-    news: list[tuple[str, Said]] = []
-    for number, summary in latest(entries).values():
-        said = indexed.say(summary)
-        created_at = summary.created_at.timestamp()
-        jobs.append(_job_row(number, summary, created_at, said))
-        if said.keys:
-            news.append((summary.job_id, said))
-            keys += [(name, key, created_at, summary.job_id) for name, key in said.keys]
+    kinds, moments, keys, news = _jobs(latest(entries), indexed)
     numbers = [entry.number for entry in entries]
-    told, listed, led = (encode_json(part).decode() for part in (rows, jobs, keys))
-    return Batch(told, bodies, listed, led, min(numbers), max(numbers)), news
+    told, listed, led = (encode_json(part).decode() for part in (places, kinds, keys))
+    return Batch(told, bodies, listed, moments, led, min(numbers), max(numbers)), news
+
+
+def _jobs(
+    newest: dict[str, tuple[int, Summary]], indexed: Indexed
+) -> tuple[list[_Kind], bytearray, list[_Key], list[tuple[str, Said]]]:
+    """Jobs by what they have in common, what is left of each, and what leads to them."""
+    kinds: dict[_Kind, dict[str, int]] = {}
+    moments = bytearray()
+    keys: list[_Key] = []
+    news: list[tuple[str, Said]] = []
+    for job_id, (number, summary) in newest.items():
+        said = indexed.say(summary)
+        kinds.setdefault(_kind(summary, said), {})[job_id] = len(moments) + 1
+        created_at = _micros(summary.created_at)
+        updated_at, finished_at = _micros(summary.updated_at), summary.finished_at
+        ended = 0 if finished_at is None else _micros(finished_at)
+        moments += b"%019d%018d%018d%018d" % (number, created_at, updated_at, ended)
+        if said.keys:
+            news.append((job_id, said))
+            keys += [(name, key, created_at, job_id) for name, key in said.keys]
+    return [(*kind, members) for kind, members in kinds.items()], moments, keys, news
+
+
+def _kind(summary: Summary, said: Said) -> _Kind:
+    """What a job is likely to have in common with others."""
+    return (
+        summary.client,
+        summary.blueprint,
+        summary.version,
+        summary.status,
+        summary.state,
+        summary.parent_id,
+        summary.error_code,
+        encode_json(said.attributes).decode() if said.attributes else "{}",
+        said.words,
+        summary.finished_at is not None,
+    )
+
+
+def _micros(moment: datetime) -> int:
+    return (moment - EPOCH) // _MICROSECOND
 
 
 def index_rows(
@@ -59,26 +98,6 @@ def index_rows(
 ) -> list[tuple[str, str, float, str]]:
     """The rows of `attributes` that lead to this job."""
     return [(name, key, created_at, job_id) for name, key in keys_of(attributes)]
-
-
-def _job_row(number: int, summary: Summary, created_at: float, said: Said) -> tuple[Any, ...]:
-    """The columns of `jobs`, in their order."""
-    return (
-        summary.job_id,
-        number,
-        summary.client,
-        summary.blueprint,
-        summary.version,
-        summary.status,
-        summary.state,
-        created_at,
-        summary.updated_at.timestamp(),
-        None if summary.finished_at is None else summary.finished_at.timestamp(),
-        summary.parent_id,
-        summary.error_code,
-        said.attributes,
-        said.words,
-    )
 
 
 class JobRow(msgspec.Struct, array_like=True):

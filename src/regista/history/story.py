@@ -6,6 +6,7 @@ that seq on the newer word is the only one, in whatever order they arrive.
 """
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 from ..model import Entry, Event, Summary
 
@@ -19,9 +20,12 @@ def undisputed(entries: Sequence[Entry]) -> list[Entry]:
     """Those with events that no other of them replaces, in the order of their numbers."""
     kept: dict[str, list[Entry]] = {}
     dropped: set[int] = set()
-    told = sorted((entry for entry in entries if entry.events), key=lambda entry: entry.number)
+    told = sorted([entry for entry in entries if entry.events], key=attrgetter("number"))
     for entry in told:
-        line = kept.setdefault(entry.job_id, [])
+        line = kept.get(entry.job_id)
+        if line is None:
+            kept[entry.job_id] = [entry]
+            continue
         while line and replaces(entry, line[-1]):
             dropped.add(id(line.pop()))
         line.append(entry)

@@ -17,7 +17,8 @@ class DeadlineIndex:
     """
 
     def __init__(self) -> None:
-        self._at: dict[_Key, tuple[datetime, str]] = {}
+        #: When, whose, and in which bucket.
+        self._at: dict[_Key, tuple[datetime, str, int]] = {}
         self._buckets: dict[int, dict[_Key, None]] = {}
         self._seconds: list[int] = []
 
@@ -31,11 +32,11 @@ class DeadlineIndex:
         if old is not None:
             if old[0] == at:
                 return False
-            self._discard(key, old[0])
+            self._discard(key, old[2])
         if at is None:
             return False
-        self._at[key] = (at, job_id)
         second = int(at.timestamp())
+        self._at[key] = (at, job_id, second)
         bucket = self._buckets.get(second)
         if bucket is None:
             bucket = self._buckets[second] = {}
@@ -66,9 +67,8 @@ class DeadlineIndex:
             return None
         return min(self._at[key][0] for key in self._buckets[self._seconds[0]])
 
-    def _discard(self, key: _Key, at: datetime) -> None:
+    def _discard(self, key: _Key, second: int) -> None:
         del self._at[key]
-        second = int(at.timestamp())
         bucket = self._buckets[second]
         del bucket[key]
         if not bucket:

@@ -10,7 +10,6 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Sequence
-from importlib.resources import files
 from itertools import starmap
 from pathlib import Path
 
@@ -38,6 +37,8 @@ _SQLITE_NEEDED = (3, 38, 0)
 _FORGET = "DELETE FROM jobs WHERE NOT live AND id IN (SELECT value FROM json_each(?))"
 _INSERT_BATCH = f"INSERT INTO flush VALUES ({', '.join(17 * '?')})"
 _encode_json = msgspec.json.Encoder().encode
+#: The entries of an outbox row, still encoded.
+_split = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
 class SqliteStorage(MemoryStorage):
@@ -179,37 +180,71 @@ class SqliteJournal:
 
 
 def _arguments(batch: Batch) -> tuple[object, ...]:
-    kept_tasks = [(task_id, body) for task_id, body in batch.tasks.items() if body is not None]
-    kept_messages = [(id, body) for id, body in batch.messages.items() if body is not None]
+    """The columns of the view `flush`."""
     return (
-        *_pack(batch.jobs.values()),
-        *_pack(kept_tasks),
-        _encode_json([task_id for task_id, body in batch.tasks.items() if body is None]).decode(),
-        *_pack(kept_messages),
-        _encode_json([id for id, body in batch.messages.items() if body is None]).decode(),
-        *_pack(batch.entries),
+        *_pack(map(_job_body, batch.jobs.values())),
+        *_pack_kept(batch.tasks),
+        *_pack_kept(batch.messages),
+        *_pack_entries(batch.entries),
         batch.prune,
         *_pack(batch.meta.items()),
         *_pack_items(batch.items.values()),
-        *_pack((row.used, row.expires, row.counter.encode()) for row in batch.counts.values()),
+        *_pack_counts(batch.counts.values()),
     )
 
 
-def _pack(rows: Iterable[tuple[object, ...]]) -> tuple[str, bytes]:
-    """Rows that end in bytes → an index for json_each, and the bytes glued together."""
-    index = []
+def _pack(rows: Iterable[tuple[str, bytes]]) -> tuple[str | None, bytes]:
+    """Where the body of each id is, for json_each, and the bodies glued together."""
+    places = {}
     bodies = []
     offset = 1  # substr counts from one
-    for row in rows:
-        body = row[-1]
-        assert isinstance(body, bytes)
-        index.append((*row[:-1], offset, len(body)))
+    for id, body in rows:
+        length = len(body)
+        places[id] = offset << 30 | length
         bodies.append(body)
-        offset += len(body)
-    return _encode_json(index).decode(), b"".join(bodies)
+        offset += length
+    return _index(places), b"".join(bodies)
 
 
-def _pack_items(rows: Iterable[ItemRow]) -> tuple[str, bytes]:
+def _index(rows: object) -> str | None:
+    """JSON for json_each; None: no rows."""
+    return _encode_json(rows).decode() if rows else None
+
+
+def _job_body(row: JobRow) -> tuple[str, bytes]:
+    """The job's id, and its body behind the store's own columns."""
+    id, live, seq, open_branches, body = row
+    return id, b"%d%010d%010d%b" % (live, seq, open_branches, body)
+
+
+def _pack_kept(rows: dict[str, bytes | None]) -> tuple[str | None, bytes, str | None]:
+    """The same, and the ids of those that are dropped."""
+    kept = _pack((id, body) for id, body in rows.items() if body is not None)
+    return *kept, _index([id for id, body in rows.items() if body is None])
+
+
+def _pack_entries(entries: list[tuple[int, bytes]]) -> tuple[int | None, bytes]:
+    """The number of the last, and the msgpack list of all of them."""
+    if not entries:
+        return None, b""
+    head = b"\xdd" + len(entries).to_bytes(4, "big")
+    return entries[-1][0], head + b"".join([body for _, body in entries])
+
+
+def _pack_counts(rows: Iterable[CountRow]) -> tuple[str | None, bytes]:
+    """An index for json_each whose rows end in offset and length, and the names glued together."""
+    index = []
+    names = []
+    offset = 1
+    for row in rows:
+        name = row.counter.encode()
+        index.append((row.used, row.expires, offset, len(name)))
+        names.append(name)
+        offset += len(name)
+    return _index(index), b"".join(names)
+
+
+def _pack_items(rows: Iterable[ItemRow]) -> tuple[str | None, bytes]:
     """The same for items, whose names are glued to their values."""
     index = []
     bodies: list[bytes] = []
@@ -220,7 +255,7 @@ def _pack_items(rows: Iterable[ItemRow]) -> tuple[str, bytes]:
         index.append((row.revision, row.due, row.expires, offset, *lengths))
         bodies += parts
         offset += sum(lengths)
-    return _encode_json(index).decode(), b"".join(bodies)
+    return _index(index), b"".join(bodies)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -232,6 +267,8 @@ def _connect(path: Path) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
+        # Some builds overwrite with zeros whatever is deleted, and write out even pages that nobody uses any more.
+        connection.execute("PRAGMA secure_delete = FAST")
         connection.execute(f"PRAGMA wal_autocheckpoint = {_AUTOCHECKPOINT_PAGES}")
     except sqlite3.Error:
         connection.close()
@@ -286,9 +323,7 @@ def _locked(handle: int) -> bool:
 
 def migrations() -> list[str]:
     """The numbered steps, in order: the schema's version is how many were taken."""
-    folder = files("regista.storage") / "sql"
-    steps = sorted(step.name for step in folder.iterdir() if step.name.endswith(".sql"))
-    return [(folder / name).read_text() for name in steps]
+    return [step.read_text() for step in sorted(Path(__file__).with_name("sql").glob("*.sql"))]
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:
@@ -317,13 +352,14 @@ def _read(connection: sqlite3.Connection) -> Snapshot:
         "SELECT id, live, seq, open_branches, body FROM jobs INDEXED BY jobs_live WHERE live"
     )
     items = connection.execute("SELECT shelf, key, revision, due, expires, value FROM items")
+    outbox = connection.execute("SELECT body FROM outbox ORDER BY number")
     return Snapshot(
         jobs=[
             JobRow(id, bool(live), seq, open_branches, body) for id, live, seq, open_branches, body in jobs
         ],
         tasks=[body for (body,) in connection.execute("SELECT body FROM tasks")],
         messages=[body for (body,) in connection.execute("SELECT body FROM messages ORDER BY rowid")],
-        entries=[body for (body,) in connection.execute("SELECT body FROM outbox ORDER BY number")],
+        entries=[bytes(entry) for (body,) in outbox for entry in _split(body)],
         meta=dict(connection.execute("SELECT key, value FROM meta")),
         last_id=connection.execute("SELECT coalesce(max(id), '') FROM jobs").fetchone()[0],
         items=list(starmap(ItemRow, items)),

@@ -317,6 +317,30 @@ def test_a_page_of_summaries_needs_no_sorting(path: Path, filters: dict[str, Any
     asyncio.run(body())
 
 
+def test_a_batch_costs_the_same_however_many_jobs_there_are(path: Path) -> None:
+    def told(first: int, count: int) -> list[Entry]:
+        return [
+            make_entry(n, f"job-{n:04}", summary=make_summary(f"job-{n:04}"))
+            for n in range(first, first + count)
+        ]
+
+    async def steps_of(history: SqliteHistory, entries: Sequence[Entry]) -> int:
+        steps: list[None] = []
+        await history._run(lambda connection: connection.set_progress_handler(lambda: steps.append(None), 10))
+        await history.record(entries)
+        await history._run(lambda connection: connection.set_progress_handler(None, 0))
+        return len(steps)
+
+    async def body() -> None:
+        async with running(SqliteHistory(path)) as history:
+            await history.record(told(1, 10))
+            few = await steps_of(history, told(11, 10))
+            await history.record(told(21, 1000))
+            assert await steps_of(history, told(1021, 10)) < 1.2 * few
+
+    asyncio.run(body())
+
+
 def test_a_history_from_before_there_was_a_search_is_searchable(path: Path) -> None:
     steps = module._migrations()
     old = sqlite3.connect(path, isolation_level=None)

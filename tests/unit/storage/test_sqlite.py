@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from regista.errors import SchemaError, StorageError, StorageFailed, StorageOwned
-from regista.model import JobStatus
+from regista.model import Entry, JobStatus
 from regista.storage import memory, sqlite
 from regista.storage.base import StorageBackend
+from regista.storage.codec import encode
 from regista.storage.sqlite import SqliteStorage
 from regista.testing.conformance.storage.kit import (
     ALL,
@@ -157,6 +158,23 @@ def test_migrating_equals_creating(tmp_path: Path) -> None:
         assert ask(migrated, "PRAGMA user_version") == [len(steps)]
 
 
+def test_what_waited_in_the_outbox_of_an_older_file_is_told(path: Path) -> None:
+    steps = sqlite.migrations()[:2]
+    entries = [Entry(number, "job-1", number, (event(),)) for number in (1, 2)]
+    connection = sqlite3.connect(path)
+    connection.executescript("".join(steps) + f"PRAGMA user_version = {len(steps)};")
+    rows = [(entry.number, encode(entry)) for entry in entries]
+    with connection:
+        connection.executemany("INSERT INTO outbox VALUES (?, ?)", rows)
+    connection.close()
+
+    async def body() -> None:
+        async with running(SqliteStorage(path)) as storage:
+            assert await storage.outbox(0, ALL) == entries
+
+    asyncio.run(body())
+
+
 def test_a_newer_file_is_refused_untouched(path: Path) -> None:
     start(path)
     newer = len(sqlite.migrations()) + 1
@@ -256,6 +274,29 @@ def test_the_file_forgets_what_is_over(path: Path) -> None:
     assert ask(path, "SELECT id FROM jobs WHERE live") == ["job-2"]
     assert ask(path, "SELECT id FROM tasks") + ask(path, "SELECT id FROM messages") == []
     assert len(ask(path, "SELECT number FROM outbox")) == 1  # the last one, to count on from
+
+
+def test_the_outbox_has_a_row_for_each_batch_until_its_last_entry_is_pruned(path: Path) -> None:
+    async def fill() -> list[Entry]:
+        async with running(SqliteStorage(path)) as storage:
+            for name in ("a", "b"):
+                jobs = [make_job(f"{name}-{n}") for n in range(3)]
+                await asyncio.gather(*(create(storage, job, events=(event(),)) for job in jobs))
+            told = await storage.outbox(0, ALL)
+            await storage.prune(told[1].number)
+            await create(storage, make_job("c"))
+            return told
+
+    async def again() -> list[Entry]:
+        async with running(SqliteStorage(path)) as storage:
+            await storage.prune(told[2].number)
+            await create(storage, make_job("d"))
+            return await storage.outbox(0, ALL)
+
+    told = asyncio.run(fill())
+    assert ask(path, "SELECT number FROM outbox") == [told[2].number, told[5].number]
+    assert asyncio.run(again()) == told[3:]
+    assert ask(path, "SELECT number FROM outbox") == [told[5].number]
 
 
 def test_ended_jobs_leave_memory_and_are_answered_all_the_same(
