@@ -12,7 +12,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from regista.cli.parser import build_parser
-from regista.config import SETTINGS, WORKER_SETTINGS, Config, WorkerConfig
+from regista.config import SETTINGS, WORKER_SETTINGS, Config, Connection, WorkerConfig
 from tests.acceptance.nginx_kit import DEPLOY, Nginx, until
 from tests.conftest import require_binary
 
@@ -23,7 +23,7 @@ FILLED_IN = {
     "WORKER_TOKEN": "w" * 32,
     "REGISTA_APPROVAL_SECRET": "a" * 32,
     "REDIS_PASSWORD": "r" * 32,
-    "REGISTA_HOST": "regista.example.org",
+    "SITE_HOST": "regista.example.org",
 }
 ORCHESTRATORS = ["orchestrator-1", "orchestrator-2", "orchestrator-3"]
 WORKERS = ["worker-1", "worker-2"]
@@ -67,6 +67,11 @@ def test_every_secret_comes_from_env_and_none_has_a_default() -> None:
     assert set(example) == set(FILLED_IN) == set(asked) - {"TZ"}
     for name in example:
         assert asked[name].startswith(":?"), f"{name} must be asked for"
+
+
+def test_whoever_exports_env_can_still_run_our_command_line() -> None:
+    assert Connection.from_env(FILLED_IN).token == FILLED_IN["CLIENT_TOKEN"]
+    assert WorkerConfig.from_env(FILLED_IN).token == FILLED_IN["WORKER_TOKEN"]
 
 
 def test_what_is_secret_is_not_kept_in_the_repository() -> None:
@@ -132,11 +137,30 @@ def test_it_comes_back_by_itself_and_has_limits(name: str) -> None:
         assert "healthcheck" in SERVICES[other]
 
 
+@pytest.mark.parametrize("name", SERVICES)
+def test_it_cannot_write_to_its_image_or_become_more_than_it_is(name: str) -> None:
+    service = SERVICES[name]
+
+    assert service["read_only"] is True
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    # nginx listens on a port of root's, and reads a key that is root's, before its workers become nobody.
+    assert service.get("cap_drop") == (None if name == "nginx" else ["ALL"])
+
+
+def test_redis_is_not_root_though_its_command_is_a_shell() -> None:
+    assert SERVICES["redis"]["command"][0] == "sh"
+    assert SERVICES["redis"]["user"] == "redis"
+
+
 def test_a_process_is_given_longer_to_stop_than_it_takes() -> None:
     for name in ORCHESTRATORS:
         assert seconds(SERVICES[name]["stop_grace_period"]) > Config().stop_grace_s
     for name in WORKERS:
         assert seconds(SERVICES[name]["stop_grace_period"]) > WorkerConfig().shutdown_timeout_s
+
+
+def test_the_edge_does_not_wait_for_streams_that_never_end_while_nobody_is_let_in() -> None:
+    assert seconds(SERVICES["nginx"]["stop_grace_period"]) <= 3
 
 
 def test_nginx_asks_the_orchestrators_where_compose_puts_them() -> None:
