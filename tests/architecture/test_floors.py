@@ -57,7 +57,9 @@ ALSO = {
     "history.base": {"history.listfilter"},
     "__main__": {"cli"},
     "cli": {"orchestrator", "backends", "site", "observe", "worker", "payloads", "__init__"},
-    **{room: {"observe"} for room in ("api", "rpc", "dashboard")},
+    # The version of the package stands in `__init__`, which loads nothing by itself.
+    "observe": {"__init__"},
+    **{room: {"observe", "__init__"} for room in ("api", "rpc", "dashboard")},
     "client": {"wire", "config", "tokens"},
     "config": {"tokens"},
     "webhooks": {"config"},

@@ -5,9 +5,10 @@ import importlib.util
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
+
+from msgspec import Struct, field
 
 from .. import StateMachineBlueprint, Worker
 from ..errors import RegistaError
@@ -25,8 +26,7 @@ class AppError(RegistaError):
         self.line = line
 
 
-@dataclass(frozen=True, slots=True)
-class App:
+class App(Struct, frozen=True):
     """What an app brings along, in the order in which it was written."""
 
     name: str

@@ -1,6 +1,7 @@
 """From arguments to an exit code: find the function, run it, and say what went wrong in one line."""
 
 import argparse
+import gc
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -9,6 +10,9 @@ from typing import Any
 
 from . import exits
 from .parser import build_parser
+
+#: What a command does with its arguments; what comes of it is the exit code.
+Command = Callable[[argparse.Namespace], int | Coroutine[Any, Any, int]]
 
 
 def run(argv: Sequence[str] | None = None) -> int:
@@ -53,13 +57,26 @@ def _traced(asked: argparse.Namespace) -> AbstractContextManager[None]:
     return traced(Connection.from_env())
 
 
+def _function(name: str) -> Command:
+    """What performs a command. The collector rests meanwhile, and never looks at what was loaded: it all stays."""
+    noun, _, verb = name.partition(".")
+    gc.disable()  # it would go through hundreds of modules again and again
+    try:
+        from .authorities import read_late  # with ssl, which --help can do without
+
+        with read_late():
+            function: Command = getattr(import_module(f".{noun}", __package__), verb)
+        return function
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def _perform(asked: argparse.Namespace) -> int:
+    function = _function(asked.run)
     import asyncio  # with inspect, half of the time that `--help` would take
     import inspect
 
-    noun, _, verb = asked.run.partition(".")
-    function: Callable[[argparse.Namespace], int | Coroutine[Any, Any, int]]
-    function = getattr(import_module(f".{noun}", __package__), verb)
     if not inspect.iscoroutinefunction(function):
         return int(function(asked))  # type: ignore[arg-type]
     with _traced(asked), asyncio.Runner() as runner:

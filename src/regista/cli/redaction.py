@@ -6,7 +6,6 @@ exceptions: values that are known to be secret are looked for as they are, anyth
 
 import logging
 import re
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -123,8 +122,12 @@ def secrets_of(config: Config | WorkerConfig, state_dir: str = "") -> set[str]:
 
 def _tokens_in(path: str) -> set[str]:
     """The tokens of a file. What is wrong with it is said by whoever reads it in earnest."""
+    if not path:
+        return set()
+    import tomllib  # a few milliseconds that starts without files can save
+
     try:
-        tables = tomllib.loads(Path(path).read_text()) if path else {}
+        tables = tomllib.loads(Path(path).read_text())
     except (OSError, ValueError):
         return set()
     return {str(one["token"]) for one in tables.values() if isinstance(one, dict) and "token" in one}

@@ -2,6 +2,8 @@
 
 import argparse
 import logging
+import resource
+from contextlib import suppress
 from pathlib import Path
 
 from .. import site
@@ -30,7 +32,15 @@ def serve(asked: argparse.Namespace) -> int:
     if asked.app is not None:
         app = load_app(asked.app)
         app.need_blueprints()
+    take_descriptors()
     return perform(asked, config, app, with_workers=False)
+
+
+def take_descriptors() -> None:
+    """As many files and connections at once as this process may have. Most begin with 1024: not many workers."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # macOS names a limit that it does not grant; we keep what we have
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def config_for(asked: argparse.Namespace) -> Config:

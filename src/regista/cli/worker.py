@@ -5,7 +5,9 @@ from pathlib import Path
 
 from ..config import Connection, WorkerConfig
 from ..config.telemetry import as_json
+from ..payloads.service import build_files
 from ..tokens import WORKER_FILE, find_token
+from ..worker import run
 from . import exits, logs
 from .app import load_app
 from .log_ids import IDS
@@ -24,9 +26,6 @@ def work(asked: argparse.Namespace) -> int:
     IDS.always(worker_id=config.worker_id)
     name, wanted = _parts(asked.app)
     workers = load_app(name).pick_workers([*wanted, *(asked.worker or ())])
-    from ..payloads.service import build_files
-    from ..worker import run
-
     with traced(config, config.worker_id):
         run(workers, config, build_files(config))
     return exits.OK

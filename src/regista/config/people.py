@@ -2,7 +2,6 @@
 
 import logging
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -51,6 +50,8 @@ class _File:
     """A TOML file, and where in it something stands."""
 
     def __init__(self, path: Path) -> None:
+        import tomllib  # a few milliseconds that starts without files can save
+
         self.path = path
         try:
             self._text = path.read_text()

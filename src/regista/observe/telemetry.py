@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
 
-from .. import trace
+from .. import __version__, trace
 from ..clock import Clock
 from ..config import Config
 from ..config.telemetry import metrics_endpoint, traces_endpoint
@@ -34,14 +34,6 @@ SETTLED = tuple(status.value for status in JobStatus if status.settled)
 PAGE_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: What `regista[telemetry]` brings along, by what we import of it.
 _NEEDED = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
-
-
-@cache
-def our_version() -> str:
-    """The version of the installed package."""
-    from importlib.metadata import version  # ten milliseconds that a start can save
-
-    return version("regista")
 
 
 @cache
@@ -246,10 +238,10 @@ class Telemetry:
             named = {
                 "service.name": config.otel_service_name,
                 "service.instance.id": config.instance_id,
-                "service.version": our_version(),
+                "service.version": __version__,
             }
             self._records = Records(self.of.all, named)
-            self.of.info.set(1, (our_version(), config.instance_id, config.storage.partition(":")[0]))
+            self.of.info.set(1, (__version__, config.instance_id, config.storage.partition(":")[0]))
         return self._records
 
 

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import random
 from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import Any
 
 from opentelemetry import context as otel_context
@@ -16,7 +15,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from .. import trace
+from .. import __version__, trace
 from ..model import Job
 from ..trace import Place
 from .spans import SpanRecord
@@ -32,7 +31,7 @@ class Tracing:
     """Sends spans in batches from a thread of its own; what cannot be sent is dropped and never holds up a job."""
 
     def __init__(self, endpoint: str, service: str, instance: str = "") -> None:
-        named = {"service.name": service, "service.version": version("regista")}
+        named = {"service.name": service, "service.version": __version__}
         if instance:
             named["service.instance.id"] = instance
         self._resource = Resource.create(named)

@@ -1,4 +1,6 @@
 import logging
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -6,7 +8,7 @@ import pytest
 
 from regista.cli.parser import build_parser
 from regista.cli.refusals import UsageError
-from regista.cli.serve import _leave_address, config_for, tokens_of
+from regista.cli.serve import _leave_address, config_for, take_descriptors, tokens_of
 from regista.config import Config
 from regista.errors import ConfigError
 
@@ -71,3 +73,19 @@ def test_an_address_that_cannot_be_left_is_a_warning(
 
     assert "cannot write the address into file" in caplog.text
     assert not Path("other").exists()
+
+
+@pytest.fixture
+def _few_descriptors() -> Iterator[None]:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@pytest.mark.usefixtures("_few_descriptors")
+def test_a_server_takes_as_many_descriptors_as_it_may_have() -> None:
+    take_descriptors()
+
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert now == most > 512
