@@ -6,9 +6,18 @@ import aiohttp
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from regista.api.middleware.errors import errors
+from regista.api.middleware.errors import refusal
 
 Handled = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@web.middleware
+async def errors(request: web.Request, handler: Handled) -> web.StreamResponse:
+    """What goes wrong is answered as it always is."""
+    try:
+        return await handler(request)
+    except Exception as error:  # noqa: BLE001  # as at the entrance
+        return refusal(request, error)
 
 
 async def got(handler: Handled) -> tuple[int, bytes | None]:

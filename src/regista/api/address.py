@@ -102,7 +102,7 @@ def _behind(peer: _Address, chain: str, networks: tuple[_Network, ...]) -> _Addr
 
 
 def _trusted(request: web.Request) -> tuple[str, ...]:
-    return request.config_dict[STAGE].config.trusted_proxies
+    return request.app[STAGE].config.trusted_proxies
 
 
 @lru_cache(maxsize=64)

@@ -33,10 +33,7 @@ from . import (
     workers,
 )
 from .middleware import ratelimit
-from .middleware.client_auth import client_auth
-from .middleware.compression import compression
-from .middleware.errors import errors
-from .middleware.known_query import known_query
+from .middleware.entrance import Entrance
 from .middleware.observed import Observer
 from .openapi import OPERATIONS
 from .operations import Operation
@@ -75,15 +72,7 @@ def create_app(stage: Stage) -> web.Application:
     """The whole API over these services. Starting and stopping them is the caller's business."""
     gate = ratelimit.Gate(stage)
     app = web.Application(
-        middlewares=[
-            Observer(stage.telemetry).watch,
-            compression,
-            errors,
-            gate.by_address,
-            client_auth,
-            gate.by_client,
-            known_query,
-        ],
+        middlewares=[Observer(stage.telemetry).watch, Entrance(stage, gate).lead],
         client_max_size=stage.config.max_body_bytes,
         handler_args=handler_args(stage.config),
     )

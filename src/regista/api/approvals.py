@@ -40,7 +40,7 @@ async def approve(request: web.Request) -> web.Response:
     One of those that `waiting_for` names. `data` is merged into what the job keeps. The same decision twice
     is fine; another one, or one that came too late, is refused.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     said = await bodies.take(request, Decision)
     job = await view.own_job(request)
     by = deed(request, "job.approve", job.id, decision=said.decision)
@@ -62,7 +62,7 @@ async def approve_by_token(request: web.Request) -> web.Response:
 
     For the button in a mail or a chat: no client token, but the one made for this question.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     job_id = request.match_info["job_id"]
     said = await bodies.take(request, Decision)
     job = await _admit(stage, job_id, request.query.get("token", ""), said)
@@ -122,7 +122,7 @@ async def release(request: web.Request) -> web.Response:
 
     Its state's handler runs anew; `data` is merged into what the job keeps before that.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     wish = await bodies.take_optional(request, Release)
     job = await view.own_job(request)
     job = await stage.engine.release(job.id, wish.data, deed(request, "job.release", job.id))
@@ -154,7 +154,7 @@ async def retry(request: web.Request) -> web.StreamResponse:
 )
 async def give_up(request: web.Request) -> web.Response:
     """End a quarantined job as failed."""
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     wish = await bodies.take_optional(request, GiveUp)
     job = await view.own_job(request)
     job = await stage.engine.fail(job.id, wish.reason, deed(request, "job.fail", job.id))
@@ -176,7 +176,7 @@ async def fork(request: web.Request) -> web.Response:
     The same blueprint (its newest version) and input. Members of `input` and `search_attributes` that are
     named here take the place of old ones.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     wish = await bodies.take_optional(request, Fork)
     old = await stage.filing.whole(await view.own_job(request))
     job = await stage.engine.submit(

@@ -71,13 +71,13 @@ async def audit(
     tell(request, action, target, actor=actor)
     record = _record(request, action, target, actor or actor_of(request), facts)
     try:
-        await request.config_dict[STAGE].storage.put([_write(request, record)])
+        await request.app[STAGE].storage.put([_write(request, record)])
     except StorageAway:
         log.warning("%s: not kept, since the store is away", action, extra={"action": action})
 
 
 def _record(request: web.Request, action: str, target: str, actor: str, facts: dict[str, str]) -> AuditRecord:
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     return AuditRecord(
         at=stage.clock.now(),
         actor=actor,
@@ -90,7 +90,7 @@ def _record(request: web.Request, action: str, target: str, actor: str, facts: d
 
 
 def _write(request: web.Request, record: AuditRecord) -> ItemWrite:
-    return audit_write(record, request.config_dict[STAGE].config.audit_days * DAY_S)
+    return audit_write(record, request.app[STAGE].config.audit_days * DAY_S)
 
 
 # -- reading it ------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ async def find(request: web.Request) -> web.Response:
     """
     if not request[CLIENT].operator:
         raise Problem(403, "operators_only", "only an operator may read who did what")
-    show = view.clock_of(request.config_dict[STAGE].config)
+    show = view.clock_of(request.app[STAGE].config)
 
     def shown(item: Item) -> AuditObject | None:
         record = audit_record(item)

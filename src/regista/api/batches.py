@@ -86,7 +86,7 @@ async def create_batch(request: web.Request) -> web.Response:
     `items` has a job, or a problem, for each wish in its place: what is wrong with one hinders no other. At most
     `REGISTA_MAX_BATCH` of them. All are durable when this is answered.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     form = parameters.choice(request, "return", Form) or Form.JOBS
     wishes = _wishes(await bodies.read(request), stage.config.max_batch)
     await gate_of(request).more(request, len(wishes) - 1)
@@ -142,7 +142,7 @@ async def wait_for_any(request: web.Request) -> web.Response:
     Few hundred ids at a time, oldest first, are cheaper than all of them; so is `"attempts": false`, which leaves
     `attempts` and `bill` empty.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     asked = await bodies.take(request, WaitForAny)
     if len(asked.ids) > stage.config.max_batch:
         detail = f"expected at most {stage.config.max_batch} ids, got {len(asked.ids)}"

@@ -63,14 +63,14 @@ class BlueprintObject(Struct, frozen=True, kw_only=True):
 @routes.get("/blueprints", answers={200: Page[BlueprintObject]})
 async def find(request: web.Request) -> web.Response:
     """List the blueprints that can be run here, by name."""
-    library = request.config_dict[STAGE].library
+    library = request.app[STAGE].library
     return view.json(Page([describe(blueprint) for blueprint in library.blueprints()], None))
 
 
 @routes.get("/blueprints/{name}", answers={200: BlueprintObject}, problems=_UNKNOWN)
 async def get(request: web.Request) -> web.Response:
     """Describe a blueprint: its states, where they lead, and where they are written."""
-    return view.json(describe(request.config_dict[STAGE].library.get(request.match_info["name"])))
+    return view.json(describe(request.app[STAGE].library.get(request.match_info["name"])))
 
 
 @routes.get(
@@ -81,7 +81,7 @@ async def get(request: web.Request) -> web.Response:
 )
 async def graph(request: web.Request) -> web.Response:
     """Draw a blueprint's graph."""
-    blueprint = request.config_dict[STAGE].library.get(request.match_info["name"])
+    blueprint = request.app[STAGE].library.get(request.match_info["name"])
     format = parameters.choice(request, "format", Format) or Format.DOT
     if format is Format.DOT:
         return web.Response(text=blueprint.to_dot(), content_type=_TYPES[format])

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import Any, TypeVar
 
 import msgspec
-from aiohttp import web
+from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from ..config import Config
@@ -31,18 +31,21 @@ _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 async def read(request: web.Request) -> bytes:
     """The whole body; 413 when it is too large (before it is read, if it says so) and 408 when it dawdles."""
-    config = request.config_dict[STAGE].config
+    config = request.app[STAGE].config
+    packed = hdrs.CONTENT_ENCODING in request.headers
+    content = request.content
+    if content.is_eof() and not packed and content.exception() is None:
+        body = content.read_nowait()  # mostly it came in one piece with its headers
+        if len(body) > config.max_body_bytes:
+            raise too_large(config.max_body_bytes)
+        return body
     if (request.content_length or 0) > config.max_body_bytes:
         raise too_large(config.max_body_bytes)
-    if "Content-Encoding" in request.headers:
-        return await _read_packed(request, config)
-    return await _read(request, config)
+    return await (_read_packed if packed else _read)(request, config)
 
 
 async def _read(request: web.Request, config: Config) -> bytes:
     try:
-        if request.content.is_eof():  # mostly it came in one piece with its headers
-            return await request.read()
         async with asyncio.timeout(config.body_timeout_s):
             return await request.read()
     except TimeoutError:

@@ -18,7 +18,7 @@ _POLICY, _STATE = _Name("RateLimit-Policy"), _Name("RateLimit")
 class Bucket:
     """One key's tokens in this process. It fills evenly, so no window begins anew with a request."""
 
-    __slots__ = ("_fixed", "_per_token_s", "at", "context", "key", "portions", "rate", "tokens")
+    __slots__ = ("_limit", "_per_token_s", "at", "context", "key", "portions", "rate", "tokens")
 
     def __init__(self, context: str, key: str, rate: Rate, now: float, shared: bool) -> None:
         self.context = context
@@ -27,8 +27,7 @@ class Bucket:
         self.tokens = float(rate.limit)
         self.at = now
         self._per_token_s = rate.window_s / rate.limit
-        policy = f'"{context}";q={rate.limit};w={math.ceil(rate.window_s)}'
-        self._fixed = (str(rate.limit), policy, f'"{context}";r=')
+        self._limit = str(rate.limit)
         #: What this instance has of the tokens that all instances share; None where nobody shares.
         self.portions = Portions(rate) if shared else None
 
@@ -66,16 +65,19 @@ class Bucket:
         return int(left) if left > 0 else 0
 
     def told(self) -> tuple[tuple[str, str], ...]:
-        """What is left, in the words of the IETF's draft, and in those of its forerunners that programs know."""
-        limit, policy, start = self._fixed
+        """What is left, for every answer: in the words that programs know."""
         left = self.left()
         reset = math.ceil((self.rate.limit - left) * self._per_token_s)
+        return ((_LIMIT, self._limit), (_REMAINING, str(left)), (_RESET, str(reset)))
+
+    def told_in_full(self) -> tuple[tuple[str, str], ...]:
+        """The same for a refusal, and again in the words of the IETF's draft."""
+        rate, left = self.rate, self.left()
+        reset = math.ceil((rate.limit - left) * self._per_token_s)
         return (
-            (_LIMIT, limit),
-            (_REMAINING, str(left)),
-            (_RESET, str(reset)),
-            (_POLICY, policy),
-            (_STATE, f"{start}{left};t={reset}"),
+            *self.told(),
+            (_POLICY, f'"{self.context}";q={rate.limit};w={math.ceil(rate.window_s)}'),
+            (_STATE, f'"{self.context}";r={left};t={reset}'),
         )
 
     def wait_s(self, n: int, now: float) -> float:

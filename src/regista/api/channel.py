@@ -42,11 +42,11 @@ async def connect(request: web.Request) -> web.StreamResponse:
     _check_handshake(request)
     offered = request.headers.get("Sec-WebSocket-Protocol", "")
     if worker_id and stream.PROTOCOL in [name.strip() for name in offered.split(",")]:
-        return await serve_stream(request, worker_id, request.config_dict[CHANNELS])
+        return await serve_stream(request, worker_id, request.app[CHANNELS])
     from .sockets import serve_stock_socket
 
     # The older SDK does not say who it is; where its credential does, that is who it is.
-    owner = speaker.worker_id or request.config_dict[STAGE].doors.owner_of(speaker.token)
+    owner = speaker.worker_id or request.app[STAGE].doors.owner_of(speaker.token)
     return await serve_stock_socket(request, worker_id or owner)
 
 

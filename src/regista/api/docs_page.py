@@ -2,7 +2,7 @@
 
 from functools import cache
 from html import escape
-from importlib.resources import files
+from pathlib import Path
 
 from aiohttp import web
 
@@ -20,7 +20,7 @@ _PLACE = "<!-- operations -->"
 
 @cache
 def _page() -> str:
-    return (files("regista.api") / "docs.html").read_text(encoding="utf-8")
+    return Path(__file__).with_name("docs.html").read_text(encoding="utf-8")
 
 
 @routes.get("/docs", also=("/", "/docs/"), access="public", answers={200: Media(("text/html",), "the page")})

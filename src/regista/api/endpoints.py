@@ -40,7 +40,7 @@ def find_blueprint(stage: Stage, path: str) -> StateMachineBlueprint | None:
 
 async def anything_else(request: web.Request) -> web.StreamResponse:
     """Whatever no other route takes: a blueprint's own endpoint, or nothing."""
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     blueprint = find_blueprint(stage, _tail(request))
     if blueprint is None:
         raise await _nothing_here(request)
@@ -100,7 +100,7 @@ def under_version(handler: Handler) -> Handler:
 
     @functools.wraps(handler)
     async def versioned(request: web.Request) -> web.StreamResponse:
-        stage = request.config_dict[STAGE]
+        stage = request.app[STAGE]
         versions = {one.api_version for one in stage.library.blueprints() if one.api_endpoint}
         if request.match_info["version"] not in versions:
             return await anything_else(request)

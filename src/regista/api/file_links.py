@@ -17,6 +17,7 @@ from ..errors import FileTooLarge, JobAlreadyTerminal, JobNotFound
 from ..payloads.task_files import TaskFiles
 from ..wire import file_links
 from . import view
+from .middleware.ratelimit import tell
 from .problems import Problem
 from .sending import whole_or_cut, write
 from .stage import STAGE, Stage
@@ -44,7 +45,7 @@ async def download(request: web.Request) -> web.StreamResponse:
     stage, job_id, name = _allowed(request, "GET")
     files = stage.filing.open(job_id, outside=True)
     job = await stage.storage.get(job_id)
-    async with request.config_dict[DOWN].turn(job_id if job is None else job.client or job_id):
+    async with request.app[DOWN].turn(job_id if job is None else job.client or job_id):
         return await _send(request, files, name)
 
 
@@ -61,6 +62,7 @@ async def _send(request: web.Request, files: TaskFiles, name: str) -> web.Stream
     answer.content_length = found.size
     if request.method == "HEAD":
         return answer
+    tell(request, answer)
     pieces = files.stream(name)
     first = await anext(pieces, b"")  # a file that is gone by now is a 404, and not half an answer
     # Closed here, so that its turn is free at once, and not some day.
@@ -86,7 +88,7 @@ async def upload(request: web.Request) -> web.Response:
     most = stage.config.max_file_bytes
     if (request.content_length or 0) > most:
         raise FileTooLarge(name, most)
-    async with request.config_dict[UP].turn(job.client or job_id):
+    async with request.app[UP].turn(job.client or job_id):
         await files.upload_stream(name, _pieces(request, name, most, stage.config.body_timeout_s))
         found = await files.info(name)
     return view.json({"status": "uploaded", "name": name, "size": found.size})
@@ -118,7 +120,7 @@ async def _pieces(request: web.Request, name: str, most: int, silence_s: float) 
 
 def _allowed(request: web.Request, method: str) -> tuple[Stage, str, str]:
     """What the link is for; 403 when it is not ours, was changed, or is over."""
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     job_id, name = request.match_info["job_id"], request.match_info["file"]
     until = request.query.get("expires", "")
     expires = int(until) if until.isascii() and until.isdigit() and len(until) < 12 else 0

@@ -50,7 +50,7 @@ async def find(request: web.Request) -> web.Response:
 
     They are there until the job ends; a quarantined job keeps them.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     after = parameters.place(request, str) or ""
     limit = parameters.whole(request, "limit", 1000, 1, stage.config.max_page)
     files = await _files(request, stage)
@@ -76,7 +76,7 @@ async def create(request: web.Request) -> web.Response:
     orchestrator takes the content itself. A file of that name is replaced. The name may have folders, and cannot lead
     out of the job.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     wish = await bodies.take(request, _Wish)
     check_name(wish.name)
     job = await view.own_job(request)
@@ -98,7 +98,7 @@ async def get(request: web.Request) -> web.Response:
 
     `GET` its `url`. In the path the name is one part: a `/` in it is written `%2F`.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     expires_s = parameters.seconds(request, _EXPIRES.name, MOST_S)
     if expires_s is None:
         expires_s = 3600.0
@@ -120,7 +120,7 @@ async def value(request: web.Request) -> web.Response:
 
     Where a job shows `{"$offloaded": {"size": …, "sha256": …}}`, the value itself is here.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     job = await view.own_job(request)
     return view.json(await stage.filing.value(job.id, request.match_info["sha256"]))
 

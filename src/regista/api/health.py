@@ -1,12 +1,11 @@
 """Is it there, is it alive, can it work: for people, probes and load balancers. No token."""
 
-from functools import cache
 from hmac import compare_digest
-from importlib.metadata import version
 
 from aiohttp import web
 from msgspec import Struct
 
+from .. import __version__
 from ..observe.system_state import Condition, SystemState
 from ..observe.telemetry import PAGE_TYPE
 from . import view
@@ -36,12 +35,6 @@ class Status(Struct, frozen=True, kw_only=True):
     instance: str
 
 
-@cache
-def our_version() -> str:
-    """The version of the installed package."""
-    return version("regista")
-
-
 @routes.get("/_public/status", access="public", answers={200: Status})
 async def status(request: web.Request) -> web.Response:
     """Say that the process answers, which version it is, and how it is.
@@ -49,11 +42,11 @@ async def status(request: web.Request) -> web.Response:
     Ready: nothing to do; running: something; degraded: it goes on, but not as it should; critical: it does not.
     Asks no storage: what it says is some seconds old at most.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     condition = Condition(SystemState.READY) if stage.telemetry is None else stage.telemetry.condition
     told = Status(
         status="ok",
-        version=our_version(),
+        version=__version__,
         state=condition.state.value,
         reasons=list(condition.reasons),
         instance=stage.config.instance_id,
@@ -72,7 +65,7 @@ async def status(request: web.Request) -> web.Response:
 )
 async def metrics(request: web.Request) -> web.Response:
     """Show what was counted, for Prometheus. Reads no storage."""
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     _check_reader(request, stage.config.metrics_token)
     telemetry = stage.telemetry
     if telemetry is None or not telemetry.installed:
@@ -95,7 +88,7 @@ def _check_reader(request: web.Request, wanted: str) -> None:
 @routes.get("/_public/live", access="public", answers={200: Health})
 async def live(request: web.Request) -> web.Response:
     """Say that the process answers: for liveness probes."""
-    return view.json(Health("ok", our_version()))
+    return view.json(Health("ok", __version__))
 
 
 @routes.get(
@@ -109,8 +102,8 @@ async def ready(request: web.Request) -> web.Response:
 
     Asks the store, so that the answer holds now: `storage_unavailable` while nobody can reach it.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     if not stage.is_ready():
         raise Problem(503, "not_ready", "the orchestrator has not started yet, or stops")
     await stage.storage.next_due()  # any cheap question does: what counts is that there is an answer
-    return view.json(Health("ready", our_version()))
+    return view.json(Health("ready", __version__))

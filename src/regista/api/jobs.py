@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from msgspec import Struct
 
 from ..dispatch.explain import Reason, Score
@@ -58,7 +58,7 @@ async def create(request: web.Request) -> web.Response:
     idempotency key and body return the same job. Without `wait` the answer is the job as it was written, and
     tells of no attempts.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     wait_s = parameters.seconds(request, "wait", stage.config.max_wait_s)
     wish = await bodies.take(request, Wish)
     key = parameters.idempotency_key(request, wish.idempotency_key)
@@ -66,7 +66,7 @@ async def create(request: web.Request) -> web.Response:
     tell_submitted(request, job.id)
     if wait_s:
         job = await patient(stage, job, wait_s)
-    location = {"Location": f"{request.path}/{job.id}"}
+    location: dict[str, str] = {hdrs.LOCATION: f"{request.path}/{job.id}"}
     if wait_s is None:
         return view.json(view.fresh(stage, job), 202, location)
     return await view.answer(stage, job, 200 if job.status.settled else 202, location)
@@ -109,7 +109,7 @@ async def find(request: web.Request) -> web.Response:
     filters and order; with others it is refused. `attempts` and `bill` are
     left empty here: a list does not read the story of each job.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     query = await asked(request)
     limit = parameters.whole(request, "limit", 100, 1, stage.config.max_page)
     return view.json(await list_jobs(stage, query, place_in(request, query), limit, request[CLIENT].operator))
@@ -123,7 +123,7 @@ async def get(request: web.Request) -> web.Response:
 
     With `wait` the answer comes when the job has settled (ended, or quarantined) or the time is up.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     wait_s = parameters.seconds(request, "wait", stage.config.max_wait_s)
     job = await view.own_job(request)
     if wait_s:
@@ -145,7 +145,7 @@ async def cancel(request: web.Request) -> web.Response:
     confirmed or the grace is over. Asking again meanwhile is fine; a job that has ended, cancelled or not, is
     409 `job_already_terminal`.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     wish = await bodies.take_optional(request, Cancel)
     job = await view.own_job(request)
     job = await stage.engine.cancel(job.id, wish.reason, by=deed(request, "job.cancel", job.id))
@@ -167,7 +167,7 @@ async def history(request: web.Request) -> web.StreamResponse:
     still lives, more may come after the last page. With `format=jsonl` all of it comes at once, an event on each
     line, however many there are.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     after = parameters.place(request, int) or 0
     limit = parameters.whole(request, "limit", 1000, 1, stage.config.max_page)
     lines = parameters.choice(request, "format", Format) is Format.JSONL
@@ -200,7 +200,7 @@ async def explain(request: web.Request) -> web.Response:
 
     Every condition that holds it back, for how many workers, and what would change it. Nothing is assigned.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     job = await view.own_job(request)
     told = await stage.dispatcher.explain_job(job)
     waiting = [task for task in await stage.storage.tasks_of(job.id) if task.waiting]

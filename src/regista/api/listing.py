@@ -32,7 +32,7 @@ _MOST_NUMBER = 1 << 63
 
 async def asked(request: web.Request) -> Query:
     """What a request asks for: its query and its filters, and never more than the asker may see."""
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     client = request[CLIENT]
     status = parameters.choice(request, "status", JobStatus)
     query = await query_of(request.query.get("query", ""), stage.library.attributes(), stage.config.tz)

@@ -2,9 +2,9 @@
 
 import hmac
 from collections import OrderedDict
-from dataclasses import dataclass, field
 
 from aiohttp import web
+from msgspec import Struct, field
 
 from ..fleet.credentials import Credentials, Lifetimes, Login
 from ..fleet.passwords import Passwords
@@ -39,8 +39,7 @@ class Keys:
         self._of.pop(worker_id, None)
 
 
-@dataclass(frozen=True, slots=True)
-class Logins:
+class Logins(Struct, frozen=True):
     """One application's share of them."""
 
     credentials: Credentials

@@ -47,5 +47,5 @@ async def _quota(request: web.Request) -> QuotaObject | None:
     mine = allowance(request)
     if mine is None:
         return None
-    used = await request.config_dict[STAGE].storage.used(mine.quota.counter)
+    used = await request.app[STAGE].storage.used(mine.quota.counter)
     return QuotaObject(limit=mine.quota.limit or 0, used=used, resets_at=mine.resets_at)

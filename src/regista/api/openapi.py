@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from .. import __version__
 from ..config import Config
 from ..wire.jobs import Accepted
 from . import samples, view
 from .blueprints import endpoint_of
 from .endpoints import Order, anything_else
-from .health import our_version
 from .operations import REFS, Media, Operation, Operations, Schema
 from .parameters import KEY, Parameter
 from .problems import ProblemBody
@@ -46,7 +46,7 @@ Every path below `/api/v1` answers below `/api` too. A refusal is `application/p
 )
 async def openapi(request: web.Request) -> web.Response:
     """Read this document."""
-    return view.json(document(request.app[OPERATIONS], request.config_dict[STAGE]))
+    return view.json(document(request.app[OPERATIONS], request.app[STAGE]))
 
 
 #: All operations of an application, for its document.
@@ -67,7 +67,7 @@ def document(operations: list[Operation], stage: Stage) -> dict[str, Any]:
             paths[path] = {"post": _endpoint(blueprint.name, schemas, stage.config)}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Regista", "version": our_version(), "description": _ABOUT},
+        "info": {"title": "Regista", "version": __version__, "description": _ABOUT},
         "tags": [{"name": name, "description": words} for name, words in _TAGS.items()],
         "paths": paths,
         "components": {

@@ -2,10 +2,10 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from aiohttp import web
+from msgspec import Struct, field
 
 from .parameters import Parameter
 
@@ -33,16 +33,14 @@ def ref(record: type[Any]) -> dict[str, Any]:
     return {"$ref": REFS.format(name=record.__name__)}
 
 
-@dataclass(frozen=True, slots=True)
-class Media:
+class Media(Struct, frozen=True):
     """An answer that is not JSON."""
 
     types: tuple[str, ...]
     words: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class Operation(Struct, frozen=True, kw_only=True):
     """One method of one path."""
 
     method: str

@@ -3,12 +3,12 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Literal, TypeVar
 
-from aiohttp import web
+from aiohttp import hdrs, web
+from msgspec import Struct
 
 from ..model import JobStatus
 from ..wire.pages import BadToken, place_of
@@ -18,8 +18,7 @@ T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
+class Parameter(Struct, frozen=True, kw_only=True):
     """One parameter, as documents tell it."""
 
     name: str
@@ -58,6 +57,8 @@ KEY = Parameter(
     words="As the member `idempotency_key`, which wins where both are given.",
     schema={"type": "string", "minLength": 1, "maxLength": 1000, "pattern": "^[!-~]+$"},
 )
+#: The same name, which need not be made small each time it is looked for.
+_KEY = type(hdrs.VARY)(KEY.name)
 
 
 def bad(name: str, expected: str, got: str) -> Problem:
@@ -127,7 +128,7 @@ def place(request: web.Request, shape: type[T]) -> T | None:
 
 def idempotency_key(request: web.Request, told: str | None = None) -> str | None:
     """The key that a body tells, else the one that the header brings along."""
-    key = request.headers.get(KEY.name)
+    key = request.headers.get(_KEY)
     if key is None:
         return told
     if not re.fullmatch(r"[!-~]{1,1000}", key):

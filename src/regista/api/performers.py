@@ -28,7 +28,7 @@ from ..wire.worker import (
 )
 from . import bodies, sts
 from .address import peer_of, tell_if_clear
-from .middleware.ratelimit import gate_of
+from .middleware.ratelimit import gate_of, tell
 from .problems import Problem
 from .rivals import rival_of, warn_of_two
 from .stage import STAGE, Stage
@@ -77,7 +77,7 @@ async def _say_version(request: web.Request, response: web.StreamResponse) -> No
 async def register(request: web.Request) -> web.Response:
     """A worker says who it is and what it can do."""
     speaker = await admit(request, None, password=True)
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     body = await bodies.read(request)
     said = _read(body, Registration)
     check_worker(request, said.worker_id)
@@ -87,7 +87,7 @@ async def register(request: web.Request) -> web.Response:
     # Before it is taken in: of two that come with one password, one is let in.
     login = await sts.trade(request, said.worker_id) if speaker.by == "password" else None
     try:
-        arrival = await request.config_dict[DESK].register(said, peer_of(request))
+        arrival = await request.app[DESK].register(said, peer_of(request))
     except BadMessage as error:
         raise _refused(error) from error
     worker = arrival.worker
@@ -111,7 +111,7 @@ async def register(request: web.Request) -> web.Response:
 @routes.patch("/_worker/workers/{worker_id}")
 async def heartbeat(request: web.Request) -> web.Response:
     """A worker says that it is there, what it runs, and what it could start."""
-    stage, desk = request.config_dict[STAGE], request.config_dict[DESK]
+    stage, desk = request.app[STAGE], request.app[DESK]
     began = stage.clock.elapsed()  # before anything is read: what is offered from now on it cannot know
     worker_id = request.match_info["worker_id"]
     await admit(request, worker_id)
@@ -140,7 +140,7 @@ async def heartbeat(request: web.Request) -> web.Response:
 @routes.get("/_worker/workers/{worker_id}/tasks/next", allow_head=False)
 async def next_task(request: web.Request) -> web.StreamResponse:
     """Wait for a task: 200 with it, or 204 when the time is up. `limit` asks for several."""
-    stage, desk = request.config_dict[STAGE], request.config_dict[DESK]
+    stage, desk = request.app[STAGE], request.app[DESK]
     worker_id = request.match_info["worker_id"]
     await admit(request, worker_id)
     gate = gate_of(request)
@@ -160,6 +160,7 @@ async def next_task(request: web.Request) -> web.StreamResponse:
                 )  # the wait was long enough for a token to be taken back
             # Written in here: what cannot be written has not been delivered, and waits for the next poll.
             response = _task_answer(stage, tasks, plural=limit is not None)
+            tell(request, response)
             await response.prepare(request)
             await response.write_eof()
     except BadMessage as error:
@@ -174,7 +175,7 @@ async def next_task(request: web.Request) -> web.StreamResponse:
 async def result(request: web.Request) -> web.Response:
     """How an attempt went. Answered after the commit that it caused; sent again, it is answered alike."""
     await admit(request, None)
-    stage, desk = request.config_dict[STAGE], request.config_dict[DESK]
+    stage, desk = request.app[STAGE], request.app[DESK]
     body = await bodies.read(request)
     said = _read(body, Result)
     worker_id = _speaker(request, said)
@@ -196,7 +197,7 @@ async def result(request: web.Request) -> web.Response:
 async def event(request: web.Request) -> web.Response:
     """Progress of an attempt. Any other event is accepted, and means nothing to us."""
     await admit(request, None)
-    desk = request.config_dict[DESK]
+    desk = request.app[DESK]
     body = await bodies.read(request)
     said = _read(body, WorkerEvent)
     worker_id = _speaker(request, said)
@@ -245,7 +246,7 @@ async def _unknown(
     request: web.Request, worker_id: str, session: int | None, incarnation: str | None
 ) -> Problem:
     """It must register again, or hear that another process has its id."""
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     more: dict[str, Any] = {}
     if session is not None:
         newer = await stage.workers.recall(worker_id)

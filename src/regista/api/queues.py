@@ -48,7 +48,7 @@ async def find(request: web.Request) -> web.Response:
     Those in which a task waits or from which one runs, and those that a connected worker serves. Tasks are
     counted for you alone; an operator counts everybody's.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     client = request[CLIENT]
     lines = await _lines(stage, None if client.operator else client.name)
     return view.json(Page([_object(name, lines[name], stage) for name in sorted(lines)], None))
@@ -57,7 +57,7 @@ async def find(request: web.Request) -> web.Response:
 @routes.get("/dashboard", answers={200: Dashboard})
 async def dashboard(request: web.Request) -> web.Response:
     """Count workers by state, and tasks that wait and run."""
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     client = request[CLIENT]
     lines = (await _lines(stage, None if client.operator else client.name)).values()
     workers: dict[str, int] = {"total": 0}

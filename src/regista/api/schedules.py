@@ -106,7 +106,7 @@ async def find(request: web.Request) -> web.Response:
     its ticks.
     """
     _operators_only(request)
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     entries = await stage.scheduler.book.all()
     items = [replace(_object(stage, entry), records=[]) for entry in entries]
     return view.json(Page(items, None))
@@ -126,7 +126,7 @@ async def create(request: web.Request) -> web.Response:
     """
     wish = await bodies.take(request, NewSchedule)
     _operators_only(request)
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     stage.library.get(wish.blueprint)
     members = {name: value for name, value in asdict(wish).items() if name != "name"}
     entry = await stage.scheduler.book.create(wish.name, Schedule(**members))
@@ -143,7 +143,7 @@ async def get(request: web.Request) -> web.Response:
     `superseded`, `overlap`, `replaced`, `paused`, `refused` or the code of a refusal) and for how many ticks in a row.
     """
     _operators_only(request)
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     return view.json(_object(stage, await stage.scheduler.book.get(request.match_info["schedule"])))
 
 
@@ -154,7 +154,7 @@ async def coming(request: web.Request) -> web.Response:
     As if it were not paused.
     """
     _operators_only(request)
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     count = parameters.whole(request, "count", 10, 1, _MOST)
     entry = await stage.scheduler.book.get(request.match_info["schedule"])
     show = view.clock_of(stage.config)
@@ -176,7 +176,7 @@ async def pause(request: web.Request) -> web.Response:
     """
     wish = await bodies.take_optional(request, Said)
     _operators_only(request)
-    stage, name = request.config_dict[STAGE], request.match_info["schedule"]
+    stage, name = request.app[STAGE], request.match_info["schedule"]
     entry = await stage.scheduler.book.pause(name, wish.reason)
     await audit(request, "schedule.pause", name)
     return view.json(_object(stage, entry))
@@ -196,7 +196,7 @@ async def resume(request: web.Request) -> web.Response:
     """
     wish = await bodies.take_optional(request, Said)
     _operators_only(request)
-    stage, name = request.config_dict[STAGE], request.match_info["schedule"]
+    stage, name = request.app[STAGE], request.match_info["schedule"]
     entry = await stage.scheduler.book.resume(name, wish.reason)
     await audit(request, "schedule.resume", name)
     stage.upkeep.nudge("scheduler")
@@ -218,7 +218,7 @@ async def trigger(request: web.Request) -> web.Response:
     """
     wish = await bodies.take_optional(request, Wanted)
     _operators_only(request)
-    stage, name = request.config_dict[STAGE], request.match_info["schedule"]
+    stage, name = request.app[STAGE], request.match_info["schedule"]
     key = parameters.idempotency_key(request, wish.idempotency_key) or token_urlsafe()
     job_id = await stage.scheduler.trigger(name, key)
     await audit(request, "schedule.trigger", name, job_id=job_id)
@@ -241,7 +241,7 @@ async def delete(request: web.Request) -> web.Response:
     await bodies.take_optional(request, Said)
     _operators_only(request)
     name = request.match_info["schedule"]
-    await request.config_dict[STAGE].scheduler.book.delete(name)
+    await request.app[STAGE].scheduler.book.delete(name)
     await audit(request, "schedule.delete", name)
     return web.Response(status=204)
 

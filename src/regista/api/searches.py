@@ -11,6 +11,7 @@ from ..history.recorder import read_events
 from ..history.search import count_jobs, find_jobs, group_of
 from . import parameters, view
 from .listing import QUERY, asked, item_of
+from .middleware.ratelimit import tell
 from .operations import Media, Operations
 from .parameters import BLUEPRINT, LIMIT, STATUS, Parameter
 from .sending import whole_or_cut, write
@@ -39,7 +40,7 @@ async def count(request: web.Request) -> web.Response:
     percentile of the seconds that those of them took that have ended. With `group_by` the same for each of the
     `limit` largest groups; a group's `value` is null for jobs that have none.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     query = await asked(request)
     name = request.query.get("group_by")
     by = None if not name else group_of(name, stage.library.attributes())
@@ -54,7 +55,7 @@ async def export(request: web.Request) -> web.StreamResponse:
     A line for each job, `{"job": …}`, then a line for each of its events, `{"event": …}`; at last
     `{"end": {"jobs": …, "events": …}}`, by which you know that nothing is missing.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     return await stream(request, _exported(stage, await asked(request)))
 
 
@@ -102,6 +103,7 @@ async def stream(request: web.Request, lines: AsyncIterator[bytes]) -> web.Strea
     """An answer that is made while it is read. A reader that stops reading is let go."""
     headers = {"Content-Type": "application/jsonl; charset=utf-8", "X-Accel-Buffering": "no"}
     response = web.StreamResponse(headers=headers)
+    tell(request, response)
     try:
         first = await anext(lines, b"")  # what fails before anything was said is an answer of its own
         with whole_or_cut(request):

@@ -24,7 +24,7 @@ async def shelf_page(request: web.Request, shelf: str, shown: Callable[[Item], T
 
     In the order of the keys. A page may be short, even empty, and yet have a `next`.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     limit = parameters.whole(request, "limit", 100, 1, stage.config.max_page)
     after = parameters.place(request, str) or ""
     found: list[T] = []

@@ -36,7 +36,7 @@ async def serve_stock_socket(request: web.Request, worker_id: str | None) -> web
     The older SDK connects without saying which worker it is (None): it hears every command, and heeds those
     for tasks that it has.
     """
-    stage, desk = request.config_dict[STAGE], request.config_dict[DESK]
+    stage, desk = request.app[STAGE], request.app[DESK]
     gate = gate_of(request)
     ws = web.WebSocketResponse(
         heartbeat=_PING_S, timeout=_CLOSING_S, max_msg_size=stage.config.max_body_bytes
@@ -110,7 +110,7 @@ def hear(request: web.Request, desk: Desk, worker_id: str, body: bytes) -> None:
     try:
         said = read(body, WorkerEvent)
         if said.worker_id and not worker_id:
-            check_claim(request.config_dict[STAGE], request[SPEAKER], said.worker_id)
+            check_claim(request.app[STAGE], request[SPEAKER], said.worker_id)
         check_signature(request, body, said, worker_id or said.worker_id or "", event=True)
         if said.worker_id and worker_id and said.worker_id != worker_id:
             raise BadMessage(f"the socket is {worker_id!r}'s, the message {said.worker_id!r}'s")

@@ -2,10 +2,10 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from aiohttp import web
+from msgspec import Struct, field
 
 from ..clock import Clock
 from ..config import Config
@@ -56,8 +56,7 @@ class Files(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Struct, frozen=True):
     """The services behind the API."""
 
     config: Config
@@ -85,5 +84,5 @@ class Stage:
 
 
 STAGE = web.AppKey("stage", Stage)
-#: Who asks, once `client_auth` has let the request in.
+#: Who asks, once they were let in.
 CLIENT = web.RequestKey("client", ClientConfig)

@@ -13,6 +13,7 @@ from ..wire.jobs import Progress
 from ..wire.story import Show
 from . import view
 from .follow import News, Place, TooSlow, follow_all, follow_job
+from .middleware.ratelimit import tell
 from .operations import Media, Operations
 from .parameters import Parameter, bad
 from .sending import whole_or_cut
@@ -63,7 +64,7 @@ async def job_events(request: web.Request) -> web.StreamResponse:
     `id` is the event's seq. `progress` comes in between, live only and without an id. 204 when the job has
     ended and there is nothing after the id asked for: there is nothing to come back for.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     after = _seq(request)
     job = await view.own_job(request)
     if job.status.terminal and not await read_events(stage.storage, stage.history, job.id, after, 1):
@@ -78,7 +79,7 @@ async def all_events(request: web.Request) -> web.StreamResponse:
     An operator watches everybody's. Begins now, or where an id says: then everything that happened since
     comes first. Does not end by itself.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     client = request[CLIENT]
     news = follow_all(stage, stage.feed, None if client.operator else client.name, _place(request))
     return await _stream(request, news, wide=True)
@@ -86,7 +87,8 @@ async def all_events(request: web.Request) -> web.StreamResponse:
 
 async def _stream(request: web.Request, news: AsyncIterator[News], *, wide: bool) -> web.StreamResponse:
     response = web.StreamResponse(headers=_HEADERS)
-    show = view.clock_of(request.config_dict[STAGE].config)
+    tell(request, response)
+    show = view.clock_of(request.app[STAGE].config)
     try:
         # Cut where it reads nothing at all, or there is nothing to read from: it may come back with its last id.
         with whole_or_cut(request):

@@ -55,7 +55,7 @@ async def issue(request: web.Request) -> web.Response:
         )
     if speaker.by == "password":
         return _answer(await trade(request, worker_id, said.request_id))
-    logins = request.config_dict[LOGINS]
+    logins = request.app[LOGINS]
     grounds = await logins.credentials.fingerprint(speaker.token) if speaker.by == "token" else ""
     return _answer(await logins.credentials.issue(worker_id, grounds))
 
@@ -75,7 +75,7 @@ async def refresh(request: web.Request) -> web.Response:
             )
     check_signature(request, body, said, worker_id, fresh=True, required=False)
     stock = registers_again(request.headers.get(VERSION_HEADER)) and not said.request_id
-    credentials = request.config_dict[LOGINS].credentials
+    credentials = request.app[LOGINS].credentials
     try:
         wish = (_STOCK_REQUEST, _STOCK_LEEWAY_S) if stock else (said.request_id, None)
         tokens = await credentials.refresh(said.refresh_token, *wish)
@@ -88,7 +88,7 @@ async def refresh(request: web.Request) -> web.Response:
 
 async def trade(request: web.Request, worker_id: str, request_id: str = "") -> Tokens:
     """The login that the one-time password of this request is good for, once."""
-    logins, token = request.config_dict[LOGINS], request[SPEAKER].token
+    logins, token = request.app[LOGINS], request[SPEAKER].token
     try:
         tokens = await logins.passwords.trade(token, worker_id, request_id)
     except TokenRefused as refusal:
@@ -142,7 +142,7 @@ def _worker_of(request: web.Request, speaker: Speaker, said: TokenRequest) -> st
     """For whom tokens are asked: what the body or the header says, else whose certificate or token it is."""
     named = said.worker_id or request.headers.get(ID_HEADER) or speaker.worker_id
     if not named:
-        named = request.config_dict[STAGE].doors.owner_of(speaker.token)
+        named = request.app[STAGE].doors.owner_of(speaker.token)
     if not named:
         raise Problem(400, "bad_message", f"expected the worker's id in `worker_id` or {ID_HEADER}, got none")
     return named
@@ -155,7 +155,7 @@ def _claimed(refresh_token: str) -> str:
 
 
 def _certificate(request: web.Request) -> str | None:
-    mode = request.config_dict[STAGE].config.worker_auth_mode
+    mode = request.app[STAGE].config.worker_auth_mode
     name = None if mode == "token-only" else certificate_name(request)
     if name is None and mode == "mtls-only":
         raise Problem(401, "certificate_missing", "expected a client certificate, got none")

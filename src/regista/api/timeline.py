@@ -24,7 +24,7 @@ async def timeline(request: web.Request) -> web.Response:
     `retry`, a person (`human`), a `child`, a `timer`, a mending hand (`release`) or the stop (`cancel`). What goes on has no end
     yet. It follows from the events; `truncated` where there are too many to tell.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     job = await view.own_job(request)
     events, truncated = await _events(stage, job.id)
     show = view.clock_of(stage.config)

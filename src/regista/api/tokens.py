@@ -72,10 +72,10 @@ async def make_password(request: web.Request) -> web.Response:
     """
     wish = await bodies.take_optional(request, PasswordWish)
     _refuse_others(request)
-    if request.config_dict[STAGE].config.worker_auth_mode == "mtls-only":
+    if request.app[STAGE].config.worker_auth_mode == "mtls-only":
         words = "workers come in by certificates alone here (WORKER_AUTH_MODE is mtls-only): make a certificate instead"
         raise Problem(409, "passwords_disabled", words)
-    passwords = request.config_dict[LOGINS].passwords
+    passwords = request.app[LOGINS].passwords
     made = await passwords.make(wish.worker_id or "", wish.lifetime)
     await audit(request, "token.otp", wish.worker_id or "")
     shown = PasswordObject(made.text, made.worker_id or None, made.lifetime_s)
@@ -91,8 +91,8 @@ async def revoke(request: web.Request) -> web.Response:
     """
     wish = await bodies.take(request, Revocation)
     _refuse_others(request)
-    logins, passwords = await request.config_dict[LOGINS].revoke(wish.worker_id)
-    await request.config_dict[CHANNELS].check(wish.worker_id)
+    logins, passwords = await request.app[LOGINS].revoke(wish.worker_id)
+    await request.app[CHANNELS].check(wish.worker_id)
     await audit(request, "token.revoke", wish.worker_id)
     return view.json(Revoked(wish.worker_id, logins, passwords))
 

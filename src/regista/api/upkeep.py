@@ -29,7 +29,7 @@ async def find(request: web.Request) -> web.Response:
     """
     if not request[CLIENT].operator:
         raise Problem(403, "operators_only", "only an operator may look behind the scenes")
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     show = view.clock_of(stage.config)
     items = [
         replace(one, last_run_at=show(one.last_run_at), last_error_at=show(one.last_error_at))

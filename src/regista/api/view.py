@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import msgspec
-from aiohttp import web
+from aiohttp import hdrs, web
 from msgspec.structs import replace
 
 from ..config import Config
@@ -22,7 +21,7 @@ from .stage import CLIENT, STAGE, Stage
 _STORY = 1000
 #: Ended jobs whose answer is remembered.
 _SHOWN = 256
-_JSON = {"Content-Type": "application/json; charset=utf-8"}
+_JSON = {hdrs.CONTENT_TYPE: "application/json; charset=utf-8"}
 encode = msgspec.json.Encoder().encode
 
 
@@ -38,6 +37,8 @@ def clock_of(config: Config) -> Show:
 
 @lru_cache(maxsize=8)
 def _shown_in(tz: str) -> Show:
+    from zoneinfo import ZoneInfo  # a few milliseconds that most starts can save
+
     zone = ZoneInfo(tz)
 
     def show(moment: datetime | None) -> Any:
@@ -59,7 +60,7 @@ def may_see(client: ClientConfig, job: Job) -> bool:
 async def own_job(request: web.Request) -> Job:
     """The job that the path names, if it is the asker's; JobNotFound says the same of others' and of none."""
     job_id = request.match_info["job_id"]
-    job = await request.config_dict[STAGE].engine.get(job_id)
+    job = await request.app[STAGE].engine.get(job_id)
     if not may_see(request[CLIENT], job):
         raise JobNotFound(job_id)
     return job

@@ -82,7 +82,7 @@ async def find(request: web.Request) -> web.Response:
     Yours; an operator's list has everybody's. In the order of their jobs. A page may be short and yet have a `next`.
     """
     fate = parameters.choice(request, "state", Fate) or Fate.DEAD
-    show = view.clock_of(request.config_dict[STAGE].config)
+    show = view.clock_of(request.app[STAGE].config)
 
     def shown(item: Item) -> DeliveryObject | None:
         delivery = readable(item)
@@ -99,7 +99,7 @@ async def secret(request: web.Request) -> web.Response:
 
     Yours alone: nobody, not even an operator, sees another client's.
     """
-    book, name = request.config_dict[STAGE].webhooks, request[CLIENT].name
+    book, name = request.app[STAGE].webhooks, request[CLIENT].name
     answer = SecretObject(secrets=list(await book.secrets_of(name)), derived=not book.has_own(name))
     return view.json(answer, headers={"Cache-Control": "no-store"})
 
@@ -107,7 +107,7 @@ async def secret(request: web.Request) -> web.Response:
 @routes.get("/webhooks/{delivery_id}", answers={200: DeliveryObject}, problems=_UNKNOWN)
 async def get(request: web.Request) -> web.Response:
     """Look at a delivery. One that was heard is gone."""
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     delivery, item, fate = await _own(request)
     return view.json(_object(delivery, item, fate, view.clock_of(stage.config)))
 
@@ -125,7 +125,7 @@ async def redeliver(request: web.Request) -> web.Response:
     One that was given up, or one that waits for its next try. Its id stays the same. One that was not tried yet is on
     its way already: nothing changes.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     await bodies.take_optional(request, Empty)
     delivery, item, fate = await _own(request)
     now = stage.clock.now()
@@ -152,7 +152,7 @@ async def redeliver(request: web.Request) -> web.Response:
 )
 async def discard(request: web.Request) -> web.Response:
     """Forget a delivery: it is not tried any more."""
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     await bodies.take_optional(request, Empty)
     delivery, item, fate = await _own(request)
     await stage.storage.put([ItemWrite(item.shelf, item.key, None)])
@@ -162,7 +162,7 @@ async def discard(request: web.Request) -> web.Response:
 
 async def _own(request: web.Request) -> tuple[Delivery, Item, Fate]:
     """The delivery that the path names, if it is the asker's; others' are as unknown as those that are gone."""
-    stage, wanted = request.config_dict[STAGE], request.match_info["delivery_id"]
+    stage, wanted = request.app[STAGE], request.match_info["delivery_id"]
     for fate in (Fate.PENDING, Fate.DEAD):
         item = await stage.storage.item(_SHELVES[fate], wanted)
         if item is not None:

@@ -52,13 +52,13 @@ async def admit(request: web.Request, worker_id: str | None, *, password: bool =
     speaker = request[SPEAKER] = await _recognise(request, password)
     if worker_id is not None:
         check_worker(request, worker_id)
-    elif speaker.by == "token" and not request.config_dict[STAGE].doors.knows(speaker.token):
+    elif speaker.by == "token" and not request.app[STAGE].doors.knows(speaker.token):
         raise _unknown_token()
     return speaker
 
 
 async def _recognise(request: web.Request, password: bool) -> Speaker:
-    mode = request.config_dict[STAGE].config.worker_auth_mode
+    mode = request.app[STAGE].config.worker_auth_mode
     name = certificate_name(request) if mode != "token-only" else None
     token = token_of(request)
     login = await _login(request, token, must=name is None) if is_access(token) else None
@@ -77,7 +77,7 @@ async def _recognise(request: web.Request, password: bool) -> Speaker:
     if login is not None:
         return Speaker("login", token, login.worker_id)
     if is_password(token) and password:
-        owner = await request.config_dict[LOGINS].passwords.owner(token)
+        owner = await request.app[LOGINS].passwords.owner(token)
         if owner is None:
             raise Problem(401, "password_unknown", UNKNOWN, headers=_CHALLENGE)
         # One that was used may come with a repeat of the request; trading it says what it is.
@@ -87,7 +87,7 @@ async def _recognise(request: web.Request, password: bool) -> Speaker:
 
 async def _login(request: web.Request, token: str, must: bool) -> Login | None:
     """The login of an access token. One that is no good is refused, unless a certificate does instead."""
-    stage, logins = request.config_dict[STAGE], request.config_dict[LOGINS]
+    stage, logins = request.app[STAGE], request.app[LOGINS]
     try:
         login = await logins.credentials.find(token)
         if not await logins.is_grounded(login, stage.doors):
@@ -111,7 +111,7 @@ def check_worker(request: web.Request, worker_id: str) -> None:
     hint = request.headers.get(ID_HEADER)
     if hint and hint != worker_id:
         raise _mismatch(f"{ID_HEADER} names {hint!r}, the request {worker_id!r}")
-    check_claim(request.config_dict[STAGE], request[SPEAKER], worker_id)
+    check_claim(request.app[STAGE], request[SPEAKER], worker_id)
 
 
 def check_claim(stage: Stage, speaker: Speaker, worker_id: str) -> None:
@@ -128,7 +128,7 @@ def check_claim(stage: Stage, speaker: Speaker, worker_id: str) -> None:
 
 async def is_still_in(request: web.Request, worker_id: str) -> bool:
     """What this worker came in with is still good: a connection that stays for days is asked again and again."""
-    stage, logins, speaker = request.config_dict[STAGE], request.config_dict[LOGINS], request[SPEAKER]
+    stage, logins, speaker = request.app[STAGE], request.app[LOGINS], request[SPEAKER]
     match speaker.by:
         case "login":
             login = await logins.credentials.living(speaker.token)
@@ -168,7 +168,7 @@ def check_signature(
     It is keyed with the token that the message comes with. A worker that has got another one meanwhile may have signed
     with the one before, or with the configured one: those are tried too.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     security = said.security
     if security is None or not security.signature:
         if stage.config.worker_require_signatures if required is None else required:
@@ -192,7 +192,7 @@ def check_signature(
 
 def _keys(request: web.Request, worker_id: str) -> list[str]:
     """What this worker may have signed with. Never nothing: anybody can sign with that."""
-    stage, logins = request.config_dict[STAGE], request.config_dict[LOGINS]
+    stage, logins = request.app[STAGE], request.app[LOGINS]
     known = [request[SPEAKER].token, stage.doors.token_of(worker_id), *logins.keys.of(worker_id)]
     return [key for key in dict.fromkeys(known) if key]
 

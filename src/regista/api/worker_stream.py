@@ -42,7 +42,7 @@ _AGAIN_S = 0.5
 
 async def serve_stream(request: web.Request, worker_id: str, channels: "Channels") -> web.WebSocketResponse:
     """Speak the stream with one worker until either side closes. A closed socket changes nothing."""
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     ws = web.WebSocketResponse(
         protocols=(stream.PROTOCOL,),
         compress=False,

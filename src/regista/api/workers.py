@@ -58,7 +58,7 @@ class Drain(Struct, frozen=True, forbid_unknown_fields=True):
 @routes.get("/workers", answers={200: Page[WorkerObject]})
 async def find(request: web.Request) -> web.Response:
     """List the workers that are known, by id."""
-    return view.json(Page(await _all(request.config_dict[STAGE], request[CLIENT]), None))
+    return view.json(Page(await _all(request.app[STAGE], request[CLIENT]), None))
 
 
 @routes.get("/workers/{worker_id}", answers={200: WorkerObject}, problems=_UNKNOWN)
@@ -79,7 +79,7 @@ async def drain(request: web.Request) -> web.Response:
 
     What it has in its hands it may finish. `{"on": false}` takes it back. For operators only.
     """
-    stage = request.config_dict[STAGE]
+    stage = request.app[STAGE]
     wish = await bodies.take_optional(request, Drain)
     if not request[CLIENT].operator:
         raise Problem(403, "operators_only", "only an operator may drain a worker")
@@ -91,7 +91,7 @@ async def drain(request: web.Request) -> web.Response:
 
 async def _one(request: web.Request) -> WorkerObject:
     wanted = request.match_info["worker_id"]
-    for worker in await _all(request.config_dict[STAGE], request[CLIENT]):
+    for worker in await _all(request.app[STAGE], request[CLIENT]):
         if worker.id == wanted:
             return worker
     raise _unknown(request)

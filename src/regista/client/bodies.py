@@ -1,9 +1,9 @@
 """What a client sends: the bodies of its requests, checked before they leave."""
 
+import os
 import time
 from collections.abc import Mapping
 from typing import Any
-from uuid import uuid4
 
 
 def wish(blueprint: str, input: Mapping[str, Any] | None, **options: Any) -> dict[str, Any]:
@@ -25,5 +25,5 @@ def members(name: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
 def new_key() -> str:
     """A key of the layout of UUID version 7: the id that follows from it sorts by time, as stores like best."""
     stamp = f"{time.time_ns() // 1_000_000:012x}"
-    chance = uuid4().hex  # from the system: forked processes must not make the same
-    return f"{stamp[:8]}-{stamp[8:]}-7{chance[:3]}-8{chance[3:6]}-{chance[20:]}"
+    chance = os.urandom(9).hex()  # from the system: forked processes must not make the same
+    return f"{stamp[:8]}-{stamp[8:]}-7{chance[:3]}-8{chance[3:6]}-{chance[6:]}"

@@ -59,6 +59,7 @@ class Transport:
         self._tls = client_context(files)  # a mistake in them is said now, not with the first request
         #: How long trouble is put up with; until the first answer, less of it may be wanted.
         self._patience_s = connection.timeout_s
+        self._timeout = aiohttp.ClientTimeout(total=self._patience_s, connect=_CONNECT_S)
         self._first_contact_s = min(first_contact_s, connection.timeout_s)
         self._reached = False
         self._answered = False
@@ -132,7 +133,9 @@ class Transport:
         params: Mapping[str, str] | None,
         waits_s: float,
     ) -> Answer:
-        timeout = aiohttp.ClientTimeout(total=self._patience_s + waits_s, connect=_CONNECT_S)
+        timeout = self._timeout
+        if waits_s:
+            timeout = aiohttp.ClientTimeout(total=self._patience_s + waits_s, connect=_CONNECT_S)
         try:
             async with self._opened().request(
                 method,
@@ -246,12 +249,18 @@ class Transport:
                 )
             connector = None if self._tls is None else aiohttp.TCPConnector(ssl=self._tls)
             self._session = aiohttp.ClientSession(headers=headers, connector=connector)
+            self._greet(self._session, self._token)
         if not self._token:
             # Looked for until it is there: a local orchestrator makes it when it starts, maybe after us.
             self._token = find_token(self._connection.state_dir, CLIENT_FILE) or ""
-        if self._token:
-            self._session.headers["X-Client-Token"] = self._token
+            self._greet(self._session, self._token)
         return self._session
+
+    @staticmethod
+    def _greet(session: aiohttp.ClientSession, token: str) -> None:
+        """Bring the token along from now on."""
+        if token:
+            session.headers["X-Client-Token"] = token
 
 
 def _in_turns(data: bytes | None) -> bytes | io.BytesIO | None:

@@ -35,6 +35,7 @@ _STATES = {
     EventType.TASK_TIMED_OUT: "timed_out",
 }
 _OPEN = frozenset({"queued", "offered", "started"})
+_NO_BILL = Bill(0.0, 0.0)
 
 #: A time as it is shown; None stays None.
 Show = Callable[[datetime | None], Any]
@@ -118,6 +119,8 @@ def job_object(
 def _attempts(
     job: Job, events: Iterable[Event], tasks: Sequence[Task], show: Show
 ) -> tuple[list[Attempt], Bill]:
+    if not events and not tasks:
+        return [], _NO_BILL
     tries: dict[str, _Try] = {}
     types: dict[str, str] = {}
     seconds = cost = 0.0
@@ -159,6 +162,8 @@ def _progress(job: Job, tasks: Sequence[Task]) -> float | None:
     """0 to 1: of the open task, or the mean over the branches of a fan-out."""
     if job.status is JobStatus.FINISHED:
         return 1.0
+    if not tasks:
+        return None
     told = [1.0 if task.state is AttemptState.CLOSED else task.progress for task in tasks]
     if all(value is None for value in told):
         return None

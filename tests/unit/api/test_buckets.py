@@ -40,13 +40,13 @@ def test_what_was_done_already_empties_it_and_no_more() -> None:
     assert bucket.spend(1, 1.0)
 
 
-def test_it_tells_what_is_left_in_both_vocabularies() -> None:
+def test_it_tells_what_is_left_and_to_who_is_refused_in_both_vocabularies() -> None:
     bucket = Bucket("submit", "ada", Rate(100, 60.0), 0.0, False)
     bucket.spend(40, 0.0)
-    assert dict(bucket.told()) == {
-        "RateLimit-Limit": "100",
-        "RateLimit-Remaining": "60",
-        "RateLimit-Reset": "24",
+    brief = {"RateLimit-Limit": "100", "RateLimit-Remaining": "60", "RateLimit-Reset": "24"}
+    assert dict(bucket.told()) == brief
+    assert dict(bucket.told_in_full()) == {
+        **brief,
         "RateLimit-Policy": '"submit";q=100;w=60',
         "RateLimit": '"submit";r=60;t=24',
     }

@@ -9,11 +9,11 @@ from aiohttp import web
 
 from regista.api.app import handler_args
 from regista.api.connection import Runner
-from regista.api.middleware.errors import errors
 from regista.api.stage import CLIENT, STAGE
 from regista.api.streams import all_events
 from regista.model import ClientConfig
 from tests.acceptance.serving import House, serving
+from tests.cut_kit import errors
 from tests.support import one_task
 
 

@@ -1,9 +1,9 @@
 """Packed answers: zstd, else gzip, as the asker likes; only what is large enough and packs well, and no streams."""
 
 import asyncio
+from typing import TypeGuard
 
 from aiohttp import hdrs, web
-from aiohttp.typedefs import Handler
 
 from ..encodings import PACKERS, chosen
 
@@ -16,26 +16,28 @@ _TEXTS = ("text/", "application/json", "application/problem+json", "application/
 _STREAMS = ("text/event-stream",)
 
 
-@web.middleware
-async def compression(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Pack the answer where that is wanted and worth it."""
-    response = await handler(request)
-    # Streams are not of this class; what was sent already has its headers.
+def is_large(response: web.StreamResponse) -> TypeGuard[web.Response]:
+    """Worth a thought. Streams are not of this class; what was sent already has its headers."""
     if not isinstance(response, web.Response) or response.prepared:
-        return response
+        return False
     body = response.body
-    if not isinstance(body, bytes) or len(body) < MIN_BYTES or not _packs_well(response):
-        return response
+    return isinstance(body, bytes) and len(body) >= MIN_BYTES
+
+
+async def pack(request: web.Request, response: web.Response) -> None:
+    """Pack an answer that is large, where that is wanted and worth it."""
+    body = response.body
+    if not isinstance(body, bytes) or not _packs_well(response):
+        return
     _vary(response)
     coding = chosen(request.headers.get(hdrs.ACCEPT_ENCODING, ""))
-    if coding is not None:
-        pack = PACKERS[coding]
-        large = len(body) >= _IN_THREAD_BYTES
-        packed = await asyncio.to_thread(pack, body) if large else pack(body)
-        if len(packed) < len(body):
-            response.body = packed
-            response.headers[hdrs.CONTENT_ENCODING] = coding
-    return response
+    if coding is None:
+        return
+    packer = PACKERS[coding]
+    packed = await asyncio.to_thread(packer, body) if len(body) >= _IN_THREAD_BYTES else packer(body)
+    if len(packed) < len(body):
+        response.body = packed
+        response.headers[hdrs.CONTENT_ENCODING] = coding
 
 
 def _packs_well(response: web.Response) -> bool:

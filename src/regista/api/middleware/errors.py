@@ -1,9 +1,8 @@
-"""The outermost middleware: whatever goes wrong below becomes a problem, and only our faults a traceback."""
+"""Whatever goes wrong becomes a problem, and only our faults a traceback."""
 
 import logging
 
 from aiohttp import ClientConnectionResetError, web
-from aiohttp.typedefs import Handler
 
 from ...errors import RegistaError
 from ..problems import Problem, problem_of, response_of
@@ -15,17 +14,16 @@ log = logging.getLogger("regista.api")
 _CODES = {404: "not_found", 405: "method_not_allowed", 413: "body_too_large", 415: "unsupported_media_type"}
 
 
-@web.middleware
-async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn exceptions into problems. An answer that was begun is cut: a second one would be read as its rest."""
-    try:
-        return await handler(request)
-    except Exception as error:
-        if request.writer.output_size > 0:
-            cut(request)  # what is returned below is counted, and goes nowhere
-        elif isinstance(error, web.HTTPException) and error.status < 400:
-            raise
-        return response_of(_problem(request, error))
+def refusal(request: web.Request, error: Exception) -> web.Response:
+    """The answer that an exception means; a redirect is raised again.
+
+    An answer that was begun is cut: a second one would be read as its rest.
+    """
+    if request.writer.output_size > 0:
+        cut(request)  # what is returned below is counted, and goes nowhere
+    elif isinstance(error, web.HTTPException) and error.status < 400:
+        raise error
+    return response_of(_problem(request, error))
 
 
 def _problem(request: web.Request, error: Exception) -> Problem:

@@ -1,6 +1,6 @@
 """Seen from outside: every answer is counted, and a trace that comes with a request goes on with what it begins."""
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
 from ...observe.telemetry import Telemetry
@@ -8,6 +8,8 @@ from ...trace import CARRIED, Live, begin, from_headers
 from ..problems import CODE
 from ..stage import CLIENT
 
+#: A header's name that need not be made small each time it is looked for.
+_TRACE = type(hdrs.VARY)("traceparent")
 #: POSTs that only look, for as long as somebody likes: they are no step of anything.
 _LOOKING = ":wait"
 
@@ -22,7 +24,7 @@ class Observer:
     @web.middleware
     async def watch(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """The outermost of all: what it sees is what is sent."""
-        carried = from_headers(request.headers) if "traceparent" in request.headers else {}
+        carried = from_headers(request.headers) if _TRACE in request.headers else {}
         span = self._begin(request, carried) if self._traces else None
         if not carried and span is None:
             response = await handler(request)

@@ -6,25 +6,24 @@ from collections.abc import AsyncIterator
 from functools import lru_cache
 
 from aiohttp import hdrs, web
-from aiohttp.typedefs import Handler
 
 from ...config.rates import Context, rates_of
-from ...model import Rate
+from ...model import ClientConfig, Rate
 from ..address import client_address
 from ..buckets import Bucket
 from ..certificate import certificate_name
 from ..limits import Limits
-from ..operations import CLIENTS_ONLY
 from ..problems import Problem
 from ..stage import CLIENT, Stage
 from ..worker_auth import SPEAKER, token_of
+from .client_auth import CLIENT_TOKEN
 
 #: The bucket that a request was counted in; its answer tells what is left.
 COUNTED = web.RequestKey("counted", Bucket)
 #: Credentials that are remembered, by address, as good ones.
 _MOST_KNOWN = 100_000
-#: What a token may come in.
-_TOKEN_HEADERS = tuple(map(type(hdrs.VARY), ("X-Client-Token", "X-Worker-Token", "Authorization")))
+#: What a token may come in, besides.
+_WORKER_TOKEN = type(hdrs.VARY)("X-Worker-Token")
 #: What a guess at a signed address is answered with.
 _GUESSES = frozenset({"token_wrong", "link_invalid"})
 #: Refusals that are about more than the credential: with the same one each of them may be another guess.
@@ -58,39 +57,44 @@ class Gate:
 
     # -- by address ------------------------------------------------------------------------------
 
-    @web.middleware
-    async def by_address(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """The public is counted; of the others, whoever fails to prove who he is.
+    def greet(self, request: web.Request, *, worker: bool = False) -> int:
+        """Look at whoever wants to prove who he is; what his request is known by afterwards.
 
         An address that failed too often is not even listened to, but for credentials that were good from there
         before: one broken worker must not lock out its neighbours behind the same address. Nor need it: the same
         wrong credential again is no new guess, and is counted for itself.
         """
-        mark = 0
-        try:
-            if not _is_guarded(request):
-                if self._public is not None:
-                    await self._spend(request, Context.PUBLIC, self._address(request), self._public)
-                return await handler(request)
-            mark = self._mark(request)
-            known = mark in self._known
-            if not known and self._failing:
-                self._listen_to(self._address(request), mark)
-            response = await handler(request)
-            if not known and _has_proved(request):
-                self._remember(mark)
-            return response
-        except Problem as problem:
-            if self._auth is not None and (problem.status == 401 or problem.code in _GUESSES):
-                self._known.discard(mark)  # whatever it was good for: with it, one can guess at other things
-                self._failed(request, self._auth, problem.code not in _NO_REPEATS)
-            raise
+        mark = self._mark(request, worker)
+        if self._failing and mark not in self._known:
+            self._listen_to(self._address(request), mark)
+        return mark
 
-    def _mark(self, request: web.Request) -> int:
-        """Stands for where a request comes from and everything that it would prove with who sends it."""
+    def part(self, request: web.Request, mark: int) -> None:
+        """It went well: a credential that was good is remembered."""
+        if mark not in self._known and _has_proved(request):
+            self._remember(mark)
+
+    def refused(self, request: web.Request, problem: Problem, mark: int | None) -> None:
+        """It was refused: whoever failed to prove who he is, or guessed at something, is counted."""
+        if self._auth is not None and (problem.status == 401 or problem.code in _GUESSES):
+            if mark is not None:
+                self._known.discard(mark)  # whatever it was good for: with it, one can guess at other things
+            self._failed(request, self._auth, problem.code not in _NO_REPEATS)
+
+    async def public(self, request: web.Request) -> None:
+        """Count what anybody may ask for."""
+        if self._public is not None:
+            await self._spend(request, Context.PUBLIC, self._address(request), self._public)
+
+    def _mark(self, request: web.Request, worker: bool) -> int:
+        """Stands for where a request comes from and everything that it would prove with who sends it.
+
+        The certificate is a worker's proof alone.
+        """
         where = self._address(request) if self._proxied else request.remote
-        name = _certificate(request) if self._certificates else None
-        return hash((where, name, *map(request.headers.get, _TOKEN_HEADERS)))
+        name = _certificate(request) if worker and self._certificates else None
+        told = request.headers.get
+        return hash((where, name, told(CLIENT_TOKEN), told(_WORKER_TOKEN), told(hdrs.AUTHORIZATION)))
 
     def _listen_to(self, address: str, mark: int) -> None:
         bucket = self._failing.get(address)
@@ -117,7 +121,7 @@ class Gate:
 
     def _own(self, request: web.Request, rate: Rate) -> Bucket:
         """The bucket of a wrong credential. What a body brought (to be refreshed) is one, too."""
-        mark, speaker = self._mark(request), request.get(SPEAKER)
+        mark, speaker = self._mark(request, is_for_workers(request)), request.get(SPEAKER)
         if speaker is not None and speaker.token != token_of(request):
             mark = hash((mark, speaker.token))
         if len(self._refused) >= _MOST_KNOWN:
@@ -145,18 +149,13 @@ class Gate:
 
     # -- by client -------------------------------------------------------------------------------
 
-    @web.middleware
-    async def by_client(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Count what clients ask for; `client_auth` has said who they are."""
-        client = request.get(CLIENT)
-        if client is not None:
-            looks = request.method in ("GET", "HEAD") or request.path.endswith(_LOOKING)
-            context = Context.READ if looks else Context.SUBMIT
-            own = client.rate_limits
-            rate = own[context] if context in own else self.limits.rate(context)
-            if rate is not None:
-                await self._spend(request, context, client.name, rate)
-        return await handler(request)
+    def client(self, request: web.Request, client: ClientConfig) -> Bucket | None:
+        """Count what a client asks for. The bucket, where only the store knows whether that is too much."""
+        looks = request.method in ("GET", "HEAD") or request.path.endswith(_LOOKING)
+        context = Context.READ if looks else Context.SUBMIT
+        own = client.rate_limits
+        rate = own[context] if context in own else self.limits.rate(context)
+        return None if rate is None else self._spend_here(request, context, client.name, rate)
 
     async def more(self, request: web.Request, n: int) -> None:
         """The request stands for `n` more than the one that was counted: the jobs of a batch."""
@@ -201,11 +200,24 @@ class Gate:
     # -- telling ---------------------------------------------------------------------------------
 
     async def _spend(self, request: web.Request, context: Context, key: str, rate: Rate) -> None:
+        unsure = self._spend_here(request, context, key, rate)
+        if unsure is not None:
+            await self.ask_store(request, unsure)
+
+    def _spend_here(self, request: web.Request, context: Context, key: str, rate: Rate) -> Bucket | None:
+        """The bucket when the store must be asked, by `ask_store`."""
         bucket = self.limits.bucket(context, key, rate)
         done = self.limits.spend_here(bucket)
         if done is None:
-            done = await self.limits.spend_there(bucket)
+            return bucket
         if not done:
+            raise self._too_many(bucket)
+        request[COUNTED] = bucket
+        return None
+
+    async def ask_store(self, request: web.Request, bucket: Bucket) -> None:
+        """The rest of counting a request that this process alone could not."""
+        if not await self.limits.spend_there(bucket):
             raise self._too_many(bucket)
         request[COUNTED] = bucket
 
@@ -217,7 +229,7 @@ class Gate:
             429,
             "rate_limited",
             f"{words}; expected at most {rate.limit} in {rate.window_s:g} s; try again in {wait_s} s",
-            headers={"Retry-After": str(wait_s), **dict(bucket.told())},
+            headers={"Retry-After": str(wait_s), **dict(bucket.told_in_full())},
             context=str(bucket.context),
         )
 
@@ -226,29 +238,27 @@ GATE = web.AppKey("gate", Gate)
 
 
 def install(app: web.Application, gate: Gate) -> None:
-    """Let every answer tell what is left, and the gate end with the application."""
+    """Let the gate end with the application."""
     app[GATE] = gate
 
     async def alive(_: web.Application) -> AsyncIterator[None]:
         yield
         await gate.limits.close()
 
-    app.on_response_prepare.append(_tell)
     app.cleanup_ctx.append(alive)
 
 
-async def _tell(request: web.Request, response: web.StreamResponse) -> None:
+def tell(request: web.Request, response: web.StreamResponse) -> None:
+    """Let an answer tell what is left. Streams call it before they begin; for the others it is done at the end."""
     bucket = request.get(COUNTED)
     if bucket is not None:
         response.headers.update(bucket.told())
 
 
-def _is_guarded(request: web.Request) -> bool:
-    """Only clients or workers get an answer there. By the route: a path may have names in it that others chose."""
-    route = request.match_info.route
-    if request.match_info.handler in CLIENTS_ONLY:
-        return True
-    return route.resource is not None and "/_worker/" in route.resource.canonical
+def is_for_workers(request: web.Request) -> bool:
+    """Only workers get an answer there. By the route: a path may have names in it that others chose."""
+    resource = request.match_info.route.resource
+    return resource is not None and "/_worker/" in resource.canonical
 
 
 def _certificate(request: web.Request) -> str | None:
@@ -282,4 +292,4 @@ def neighbourhood(address: str) -> str:
 
 def gate_of(request: web.Request) -> Gate:
     """The gate that a request came through."""
-    return request.config_dict[GATE]
+    return request.app[GATE]
