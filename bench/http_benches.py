@@ -19,6 +19,8 @@ from .measures import Beside, Better, Measure, Sample
 BATCH = 100
 SUBMITTERS = 8
 SINGLES = 32
+#: Jobs in flight with stock workers, as their own system was measured.
+STOCK_IN_FLIGHT = 50
 EXPECTED = {"w1": 1, "w2": 3, "w3": FAN_OUT, "chain": STEPS}
 
 
@@ -209,22 +211,35 @@ async def idle(folder: Path, quick: bool) -> Sample:
 
 
 async def stock_50(folder: Path, quick: bool) -> Sample:
-    """W1 with the stock worker over long-poll, fifty in flight, in memory as its own system was measured."""
+    """W1 with one process of the stock worker over long-poll, in memory as its own system was measured."""
+    return await stock(folder, quick, "stock_50", "memory", 1)
+
+
+async def stock_50_by_two(folder: Path, quick: bool) -> Sample:
+    """The same with two processes of it, which share the fifty: one alone is as fast as one core lets it be."""
+    return await stock(folder, quick, "stock_50_by_two", "memory", 2)
+
+
+async def stock(folder: Path, quick: bool, figure: str, storage: str, processes: int) -> Sample:
+    """Stock workers with fifty slots among them, and fifty jobs in flight. The notes tell who used how much CPU."""
     python = ROOT / ".stock" / "new" / "bin" / "python"
     if not python.exists():
         return Sample({}, missing="no stock worker; make it with scripts/make-stock-venvs .stock")
-    with House(folder, "memory", workers=0) as running:
+    with House(folder, storage, workers=0) as running:
         running.wait_ready()
-        running.spawn(
-            "worker", [str(python), "bench/stock_worker.py", str(running.port), running.worker_token, "50"]
-        )
+        slots = str(STOCK_IN_FLIGHT // processes)
+        for _ in range(processes):
+            command = [str(python), "bench/stock_worker.py", str(running.port), running.worker_token, slots]
+            running.spawn("worker", command)
         async with Client(running.url, running.token) as client:
-            await closed_loop(client, "w1", 300, 50)
-            before = running.cpu_s("worker")
+            await closed_loop(client, "w1", 300, STOCK_IN_FLIGHT)
+            before = {role: running.cpu_s(role) for role in ("worker", "orchestrator")}
             jobs = 1000 if quick else 4000
-            rate, times = await closed_loop(client, "w1", jobs, 50)
-            cost = (running.cpu_s("worker") - before) / jobs * 1e6
-    return Sample({"stock_50": rate}, {"p50_ms": median(times), "p99_ms": p99(times), "worker_cpu_us": cost})
+            rate, times = await closed_loop(client, "w1", jobs, STOCK_IN_FLIGHT)
+            notes: dict[str, float | str] = {
+                f"{role}_cpu_us": (running.cpu_s(role) - cpu) / jobs * 1e6 for role, cpu in before.items()
+            }
+    return Sample({figure: rate}, notes | {"p50_ms": median(times), "p99_ms": p99(times)})
 
 
 async def idle_crowd(folder: Path, quick: bool) -> Sample:
@@ -317,6 +332,7 @@ HTTP_BENCHES = (
     Bench("chain_40", chain_40, (_low("chain_40", "s", 0.55), _low("chain_40_per_step", "ms", 3.5))),
     Bench("submit_rate", submit_rate, (_rate("submit_singles", 3000), _rate("submit_batches", 20_000))),
     Bench("stock_50", stock_50, (_rate("stock_50", 1200),)),
+    Bench("stock_50_by_two", stock_50_by_two, (_rate("stock_50_by_two", None),)),
     Bench("idle_crowd", idle_crowd, (_low("idle_worker_kib", "KiB", 28), _low("idle_crowd_cpu", "%", 10))),
     Bench(
         "queued",

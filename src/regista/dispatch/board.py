@@ -119,7 +119,7 @@ class Board:
         standing: Standing = ()
         liked = scored = 0
         live = view.strategy.live
-        for candidate in self._with_room(view):
+        for candidate in view.candidates if len(view.candidates) <= HEADS else self._with_room(view):
             if best is not None and candidate.standing > standing:
                 break  # the others stand behind it, too
             kind = candidate.kind
@@ -136,11 +136,9 @@ class Board:
         return best
 
     def _with_room(self, view: View) -> Iterable[Candidate]:
-        """Candidates in the order of their standing; where there are many, without walking over full ones."""
+        """Many candidates in the order of their standing, without walking over full ones."""
         room = self.seats.open
-        if len(view.candidates) <= HEADS or len(view.candidates) <= len(room):
-            return view.candidates
-        return sorted(self._open(view, room))
+        return view.candidates if len(view.candidates) <= len(room) else sorted(self._open(view, room))
 
     @staticmethod
     def _open(view: View, room: Iterable[WorkerClass]) -> Iterator[Candidate]:

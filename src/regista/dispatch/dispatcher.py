@@ -33,6 +33,8 @@ class Dispatcher:
         self._clock = clock
         self.board = Board()
         self._seats = self.board.seats
+        #: The seat of a worker, if it is connected here.
+        self.find = self._seats.find
         self._puller = Puller(storage, clock, self.board, self.deliver)
         self.elsewhere = Elsewhere()
 
@@ -52,10 +54,6 @@ class Dispatcher:
     def unseat(self, worker_id: str, session: int) -> None:
         """The worker is gone from this instance; what it held is the lease's business."""
         self._seats.remove(worker_id, session)
-
-    def find(self, worker_id: str | None) -> Seat | None:
-        """The seat of a worker, if it is connected here."""
-        return self._seats.find(worker_id)
 
     def seats(self) -> list[Seat]:
         """Everybody who is connected here."""
@@ -116,7 +114,7 @@ class Dispatcher:
         seat = None
         if self._puller.informed and lane not in self.board.waiting:
             seat = self.board.choose(lane, fresh=True)
-            if self.elsewhere and self.elsewhere.better_than(seat, lane) is not None:
+            if self.elsewhere.rivals and self.elsewhere.better_than(seat, lane) is not None:
                 return None  # it is woken for it, and nothing has to wait behind it here
         if seat is None:
             self.board.waits(lane)  # from now on: the next one must not overtake it on its way to the store
@@ -130,11 +128,10 @@ class Dispatcher:
 
     def whom_to_wake(self, task: Task) -> str:
         """The instance that has a slot for a task which found none here; empty when nobody is known to have one."""
-        lane = task.lane
-        if not self.elsewhere or lane in self.board.waiting:
+        if not self.elsewhere.rivals or (lane := task.lane) in self.board.waiting:
             return ""
         rival = self.elsewhere.better_than(self.board.choose(lane, fresh=True), lane)
-        return "" if rival is None else rival.take()
+        return "" if rival is None else self.elsewhere.leave(rival, lane)
 
     def deliver(self, tasks: Sequence[Task]) -> None:
         """Hand over what was offered. Only for tasks whose offer is flushed."""

@@ -85,7 +85,8 @@ class Puller:
         kind = seat.kind
         if kind is not None and kind.owed:
             self._freed[kind] = None
-            self._run_soon()
+            if self._running is None:
+                self._run_soon()
 
     def _run_soon(self) -> None:
         if self._running is None and not self._closed:

@@ -47,9 +47,10 @@ class Room:
         return len(self._level_of)
 
     def put(self, seat: "Seat", level: int) -> None:
-        """The seat holds `level` attempts and can take more."""
+        """The seat holds `level` attempts and can take more. It stands behind the others that hold so many."""
         old = self._level_of.get(seat)
         if old == level:
+            self._levels[level].move_to_end(seat)
             return
         seats = self._levels.get(level)
         if seats is None:
@@ -78,14 +79,18 @@ class Room:
             )
 
     def head(self) -> "Seat | None":
-        """Of those that hold the least, the one that has done so for longest."""
+        """Of those that hold the least, the one that has not changed for longest."""
         return next(iter(self._levels[self._least])) if self._level_of else None
 
 
 class WorkerClass:
-    """All seats whose workers are alike. One verdict of the filters is good for all of them."""
+    """All seats whose workers are alike. One verdict of the filters is good for all of them.
 
-    __slots__ = ("_limited", "_room", "free", "key", "number", "open", "owed", "seats", "worker")
+    A seat changes with every task that it gets or gives back, and many of them in one turn. So it is only noted in
+    `moved`; whoever asks for a free slot has them find their places first.
+    """
+
+    __slots__ = ("_free", "_limited", "_room", "key", "moved", "number", "owed", "seats", "worker")
 
     def __init__(self, key: ClassKey, worker: Worker, number: int) -> None:
         self.key = key
@@ -96,23 +101,34 @@ class WorkerClass:
         self.seats: dict[Seat, None] = {}
         #: The lanes in which something waits that this class may do: its free slots belong to those.
         self.owed: dict[Lane, None] = {}
-        #: How many seats can take a task, and how many tasks they can take.
-        self.open = 0
-        self.free = 0
+        #: Seats that hold or may take another number of attempts than when they were placed, the latest change last.
+        self.moved: dict[Seat, None] = {}
+        #: How many tasks all of them can take.
+        self._free = 0
         self._room = Room()
         #: A skill with a limit of its own → who has room for it.
         self._limited = {skill: Room() for skill in worker.limits}
 
-    def place(self, seat: "Seat") -> None:
-        """What the seat holds or may take has changed."""
+    @property
+    def open(self) -> int:
+        """How many seats can take a task."""
+        self._settle()
+        return len(self._room)
+
+    def _settle(self) -> None:
+        if self.moved:
+            for seat in self.moved:
+                self._place(seat)
+            self.moved.clear()
+
+    def _place(self, seat: "Seat") -> None:
         free = seat.free
-        self.free += free - seat.counted
+        self._free += free - seat.counted
         seat.counted = free
         if free > 0:
             self._room.put(seat, len(seat.holding) + seat.claiming)
         else:
             self._room.take_out(seat)
-        self.open = len(self._room)
         if self._limited:
             self._place_by_skill(seat)
 
@@ -125,27 +141,30 @@ class WorkerClass:
 
     def add(self, seat: "Seat") -> None:
         self.seats[seat] = None
-        self.place(seat)
+        self.moved[seat] = None
 
     def remove(self, seat: "Seat") -> None:
         del self.seats[seat]
-        self.free -= seat.counted
+        self.moved.pop(seat, None)
+        self._free -= seat.counted
         seat.counted = 0
         for room in (self._room, *self._limited.values()):
             room.take_out(seat)
-        self.open = len(self._room)
 
     def head(self, skill: str) -> "Seat | None":
         """The seat that a task of this skill would go to."""
+        self._settle()
         return self._limited.get(skill, self._room).head()
 
     def slots(self) -> Slots:
         """What there is to tell other instances."""
+        self._settle()
         head = self._room.head()
-        return Slots(self.worker, self.open, self.free, len(head.holding) if head is not None else 0)
+        return Slots(self.worker, len(self._room), self._free, len(head.holding) if head is not None else 0)
 
     def hungry(self) -> "Seat | None":
         """A seat that could take something of what waits for this class."""
+        self._settle()
         if not self._limited:
             return self._room.head() if self.owed else None
         heads = (self.head(lane.type) for lane in self.owed)

@@ -88,8 +88,9 @@ class Seats:
         self._turns = 0
         #: Called when there is more or less room than before; None while nobody wants to know.
         self.changed: Callable[[], None] | None = None
-        #: Classes with a free slot. Kept so that a full house of many classes is seen at a glance.
-        self.open: dict[WorkerClass, None] = {}
+        self._open: dict[WorkerClass, None] = {}
+        #: Classes in which a seat has changed since `open` was asked for.
+        self._moved: dict[WorkerClass, None] = {}
 
     def __iter__(self) -> Iterator[Seat]:
         return iter(list(self._seats.values()))
@@ -101,6 +102,17 @@ class Seats:
     def kinds(self) -> list[WorkerClass]:
         """All classes, the oldest first."""
         return list(self._kinds.values())
+
+    @property
+    def open(self) -> dict[WorkerClass, None]:
+        """Classes with a free slot. Kept so that a full house of many classes is seen at a glance."""
+        for kind in self._moved:
+            if kind.open:
+                self._open[kind] = None
+            else:
+                self._open.pop(kind, None)
+        self._moved.clear()
+        return self._open
 
     def find(self, worker_id: str | None) -> Seat | None:
         return self._seats.get(worker_id or "")
@@ -143,16 +155,17 @@ class Seats:
             self._joined(kind)
         seat.kind = kind
         kind.add(seat)
-        self._note(kind)
+        self._moved[kind] = None
 
     def _leave_kind(self, seat: Seat) -> None:
         kind, seat.kind = seat.kind, None
         if kind is None:
             return
         kind.remove(seat)
-        self._note(kind)
+        self._moved[kind] = None
         if not kind.seats:
-            del self._kinds[kind.key]
+            del self._kinds[kind.key], self._moved[kind]
+            self._open.pop(kind, None)
             self._left(kind)
 
     # -- slots -----------------------------------------------------------------------------------
@@ -221,15 +234,9 @@ class Seats:
         """What the seat holds or may take has changed."""
         kind = seat.kind
         if kind is not None:
-            before = kind.open
-            kind.place(seat)
-            if not before or not kind.open:
-                self._note(kind)
+            moved = kind.moved
+            moved.pop(seat, None)
+            moved[seat] = None
+            self._moved[kind] = None
             if self.changed is not None:
                 self.changed()
-
-    def _note(self, kind: WorkerClass) -> None:
-        if kind.open:
-            self.open[kind] = None
-        else:
-            self.open.pop(kind, None)

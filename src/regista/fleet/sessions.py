@@ -26,19 +26,23 @@ class Session:
     """One worker. Its record is None while it only polls and we do not know what it can do."""
 
     __slots__ = (
-        "_ended", "_handed", "asked_at", "draining", "leaving", "line", "mailbox", "provisional", "skills",
-        "worker",
+        "_ended", "_handed", "asked_at", "draining", "leaving", "line", "mailbox", "number", "provisional",
+        "renewed_at", "skills", "worker",
     )  # fmt: skip
 
     def __init__(self, mailbox: Mailbox | None = None) -> None:
         self.mailbox = mailbox or Mailbox()
         self.worker: Worker | None = None
+        #: The epoch of its registration; 0 before.
+        self.number = 0
         #: Everything that it can do; `worker.skills` is what it can start right now.
         self.skills: tuple[str, ...] = ()
         #: Known by a poll or a heartbeat only: a registration would say more.
         self.provisional = False
         #: Since when it is asked to register again, on a clock that never jumps.
         self.asked_at: float | None = None
+        #: When its lease was renewed last, on that clock.
+        self.renewed_at: float | None = None
         #: It wants no more tasks, by its own word.
         self.draining = False
         #: It has said goodbye, and may still bring results.
@@ -47,11 +51,6 @@ class Session:
         #: Attempt → when its answer left, or its result came; on a clock that never jumps, like all times here.
         self._handed: dict[str, float] = {}
         self._ended: dict[str, float] = {}
-
-    @property
-    def number(self) -> int:
-        """The epoch of its registration."""
-        return 0 if self.worker is None else self.worker.session
 
     def handed(self, attempt_ids: Sequence[str], now: float) -> None:
         """These have left for the worker."""
@@ -65,9 +64,11 @@ class Session:
     def arrived(self, worker: Worker, skills: tuple[str, ...], provisional: bool) -> None:
         """The worker has its seat, under the session that its record names."""
         self.worker = worker
+        self.number = worker.session
         self.skills = skills
         self.provisional = provisional
         self.leaving = self.draining = False
+        self.renewed_at = None
         if not provisional:
             self.asked_at = None
 

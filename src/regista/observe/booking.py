@@ -8,6 +8,7 @@ from datetime import datetime
 
 from ..model import AttemptState, Change, Event, EventType, Job, JobStatus, Outcome, OutcomeKind, Task, Worker
 from .catalogue import Catalogue
+from .meters import Tally
 
 #: Blueprints of the last jobs that were looked at: a change of tasks alone does not say it.
 _JOBS_KEPT = 10_000
@@ -33,7 +34,7 @@ class Book:
         self._of = catalogue
         self._find_worker = find_worker
         self._blueprints: OrderedDict[str, str] = OrderedDict()
-        kinds: dict[EventType, Callable[[Event, Change, str], None]] = {
+        kinds: dict[EventType, Callable[[Event, Change, str, Tally], None]] = {
             EventType.JOB_FINISHED: self._ended,
             EventType.JOB_QUARANTINED: self._quarantined,
             EventType.STATE_FAILED: self._handler_failed,
@@ -54,68 +55,76 @@ class Book:
 
     def committed(self, changes: Sequence[Change], outcomes: Sequence[Outcome], now: datetime) -> None:
         """These changes are in the store, or were refused."""
+        tally = Tally()
         for change, outcome in zip(changes, outcomes, strict=True):
             # What was there already has been counted when it came.
             if outcome.kind is _APPLIED:
-                self._book(change, now)
+                self._book(change, now, tally)
+        tally.pour()
 
     def handed_over(self, tasks: Iterable[Task], worker: Worker, now: datetime) -> None:
         """The store gave these waiting tasks to a worker."""
+        tally = Tally()
         for task in tasks:
-            self._hand_over(task, worker, now)
+            self._hand_over(task, worker, now, tally)
+        tally.pour()
 
-    def _book(self, change: Change, now: datetime) -> None:
+    def _book(self, change: Change, now: datetime, tally: Tally) -> None:
         job = change.job
         blueprint = self._blueprints.get(change.job_id, "") if job is None else job.blueprint
         if job is not None and change.expected is None:
-            self._of.jobs.add((blueprint,))
+            tally.counts[self._of.jobs, (blueprint,)] += 1
         for birth in change.children:
-            self._of.jobs.add((birth.job.blueprint,))
+            tally.counts[self._of.jobs, (birth.job.blueprint,)] += 1
         for write in change.tasks:
             task = write.task
             if write.attempt == 0 and task.state is _OFFERED:
-                self._hand_over(task, self._find_worker(task.worker_id), now, blueprint)
+                self._hand_over(task, self._find_worker(task.worker_id), now, tally, blueprint)
         kinds = self._kinds
         for event in change.events:
             count = kinds.get(id(event.type))
             if count is not None:
-                count(event, change, blueprint)
+                count(event, change, blueprint, tally)
 
-    def _hand_over(self, task: Task, worker: Worker | None, now: datetime, blueprint: str = "") -> None:
+    def _hand_over(
+        self, task: Task, worker: Worker | None, now: datetime, tally: Tally, blueprint: str = ""
+    ) -> None:
         if task.queued_at is not None:
-            waited_s = (now - task.queued_at).total_seconds()
-            self._of.schedule_to_start.observe(max(0.0, waited_s), (task.queue or task.type,))
+            # Another instance's clock may be ahead of ours.
+            waited_s = max(0.0, (now - task.queued_at).total_seconds())
+            tally.values[self._of.schedule_to_start, (task.queue or task.type,)].append(waited_s)
         if worker is not None and worker.profile.hot:
             kind = warm_for(task, worker)
             if kind:
                 self._of.hot.add((blueprint or self._blueprints.get(task.job_id, ""), kind))
 
-    def _ended(self, event: Event, change: Change, blueprint: str) -> None:
-        status = _STATUSES.get(id(event.status)) or str(event.status)
-        self._of.jobs_ended.add((blueprint, status))
-        if status == "failed":
+    def _ended(self, event: Event, change: Change, blueprint: str, tally: Tally) -> None:
+        labels = blueprint, _STATUSES.get(id(event.status)) or str(event.status)
+        tally.counts[self._of.jobs_ended, labels] += 1
+        if labels[1] == "failed":
             self._of.jobs_failed.add((blueprint,))
         if event.duration_ms is not None:
-            self._of.job_duration.observe(event.duration_ms / 1000, (blueprint, status))
+            tally.values[self._of.job_duration, labels].append(event.duration_ms / 1000)
 
-    def _quarantined(self, event: Event, change: Change, blueprint: str) -> None:
+    def _quarantined(self, event: Event, change: Change, blueprint: str, tally: Tally) -> None:
         self._of.jobs_ended.add((blueprint, JobStatus.QUARANTINED.value))
         if event.code == "too_deep":
             self._of.too_deep.add((blueprint,))
 
-    def _handler_failed(self, event: Event, change: Change, blueprint: str) -> None:
+    def _handler_failed(self, event: Event, change: Change, blueprint: str, tally: Tally) -> None:
         self._of.handler_failures.add((blueprint, event.state or ""))
 
-    def _retried(self, event: Event, change: Change, blueprint: str) -> None:
+    def _retried(self, event: Event, change: Change, blueprint: str, tally: Tally) -> None:
         self._of.retries.add((type_of(event, change),))
 
-    def _told(self, event: Event, change: Change, blueprint: str) -> None:
+    def _told(self, event: Event, change: Change, blueprint: str, tally: Tally) -> None:
         task_type = type_of(event, change)
-        self._of.attempts.add((task_type, event.status or ""))
+        tally.counts[self._of.attempts, (task_type, event.status or "")] += 1
         if event.duration_ms is not None:
-            self._of.attempt_duration.observe(max(0.0, event.duration_ms / 1000), (task_type,))
+            ran_s = event.duration_ms / 1000
+            tally.values[self._of.attempt_duration, (task_type,)].append(ran_s if ran_s > 0 else 0.0)
 
-    def _untold(self, event: Event, change: Change, blueprint: str) -> None:
+    def _untold(self, event: Event, change: Change, blueprint: str, tally: Tally) -> None:
         self._of.attempts.add((type_of(event, change), _UNTOLD[event.type]))
         if event.type is EventType.TASK_TIMED_OUT:
             self._of.timeouts.add((blueprint, event.code or ""))

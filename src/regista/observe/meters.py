@@ -5,6 +5,7 @@ So we count by ourselves, and `exporting.py` hands the sums to the SDK's own rec
 """
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -99,16 +100,37 @@ class Histogram(Meter):
 
     def observe(self, value: float, labels: Labels = ()) -> None:
         """One more value."""
+        self.observe_all((value,), labels)
+
+    def observe_all(self, values: Sequence[float], labels: Labels = ()) -> None:
+        """More values, at least one."""
         series = self.values.get(labels)
         if series is None:
             place = self._place(labels, len(self.values))
             series = self.values.setdefault(place, Series(len(self.bounds) + 1))
-        series.counts[bisect_left(self.bounds, value)] += 1
-        series.total += value
-        if value < series.smallest:
-            series.smallest = value
-        if value > series.largest:
-            series.largest = value
+        counts, bounds = series.counts, self.bounds
+        for value in values:
+            counts[bisect_left(bounds, value)] += 1
+        series.total += sum(values)
+        series.smallest = min(series.smallest, *values)
+        series.largest = max(series.largest, *values)
+
+
+class Tally:
+    """What many changes add up to, gathered by whoever looks at them; all that is alike is then counted at once."""
+
+    __slots__ = ("counts", "values")
+
+    def __init__(self) -> None:
+        self.counts: defaultdict[tuple[Counter, Labels], int] = defaultdict(int)
+        self.values: defaultdict[tuple[Histogram, Labels], list[float]] = defaultdict(list)
+
+    def pour(self) -> None:
+        """Count it."""
+        for (counter, labels), amount in self.counts.items():
+            counter.add(labels, amount)
+        for (histogram, labels), values in self.values.items():
+            histogram.observe_all(values, labels)
 
 
 class Meters:

@@ -22,8 +22,9 @@ from .wallet import Wallet
 
 log = logging.getLogger("regista.worker")
 
-#: The pauses between tries: doubled from the first to the last, less up to a third by chance.
-_FIRST_PAUSE_S = 0.2
+#: The pauses between tries: doubled from the first to the last, less up to a third by chance. A worker that starts beside
+#: its orchestrator is there first: it should not be found asleep.
+_FIRST_PAUSE_S = 0.05
 _LAST_PAUSE_S = 30.0
 #: The pause of a second choice that is not needed right now.
 _NOT_WANTED_PAUSE_S = 1.0
@@ -138,7 +139,7 @@ class Link:
 
     def _away(self, why: str, slow: bool = False, level: int | None = None) -> None:
         """Say once that we wait, and why."""
-        self._tries = 10 if slow else self._tries + 1
+        self._tries = 11 if slow else self._tries + 1
         if why != self._told:
             self._told = why
             level = level or (logging.ERROR if slow else logging.WARNING)

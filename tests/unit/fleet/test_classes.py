@@ -13,19 +13,18 @@ def make_seat(id: str = "w") -> Seat:
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.none() | st.integers(0, 5)), max_size=60))
-def test_the_head_of_a_room_holds_the_least_and_has_done_so_for_longest(
+def test_the_head_of_a_room_holds_the_least_and_has_not_changed_for_longest(
     moves: Sequence[tuple[int, int | None]],
 ) -> None:
     seats, room = [make_seat(str(n)) for n in range(5)], Room()
-    naive: dict[int, tuple[int, int]] = {}  # seat → (level, since)
+    naive: dict[int, tuple[int, int]] = {}  # seat → (level, when it was put there last)
     for now, (number, level) in enumerate(moves):
         if level is None:
             room.take_out(seats[number])
             naive.pop(number, None)
         else:
             room.put(seats[number], level)
-            if naive.get(number, (None, 0))[0] != level:
-                naive[number] = (level, now)
+            naive[number] = (level, now)
         best = min(naive, key=lambda one: naive[one], default=None)
         assert room.head() is (None if best is None else seats[best])
         assert len(room) == len(naive)

@@ -219,7 +219,23 @@ def test_a_change_that_no_task_can_see_keeps_the_class() -> None:
     assert seat.worker.hostname == "elsewhere"
 
 
-_moves = st.lists(st.tuples(st.sampled_from(["hold", "free", "give", "drain", "sent"]), st.integers(0, 2)))
+_WHAT = ["hold", "free", "give", "drain", "sent", "gone", "look"]
+_moves = st.lists(st.tuples(st.sampled_from(_WHAT), st.integers(0, 2)))
+
+
+def check_heads(seats: Seats, all_seats: list[Seat]) -> None:
+    """Whoever asks gets somebody with room who holds the least; nobody when nobody has room."""
+    for skill in ("encode", "probe"):
+        open_seats = [one for one in all_seats if one.room_for(skill) > 0]
+        found = next((kind.head(skill) for kind in seats.kinds), None)
+        assert (found in open_seats) if open_seats else found is None
+        if found is not None:
+            assert len(found.holding) == min(len(one.holding) for one in open_seats)
+    free = [one for one in all_seats if one.free]
+    assert list(seats.open) == (seats.kinds if free else [])
+    if free:
+        slots = seats.kinds[0].slots()
+        assert (slots.seats, slots.free) == (len(free), sum(one.free for one in free))
 
 
 @given(_moves)
@@ -241,12 +257,33 @@ def test_whatever_happens_a_class_knows_exactly_who_has_room(moves: list[tuple[s
             seats.give(seat, None if step % 3 == 0 else step % 4)
         elif what == "drain":
             seats.drain(seat, not seat.draining)
-        (kind,) = seats.kinds
-        for skill in ("encode", "probe"):
-            open_seats = [one for one in all_seats if one.room_for(skill) > 0]
-            found = kind.head(skill)
-            assert (found in open_seats) if open_seats else found is None
-            if found is not None:
-                assert len(found.holding) == min(len(one.holding) for one in open_seats)
-        assert bool(seats.open) == any(one.free for one in all_seats)
+        elif what == "gone":
+            seats.remove(seat.worker.id, seat.worker.session)
+            fresh = all_seats[number] = make_seat(seat.worker)
+            seats.add(fresh)
+        else:  # only now and then: in between, changes gather
+            check_heads(seats, all_seats)
         assert all(one.credit is None or one.credit >= 0 for one in all_seats)
+    check_heads(seats, all_seats)
+
+
+def test_whoever_was_just_served_stands_behind_the_others_even_if_nobody_asked_meanwhile() -> None:
+    # given
+    seats, first = seated()
+    second = make_seat(make_worker("w2"))
+    seats.add(second)
+    assert head(seats) is first
+    # when: it has taken a task and done it before the next question
+    seats.hold(first, "a-1", "encode")
+    seats.let_go(first, "a-1")
+    # then
+    assert head(seats) is second
+
+
+def test_a_class_that_is_gone_is_not_kept_for_the_sake_of_its_last_change() -> None:
+    seats, seat = seated()
+    seats.hold(seat, "a-1", "encode")
+
+    seats.remove("w1", 1)
+
+    assert (seats.kinds, seats.open) == ([], {})

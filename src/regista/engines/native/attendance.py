@@ -1,13 +1,14 @@
 """Attendance: what a worker's heartbeats say about the attempts that it should have. FENCES 10."""
 
 import asyncio
-from functools import partial
 from typing import Any
 
 from ...model import AttemptState, EventType, Task
 
 #: Heartbeats in a row that may lack an offered attempt before it counts as undelivered.
 _MISSES = 2
+#: Reports that are answered are looked for when there are so many.
+_SWEEP_AT = 1000
 
 
 class Attendance:
@@ -18,21 +19,21 @@ class Attendance:
         self._missed: dict[str, tuple[int, float | None]] = {}
         #: Started attempt of a poll worker → since when its heartbeats lack it.
         self._absent: dict[str, float] = {}
-        #: Attempt → its report that is not answered yet.
+        #: Attempt → its newest report, answered or not. A callback for each would cost more than all the rest here.
         self._reports: dict[str, asyncio.Future[Any]] = {}
+        self._sweep_at = _SWEEP_AT
 
     def reported(self, attempt_id: str, answer: "asyncio.Future[Any]") -> None:
         """The worker has told how the attempt went: until the answer is there it is neither missed nor lost."""
         self._reports[attempt_id] = answer
-        answer.add_done_callback(partial(self._answered, attempt_id))
-
-    def _answered(self, attempt_id: str, answer: "asyncio.Future[Any]") -> None:
-        if self._reports.get(attempt_id) is answer:  # it may have been told twice
-            del self._reports[attempt_id]
+        if len(self._reports) >= self._sweep_at:
+            self._reports = {name: one for name, one in self._reports.items() if not one.done()}
+            self._sweep_at = max(_SWEEP_AT, 2 * len(self._reports))
 
     def is_reported(self, attempt_id: str) -> bool:
         """A report of it is on its way to the store."""
-        return attempt_id in self._reports
+        answer = self._reports.get(attempt_id)
+        return answer is not None and not answer.done()
 
     def present(self, attempt_id: str) -> None:
         """A heartbeat lists the attempt: that makes up for those that did not."""

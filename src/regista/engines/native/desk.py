@@ -27,6 +27,10 @@ _LAST_WORDS_S = 2.0
 #: For so long a worker that we know by hearsay is asked to register. Four of its beats: some of them are sent
 #: by a part of the SDK that does not listen to the answer.
 _ASKING_S = 60.0
+#: A lease that was renewed so many seconds ago, or so small a part of itself, need not be renewed again: a busy worker
+#: asks a thousand times a second, and every renewal is a question to the store.
+_RENEWED_S = 1.0
+_RENEWED_SHARE = 0.1
 
 
 class UnknownWorker(Exception):
@@ -70,6 +74,7 @@ class Desk:
         self._clock = clock
         self._lease_s = lease_s
         self._poll_lease_s = poll_lease_s
+        self._renewed_s = min(_RENEWED_S, _RENEWED_SHARE * min(lease_s, poll_lease_s))
         self._sessions = Sessions(self._is_connected)
         self._seating = Seating(dispatcher, self._cancel)
         self._background: set[asyncio.Task[None]] = set()
@@ -119,13 +124,22 @@ class Desk:
         """
         session = self._sessions.known(worker_id)
         ours = session is not None and number in (None, session.number)
-        if ours and session is not None and await self._service.touch(worker_id, session.number):
+        if ours and session is not None and await self._renew(session, worker_id):
             return session
         worker = await self._service.recall(worker_id)
         if worker is None or number not in (None, worker.session):
             return None
         known = await self._service.touch(worker_id, worker.session)
         return await self._adopt(worker) if known else None
+
+    async def _renew(self, session: Session, worker_id: str) -> bool:
+        """Renew the lease, if that was not done a moment ago. False: the session is over."""
+        now = self._clock.elapsed()
+        if session.renewed_at is None or now - session.renewed_at >= self._renewed_s:
+            if not await self._service.touch(worker_id, session.number):
+                return False
+            session.renewed_at = now
+        return True
 
     async def _adopt(self, worker: Worker) -> Session:
         session = self._sessions.open(worker.id)
@@ -265,11 +279,17 @@ class Desk:
 
     async def result(self, result: TaskResult) -> tuple[Verdict, Task | None]:
         """A result; answered after the commit that it caused, with the task as it was before."""
-        task = await self._service.find_task(result.task_id)
         session = self._sessions.find(result.worker_id)
         if session is not None:
             session.ended(result.task_id, self._clock.elapsed())
-        verdict = await self._service.deliver(result)
+        told = self._service.report(result)
+        # The turn that judges the result begins later, so this looks first; but neither waits for the other.
+        try:
+            task = await self._service.find_task(result.task_id)
+        except BaseException:
+            told.cancel()  # nobody hears it any more; sent again, it is answered alike
+            raise
+        verdict = await told
         if session is not None and session.leaving:
             await self._leave_if_done(session, result.worker_id)
         return verdict, task

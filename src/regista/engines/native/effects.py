@@ -96,7 +96,8 @@ class Effects:
         """Called by the store after each flush."""
         match hint.kind:
             case HintKind.CHANGED:
-                self.wake_waiters(hint.id)
+                if self._waiters or self._watches:
+                    self.wake_waiters(hint.id)
                 self.on_settled(hint.id)
             case HintKind.READY:
                 self._executor.wake()

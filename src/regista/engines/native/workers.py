@@ -484,8 +484,7 @@ class WorkerService:
 
     def report(self, result: TaskResult) -> "asyncio.Future[Verdict]":
         """A result; the future is done after the commit that it caused."""
-        checkpoint = self._signs.checkpoint(result.task_id)
-        if checkpoint is not None and result.failed:
+        if result.failed and (checkpoint := self._signs.checkpoint(result.task_id)) is not None:
             # Left a moment before the failure, it was not written down yet: it rides with the result.
             result = replace(result, checkpoint=checkpoint)
         seat = self._dispatcher.find(result.worker_id)
