@@ -3,10 +3,12 @@
 import random
 import time
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Protocol
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 class Clock(Protocol):
@@ -53,9 +55,20 @@ class StoreClock:
 def later(moment: datetime, seconds: float) -> datetime:
     """`moment` plus seconds, capped at the end of the calendar instead of overflowing."""
     try:
-        return moment + timedelta(seconds=seconds)
+        return moment + _span(seconds)
     except OverflowError:
         return datetime.max.replace(tzinfo=UTC)
+
+
+@lru_cache(maxsize=1024)
+def _span(seconds: float) -> timedelta:
+    # The same few timeouts come again and again, and to make a span of one costs more than to add it.
+    return timedelta(seconds=seconds)
+
+
+def milliseconds(since: datetime, until: datetime) -> float:
+    """How long that was, to the microsecond."""
+    return (until - since) / _MILLISECOND
 
 
 class Ids:
@@ -73,18 +86,19 @@ class Ids:
         self._prefix = f"{self.chance.getrandbits(48):012x}"
         self._tokens = 0
 
-    def new(self) -> str:
+    def new(self, now: datetime | None = None) -> str:
         """An id that no other maker makes: 48 bits of milliseconds, 12 of sequence, 62 of chance."""
-        stamp = int(self._clock.now().timestamp() * 1000) << 12
+        stamp = int((now or self._clock.now()).timestamp() * 1000) << 12
         # A burst within one millisecond counts on; so does a clock that was set back.
-        self._last = stamp if stamp > self._last else self._last + 1
-        head, chance = f"{self._last:015x}", f"{self.chance.getrandbits(62) | 1 << 63:016x}"
-        return f"{head[:8]}-{head[8:12]}-7{head[12:]}-{chance[:4]}-{chance[4:]}"
+        self._last = last = stamp if stamp > self._last else self._last + 1
+        head = (last >> 12 << 16 | 0x7000 | last & 0xFFF).to_bytes(8, "big").hex("-", 2)
+        tail = (self.chance.getrandbits(62) | 1 << 63).to_bytes(8, "big").hex("-", 6)
+        return f"{head[:4]}{head[5:]}-{tail}"
 
     def token(self) -> str:
         """A commit token: unique among all writers, meaningless otherwise."""
         self._tokens += 1
-        return f"{self._prefix}{self._tokens:x}"
+        return f"{self._prefix}{self._tokens}"
 
 
 def derived_id(*parts: str) -> str:

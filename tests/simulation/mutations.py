@@ -69,8 +69,8 @@ def hand_over_before_the_flush(patch: pytest.MonkeyPatch) -> None:
     """A worker sees a task that the disk has not seen."""
     original = JobExecutor._match
 
-    def match(self: JobExecutor, act: Any) -> None:
-        original(self, act)
+    def match(self: JobExecutor, act: Any, now: datetime) -> None:
+        original(self, act, now)
         if act.offers:
             self._dispatcher.deliver(act.offers)
             act.offers = []

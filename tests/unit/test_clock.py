@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regista.clock import Ids, SystemClock, derived_id, later
+from regista.clock import Ids, SystemClock, derived_id, later, milliseconds
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -116,3 +116,15 @@ def test_later_stops_at_the_end_of_the_calendar() -> None:
 def test_derived_ids_of_different_parts_differ_however_they_are_cut() -> None:
     assert derived_id("a", "b\x00c") != derived_id("a\x00b", "c")
     assert derived_id("ab", "c") != derived_id("a", "bc")
+
+
+def test_a_duration_is_told_in_milliseconds_to_the_microsecond() -> None:
+    assert milliseconds(NOON, NOON + timedelta(seconds=1, microseconds=234_568)) == 1234.568
+    assert milliseconds(NOON, NOON) == 0
+
+
+def test_an_id_may_be_made_for_a_moment_that_is_known_already() -> None:
+    ids = Ids(StepClock(NOON))
+    made = uuid.UUID(ids.new(NOON + timedelta(seconds=1)))
+
+    assert made.int >> 80 == int(NOON.timestamp() * 1000) + 1000

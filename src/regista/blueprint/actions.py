@@ -41,6 +41,7 @@ class ActionFactory:
         "_declared",
         "_first",
         "_graph",
+        "_info",
         "_result",
         "_state",
         "_token",
@@ -55,6 +56,7 @@ class ActionFactory:
     ) -> None:
         self._graph = graph
         self._state = state
+        self._info = graph.states.get(state)
         # May be a function: the token is an HMAC, and most handlers ask nobody.
         self._token = approval_token
         self._declared = declared or {}
@@ -98,6 +100,14 @@ class ActionFactory:
         """
         call = self._begin("dispatch_task")
         either = arguments.either
+        if dispatch_timeout_seconds is not None:
+            dispatch_timeout = either(call, "dispatch_timeout", dispatch_timeout, dispatch_timeout_seconds)
+        if result_timeout_seconds is not None:
+            result_timeout = either(call, "result_timeout", result_timeout, result_timeout_seconds)
+        if timeout_seconds is not None:
+            attempt_timeout = either(call, "attempt_timeout", attempt_timeout, timeout_seconds)
+        if resource_requirements is not None:
+            requirements = either(call, "requirements", requirements, resource_requirements)
         order = arguments.order(
             call,
             type=task_type,
@@ -105,12 +115,12 @@ class ActionFactory:
             transitions=transitions,
             priority=priority,
             queue=queue,
-            dispatch_timeout=either(call, "dispatch_timeout", dispatch_timeout, dispatch_timeout_seconds),
-            result_timeout=either(call, "result_timeout", result_timeout, result_timeout_seconds),
+            dispatch_timeout=dispatch_timeout,
+            result_timeout=result_timeout,
             heartbeat_timeout=heartbeat_timeout,
-            attempt_timeout=either(call, "attempt_timeout", attempt_timeout, timeout_seconds),
+            attempt_timeout=attempt_timeout,
             retry=retry,
-            requirements=either(call, "requirements", requirements, resource_requirements),
+            requirements=requirements,
             dispatch_strategy=dispatch_strategy,
             max_cost=max_cost,
         )
@@ -244,7 +254,7 @@ class ActionFactory:
                 f"state {self._state!r}: {name} was called after {first}; a handler takes one kind of action, "
                 "and only dispatch_task may be called more than once"
             )
-        info = self._graph.states.get(self._state)
+        info = self._info
         if info is not None and info.is_end and name != "fail":
             raise ActionError(
                 f"state {self._state!r}: {name} was called, but an end state cannot lead on; "
@@ -266,7 +276,7 @@ class ActionFactory:
         states = self._graph.states
         if target not in states:
             raise ActionError(f"{call}: there is no state {target!r}{did_you_mean(target, states)}")
-        info = states.get(self._state)
+        info = self._info
         known = sorted(info.targets or ()) if info is not None else []
         raise ActionError(
             f"{call}: {self._state!r} does not lead to {target!r} (it leads to: {', '.join(known) or 'nowhere'}); "
@@ -278,7 +288,7 @@ class ActionFactory:
         return {key: self._target(call, target) for key, target in leads.items()}
 
     def _finish(self) -> Action:
-        info = self._graph.states.get(self._state)
+        info = self._info
         if info is not None and info.is_end:
             return Finish()
         raise ActionError(

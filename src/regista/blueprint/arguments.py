@@ -52,7 +52,8 @@ def wrong(call: str, name: str, expected: str, got: object) -> ActionError:
 def text(call: str, name: str, value: object) -> str:
     """A non-empty str."""
     if isinstance(value, str) and value:
-        return str.__str__(value)  # a member of a str enum becomes the plain text that is stored
+        # A member of a str enum becomes the plain text that is stored.
+        return value if type(value) is str else str.__str__(value)
     raise wrong(call, name, "a non-empty str", value)
 
 

@@ -7,7 +7,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 from ..model import RetryPolicy
 
 
-class Order(Struct, frozen=True, kw_only=True, gc=False):
+class Order(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One `dispatch_task` call."""
 
     task_type: str
@@ -81,7 +81,7 @@ class Finish(Struct, frozen=True, tag=True, gc=False):
 Action = Transition | Dispatch | FanOut | AskHuman | RunChild | Sleep | Fail | Finish
 
 
-class Decision(Struct, frozen=True, kw_only=True, gc=False):
+class Decision(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A handler's wish: one action, and what it leaves behind."""
 
     action: Action

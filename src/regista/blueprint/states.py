@@ -1,6 +1,6 @@
 """DeclaredState: what the decorators have said about one state so far."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from .graph import FAILED_STATE
 from .handlers import Handler
@@ -9,8 +9,7 @@ from .handlers import Handler
 OUTCOMES = ("finished", "failed")
 
 
-@dataclass(slots=True)
-class DeclaredState:
+class DeclaredState(Struct):
     """One state while its blueprint is being written. A flag may stand on any of its handlers."""
 
     name: str

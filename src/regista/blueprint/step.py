@@ -4,10 +4,11 @@ from collections.abc import Callable
 from datetime import datetime
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from ..clock import later
 from ..model import Birth, Change, Event, Job, Message, RetryPolicy, TaskWrite
+from ..model.task import DEFAULT_RETRY
 from .graph import Graph
 from .notices import notices
 
@@ -18,13 +19,17 @@ class Rules(Struct, frozen=True, kw_only=True, gc=False):
     #: How a handler that raised is run again: `JOB_MAX_RETRIES` retries after the first run.
     handler_retry: RetryPolicy = RetryPolicy()
     #: How a task is run again when its dispatch names no policy.
-    task_retry: RetryPolicy = RetryPolicy()
+    task_retry: RetryPolicy = DEFAULT_RETRY
     #: `WORKER_TIMEOUT_SECONDS`: bounds one attempt.
     attempt_timeout_s: float = 300.0
     #: How long a worker may take to confirm a cancel.
     cancel_grace_s: float = 30.0
     #: How deep `run_blueprint` may nest; a blueprint that runs itself for ever stops here.
     max_depth: int = 16
+
+    def __post_init__(self) -> None:
+        if self.task_retry == DEFAULT_RETRY:  # then no task has to carry it
+            force_setattr(self, "task_retry", DEFAULT_RETRY)
 
 
 class Scene(Struct, frozen=True, kw_only=True, gc=False):

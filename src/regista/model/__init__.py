@@ -29,7 +29,7 @@ from .lane import Lane, LaneStatus, Needs, lane_name, lane_of, needs_of, needs_t
 from .rate import Rate
 from .requirements import STRATEGIES, Requirements, check_requirements
 from .status import HELD_STATES, OPEN_STATES, AttemptState, FailureKind, JobStatus
-from .task import RetryPolicy, Task, TaskFailure, TaskResult, job_of, task_of
+from .task import RetryPolicy, Task, TaskFailure, TaskResult, job_of, task_id_of, task_of
 from .worker import Gpu, Profile, Slots, Worker
 
 __all__ = [
@@ -88,6 +88,7 @@ __all__ = [
     "lane_of",
     "needs_of",
     "needs_text",
+    "task_id_of",
     "task_of",
     "was_heard",
 ]

@@ -100,6 +100,10 @@ class OutcomeKind(StrEnum):
     OVER_QUOTA = "over_quota"
 
 
+#: Both mean that the change is in the store.
+_WRITTEN = frozenset({OutcomeKind.APPLIED, OutcomeKind.REPEATED})
+
+
 class Outcome(Struct, frozen=True, gc=False):
     """The store's answer to one change."""
 
@@ -112,4 +116,4 @@ class Outcome(Struct, frozen=True, gc=False):
     @property
     def ok(self) -> bool:
         """The change is in the store."""
-        return self.kind is OutcomeKind.APPLIED or self.kind is OutcomeKind.REPEATED
+        return self.kind in _WRITTEN

@@ -8,6 +8,9 @@ from msgspec import Struct, field
 from ..trace import under
 from .status import JobStatus
 
+#: Members that every job is asked about: to find one through its class costs more than the question.
+_PENDING, _RUNNING, _CANCELLING = JobStatus.PENDING, JobStatus.RUNNING, JobStatus.CANCELLING
+
 
 class Fault(Struct, frozen=True, omit_defaults=True, gc=False):
     """Why a job failed or was quarantined."""
@@ -154,11 +157,10 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     @property
     def deadline(self) -> datetime | None:
         """The next instant at which somebody must look at this job, if there is one."""
-        if self.status is JobStatus.CANCELLING:
+        if self.status is _CANCELLING:
             return self.cancel.deadline if self.cancel else None
-        if isinstance(self.wait, AwaitTimer | AwaitRetry):
-            return self.wait.until
-        return None
+        wait = self.wait
+        return wait.until if type(wait) is AwaitTimer or type(wait) is AwaitRetry else None
 
     @property
     def ids(self) -> dict[str, str]:
@@ -172,10 +174,11 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
     def runnable(self, open_branches: int) -> bool:
         """A handler can be run for it now: it belongs in the ready queue."""
-        if self.status is JobStatus.PENDING or self.status is JobStatus.RUNNING:
-            return self.wait is None or isinstance(self.wait, AwaitVersion)
+        status, wait = self.status, self.wait
+        if status is _RUNNING or status is _PENDING:
+            return wait is None or type(wait) is AwaitVersion
         # A fan-out that is being cancelled needs one more turn as well, once its last branch is over.
-        return open_branches == 0 and isinstance(self.wait, AwaitBranches) and not self.status.settled
+        return open_branches == 0 and type(wait) is AwaitBranches and not status.settled
 
 
 def was_heard(job: Job, task_id: str, attempt: int) -> bool:

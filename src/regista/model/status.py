@@ -27,10 +27,11 @@ class JobStatus(StrEnum):
     @property
     def settled(self) -> bool:
         """Nothing happens by itself any more: terminal, or quarantined and waiting for a person."""
-        return self in _TERMINAL or self is JobStatus.QUARANTINED
+        return self in _SETTLED
 
 
 _TERMINAL = frozenset({JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELLED})
+_SETTLED = _TERMINAL | {JobStatus.QUARANTINED}
 
 
 class AttemptState(StrEnum):

@@ -12,6 +12,8 @@ from .status import AttemptState
 
 #: `Lane(...)` at a third of the price; a lane is made for every task.
 _new_lane = tuple.__new__
+#: Members that every task is asked about: to find one through its class costs more than the question.
+_QUEUED, _CLOSED = AttemptState.QUEUED, AttemptState.CLOSED
 
 
 class RetryPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -33,6 +35,10 @@ class RetryPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fals
             raise ValueError(f"max_attempts: expected at least 1, got {self.max_attempts}")
         if self.first_s < 0 or self.cap_s < 0 or self.factor < 1 or not 0 <= self.jitter <= 1:
             raise ValueError(f"expected first_s, cap_s >= 0, factor >= 1, jitter in 0..1; got {self}")
+
+
+#: The policy of a task that names none. It is left out of the stored record as this very object, not by its value.
+DEFAULT_RETRY = RetryPolicy()
 
 
 class TaskFailure(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -103,7 +109,7 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     strategy: str | None = None
     requirements: dict[str, Any] = field(default_factory=dict)
     max_cost: float | None = None
-    retry: RetryPolicy = RetryPolicy()
+    retry: RetryPolicy = DEFAULT_RETRY
     tracing_context: dict[str, str] = field(default_factory=dict)
 
     #: Both count from the commit that dispatched the task; `result_by` spans retries.
@@ -160,15 +166,15 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     @property
     def waiting(self) -> bool:
         """It may be handed to a worker now."""
-        return self.state is AttemptState.QUEUED and self.not_before is None
+        return self.state is _QUEUED and self.not_before is None
 
     @property
     def deadline(self) -> datetime | None:
         """The next instant at which somebody must look at this task, if there is one."""
-        if self.state is AttemptState.CLOSED:
+        state, nearest = self.state, self.result_by
+        if state is _CLOSED:
             return None
-        nearest = self.result_by
-        if self.state is AttemptState.QUEUED:
+        if state is _QUEUED:
             nearest = _earlier(nearest, self.not_before)
             return _earlier(nearest, self.dispatch_by)
         if self.attempt_timeout_s is not None and self.offered_at is not None:
@@ -187,6 +193,11 @@ def _earlier(one: datetime | None, other: datetime | None) -> datetime | None:
 def job_of(task_id: str) -> str:
     """The id of the job that a task id begins with."""
     return task_id.rsplit("_", 2)[0]
+
+
+def task_id_of(attempt_id: str) -> str:
+    """The stable task id that an attempt id begins with. Only for finding it: `task_of` also says which attempt."""
+    return attempt_id.rpartition("-")[0]
 
 
 def task_of(attempt_id: str) -> tuple[str, int]:

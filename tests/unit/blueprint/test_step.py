@@ -6,7 +6,7 @@ from typing import TypeVar
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from regista.blueprint.step import Step, pause_s, retry_at
+from regista.blueprint.step import Rules, Step, pause_s, retry_at
 from regista.model import (
     Birth,
     Event,
@@ -18,6 +18,7 @@ from regista.model import (
     Task,
     TaskWrite,
 )
+from regista.model.task import DEFAULT_RETRY
 from regista.testing.clock import BEGINNING
 
 T = TypeVar("T")
@@ -135,3 +136,8 @@ def test_the_first_pause_is_the_first_and_each_further_one_factor_times_longer(
 def test_a_retry_beyond_the_calendar_is_capped() -> None:
     policy = RetryPolicy(first_s=1e14, cap_s=1e15)
     assert retry_at(BEGINNING, policy, 1, 0.5) == datetime.max.replace(tzinfo=UTC)
+
+
+def test_a_policy_that_is_the_usual_one_is_left_out_of_every_task() -> None:
+    assert Rules(task_retry=RetryPolicy()).task_retry is DEFAULT_RETRY
+    assert Rules(task_retry=RetryPolicy(max_attempts=9)).task_retry.max_attempts == 9

@@ -3,6 +3,7 @@
 import asyncio
 
 from regista import EventType
+from regista.engines.native import attendance as module
 from regista.engines.native.attendance import Attendance
 from regista.model import AttemptState, Task
 
@@ -79,5 +80,25 @@ def test_what_was_reported_is_not_missed_until_the_report_is_answered() -> None:
         assert isinstance(again.exception(), ConnectionError)
         # then: the store does not have it, so it counts again
         assert [missing(attendance) for _ in range(2)] == [None, EventType.TASK_UNDELIVERED]
+
+    asyncio.run(scenario())
+
+
+def test_reports_that_are_answered_are_forgotten_now_and_then_and_the_others_never() -> None:
+    async def scenario() -> None:
+        # given
+        attendance = Attendance()
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[None] = loop.create_future()
+        attendance.reported("waiting-1", waiting)
+        # when
+        for number in range(3 * module._SWEEP_AT):
+            answered: asyncio.Future[None] = loop.create_future()
+            answered.set_result(None)
+            attendance.reported(f"j{number}_1_0-1", answered)
+        # then
+        assert len(attendance._reports) <= module._SWEEP_AT
+        assert attendance.is_reported("waiting-1")
+        assert not attendance.is_reported("j0_1_0-1")
 
     asyncio.run(scenario())

@@ -599,3 +599,28 @@ def test_progress_counts_only_from_the_worker_that_has_the_attempt(hall: Hall) -
     (_, (stored,)) = hall.call(lambda: hall.kit.director.storage.load([], [task.id]))
     assert stored is not None
     assert (stored.state, stored.progress) == (AttemptState.STARTED, 0.5)
+
+
+def test_a_worker_that_polls_all_the_time_renews_its_lease_now_and_then_and_keeps_it(hall: Hall) -> None:
+    # given
+    number = hall.register().worker.session
+    # when: it asks more often than its lease of 45 seconds needs to be renewed
+    for _ in range(300):
+        hall.poll(number=number)
+        hall.kit.skip(0.4)
+    # then
+    (facts,) = hall.call(hall.kit.director.workers.describe)
+    assert facts.last_seen is not None
+    assert hall.kit.clock.now() - facts.last_seen < timedelta(seconds=2)
+    assert facts.state != "silent"
+
+
+def test_a_worker_that_was_buried_is_not_taken_for_alive_though_it_was_heard_a_moment_ago(hall: Hall) -> None:
+    # given
+    number = hall.register().worker.session
+    hall.poll()
+    # when
+    hall.call(lambda: hall.kit.director.workers.bury("w", number, lapsed=False))
+    # then
+    with pytest.raises(UnknownWorker):
+        hall.poll(number=number)

@@ -24,7 +24,7 @@ from regista.config import Config
 from regista.engines.base import Verdict
 from regista.engines.native.desk import Desk, UnknownWorker
 from regista.history.memory import MemoryHistory
-from regista.model import Profile, Task, TaskResult
+from regista.model import Profile, Slots, Task, TaskResult
 from regista.model import Worker as WorkerRecord
 from regista.storage.base import StorageBackend
 from regista.wire.jobs import Progress
@@ -308,13 +308,27 @@ async def the_choice_of_a_strategy_is_global(pair: Pair) -> None:
     here, there = pair.directors
     dear = await pair.join(here, name="dear", cost=5.0)
     cheap = await pair.join(there, capacity=2, name="cheap", cost=0.1)
-    await until(lambda: bool(here.dispatcher.elsewhere))
+    await until(lambda: bool(here.dispatcher.elsewhere.rivals))
     # when: whoever decides has a free worker itself, and the other one a cheaper one, with two slots
     jobs = [await here.submit("script") for _ in range(3)]
     # then
     assert [(await cheap.next()).job_id for _ in range(2)] == [jobs[0].id, jobs[1].id]
     assert (await dear.next()).job_id == jobs[2].id
     assert cheap.tasks.empty()
+
+
+async def a_task_that_was_left_to_a_frozen_instance_is_done_here_a_moment_later(pair: Pair) -> None:
+    here, _ = pair.directors
+    hands = await pair.join(here, cost=5.0)
+    cheap = WorkerRecord(id="", skills=("work",), profile=Profile(cost_per_second=0.1))
+    await here.storage.show_slots("frozen", [Slots(worker=cheap, free=9, seats=1)], 60.0)
+    await until(lambda: bool(here.dispatcher.elsewhere.rivals))
+    # when: the one that should have it never looks
+    loop = asyncio.get_running_loop()
+    began, job = loop.time(), await here.submit("script")
+    # then
+    assert (await hands.next()).job_id == job.id
+    assert loop.time() - began < 1.5
 
 
 async def progress_at_one_is_seen_live_at_the_other(pair: Pair) -> None:
@@ -542,6 +556,7 @@ TESTS = [
     a_drain_asked_of_one_is_heeded_by_the_other,
     a_worker_that_polls_may_ask_anybody,
     the_choice_of_a_strategy_is_global,
+    a_task_that_was_left_to_a_frozen_instance_is_done_here_a_moment_later,
     progress_at_one_is_seen_live_at_the_other,
     a_list_of_workers_tells_the_same_at_both,
     two_leaders_at_once_do_no_harm,
@@ -564,5 +579,27 @@ def server(require: Require) -> Iterator[RedisServer]:
 
 @pytest.mark.parametrize("test", TESTS, ids=lambda test: test.__name__)
 def test_on_redis(test: Test, server: RedisServer) -> None:
+    namespace = next(_names)
+    play(test, *(RedisStorage(server.url, namespace=namespace) for _ in range(2)))
+
+
+def test_what_is_offered_to_a_session_that_was_replaced_goes_to_the_new_one_at_once(
+    server: RedisServer,
+) -> None:
+    async def test(pair: Pair) -> None:
+        here, there = pair.directors
+        here.engine.effects.on_worker = lambda worker_id: None
+        await pair.join(here)
+        # when: it registers at the other instance, and the first one hears nothing of it and decides a task
+        new = await pair.join(there)
+        job = await here.submit("script")
+        # then
+        task = await new.next()
+        assert (task.job_id, task.session) == (job.id, new.record.session)
+        assert await there.engine.deliver(result_of(task)) is Verdict.ACCEPTED
+        assert (await here.wait(job.id, 5)).status is JobStatus.FINISHED
+        events = [event.type for event in await here.history.events(job.id)]
+        assert EventType.TASK_LOST not in events
+
     namespace = next(_names)
     play(test, *(RedisStorage(server.url, namespace=namespace) for _ in range(2)))

@@ -5,8 +5,9 @@ import contextlib
 import logging
 import re
 from collections.abc import Callable, Coroutine, Sequence
+from datetime import datetime
 from hashlib import sha256
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
 
 import msgspec
@@ -83,6 +84,7 @@ _BY_HAND = frozenset(
     }
 )
 
+_Answer = Job | IdempotencyConflict
 Decide = Callable[[Job, list[Task], Scene], Step | TaskStep | None]
 DecideTask = Callable[[Job, Task, Scene], Step | TaskStep | None]
 
@@ -171,7 +173,12 @@ class NativeEngine:
     async def submit(self, submission: Submission, allowance: Allowance | None = None) -> Job:
         """Accept a job; durable when this returns. Its first handler may have run by then."""
         self._must_run()
-        (answer,) = await self._create([submission], [self._new_job(submission)], allowance)
+        job = self._new_job(submission, self._clock.now())
+        if allowance is None and not job.body_hash:  # nothing to look up, and nothing to count
+            born = await self.executor.submit(job)
+            if isinstance(born, Job):
+                return born
+        (answer,) = await self._create([submission], [job], allowance)
         if isinstance(answer, RegistaError):
             raise answer
         return answer
@@ -183,8 +190,10 @@ class NativeEngine:
         own place, and hinders nobody else.
         """
         self._must_run()
-        answers = await self._create(submissions, [self._new_job(submission) for submission in submissions])
-        return [answer for answer in answers if isinstance(answer, Job | IdempotencyConflict)]
+        now = self._clock.now()
+        jobs = [self._new_job(submission, now) for submission in submissions]
+        answers = await self._create(submissions, jobs)
+        return [answer for answer in answers if isinstance(answer, _Answer)]
 
     async def submit_each(
         self, submissions: Sequence[Submission], allowance: Allowance | None = None
@@ -193,9 +202,10 @@ class NativeEngine:
         self._must_run()
         answers: list[Job | RegistaError] = []
         sound: list[tuple[int, Submission, Job]] = []
+        now = self._clock.now()
         for index, submission in enumerate(submissions):
             try:
-                wished = self._new_job(submission)
+                wished = self._new_job(submission, now)
             except (NotPlain, BadSearchAttribute, BlueprintNotFound, WebhookRefused) as refusal:
                 answers.append(refusal)
             else:
@@ -239,7 +249,13 @@ class NativeEngine:
             return await self._store(jobs, quota)
         # The first handlers run in the same write: one commit less for each.
         futures = [self.executor.submit(job, quota) for job in jobs]
-        return await asyncio.gather(*futures) if len(futures) > 1 else [await one for one in futures]
+        try:
+            return [await one for one in futures]
+        except BaseException:
+            for one in futures:  # nobody waits for the others any more
+                if not one.cancel() and not one.cancelled():
+                    one.exception()
+            raise
 
     async def _store(self, jobs: Sequence[Job], quota: Quota | None) -> list[Job | OutcomeKind]:
         """Straight into the store: they wait in the ready queue like everybody else."""
@@ -261,7 +277,7 @@ class NativeEngine:
         if self._deaf is None:
             raise OrchestratorStopped("the orchestrator is not running; start it first")
 
-    def _new_job(self, submission: Submission) -> Job:
+    def _new_job(self, submission: Submission, now: datetime) -> Job:
         blueprint = self.library.get(submission.blueprint)
         graph = blueprint.graph
         submission = plain(submission, _decode_submission, "the submission")
@@ -269,16 +285,15 @@ class NativeEngine:
             attributes = checked(self.library.attributes_of(blueprint), submission.search_attributes)
         except WrongAttribute as error:
             raise BadSearchAttribute(str(error)) from None
-        for name in ("priority", "dispatch_timeout_s", "result_timeout_s"):
-            number = getattr(submission, name)
-            if number is not None and not (isfinite(number) and (name == "priority" or number > 0)):
-                raise NotPlain(name, f"expected a finite number{'' if name == 'priority' else ' above 0'}")
+        if not isfinite(submission.priority):
+            raise NotPlain("priority", "expected a finite number")
+        _check_timeout("dispatch_timeout_s", submission.dispatch_timeout_s)
+        _check_timeout("result_timeout_s", submission.result_timeout_s)
         key = submission.idempotency_key
         if key == "":
             raise NotPlain("idempotency_key", "expected a non-empty str or None")
-        now = self._clock.now()
         return Job(
-            id=self._ids.new() if key is None else keyed_id(submission.client, key),
+            id=self._ids.new(now) if key is None else keyed_id(submission.client, key),
             blueprint=graph.blueprint,
             version=graph.version,
             state=graph.start,
@@ -556,6 +571,11 @@ def signed(change: Change, deed: Deed) -> Change:
         for event in change.events
     )
     return msgspec.structs.replace(change, events=events, items=(*change.items, deed.record))
+
+
+def _check_timeout(name: str, seconds: float | None) -> None:
+    if seconds is not None and not 0 < seconds < inf:
+        raise NotPlain(name, "expected a finite number above 0")
 
 
 def keyed_id(client: str, key: str) -> str:

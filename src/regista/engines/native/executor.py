@@ -6,13 +6,14 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable
+from datetime import datetime
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ...blueprint import machine, signals
 from ...blueprint.decisions import Decision, HandlerFailed
-from ...blueprint.step import Rules, Scene
+from ...blueprint.step import Rules, Scene, Step
 from ...clock import Clock, Ids
 from ...dispatch.dispatcher import Dispatcher
 from ...errors import NotPlain, OrchestratorStopped, StorageAway, StorageFailed, StorageUnavailable
@@ -28,7 +29,7 @@ from ...model import (
     Task,
     TaskFailure,
     TaskResult,
-    task_of,
+    task_id_of,
 )
 from ...storage.base import StorageBackend
 from ..base import Verdict
@@ -50,6 +51,8 @@ _TURNS = 4
 _STORE_AWAY_S = 0.2
 #: Decisions that are folded into one write at most; a blueprint that never waits still commits.
 _FOLD = 64
+#: Found once: a member of an enum that is looked up on its class costs more than to compare it.
+_ACCEPTED = Verdict.ACCEPTED
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -236,11 +239,13 @@ class JobExecutor:
         if told:
             results = [act.result for act in told if act.result is not None]
             jobs, tasks = await self._storage.load(
-                [result.job_id for result in results], [task_of(result.task_id)[0] for result in results]
+                [result.job_id for result in results], [task_id_of(result.task_id) for result in results]
             )
             for act, job, task, result in zip(told, jobs, tasks, results, strict=True):
                 try:
-                    await self._judge(act, job, task, result)
+                    self._judge(act, job, task, result)
+                    if act.step is not None and task is not None and task.branch:
+                        await self._end_siblings(act, task)
                 except StorageAway:
                     raise
                 except Exception as error:  # one bad word must not cost the others of this turn
@@ -251,27 +256,34 @@ class JobExecutor:
             if act.result is None and act.base is not None and self._has_branches(act.base):
                 act.tasks = await self._storage.tasks_of(act.base.id)
 
-    async def _judge(self, act: Act, job: Job | None, task: Task | None, result: TaskResult) -> None:
+    def _judge(self, act: Act, job: Job | None, task: Task | None, result: TaskResult) -> None:
         scene = self._scene(job)
         if result.error is not None or result.status is not None:
             scene = self._chancy(scene)
         found = judge(job, task, result, scene)
-        if not (isinstance(found, Verdict) and _still_has(task, result)):
+        if isinstance(found, Step):
             self._dispatcher.release(result.worker_id, result.task_id)
-        if isinstance(found, Verdict):
-            if found is not Verdict.ACCEPTED:
+            act.base = job
+            act.add(found)
+        elif isinstance(found, TaskStep):
+            self._dispatcher.release(result.worker_id, result.task_id)
+            act.task_step = found
+        else:
+            if not _still_has(task, result):
+                self._dispatcher.release(result.worker_id, result.task_id)
+            if found is not _ACCEPTED:
                 self.on_ignored(job, found)
             act.answer(found)
             act.settled = True
-        elif isinstance(found, TaskStep):
-            act.task_step = found
-        else:
-            if task is not None and task.branch and job is not None:
-                siblings = await self._storage.tasks_of(job.id)
-                act.called_off = [one for one in siblings if one.id != task.id and one.state in HELD_STATES]
-                found = with_siblings(job, found, siblings)
-            act.base = job
-            act.add(found)
+
+    async def _end_siblings(self, act: Act, task: Task) -> None:
+        """A branch that fails its job ends the others of the fan-out too."""
+        assert act.base is not None
+        assert act.step is not None
+        siblings = await self._storage.tasks_of(task.job_id)
+        act.called_off = [one for one in siblings if one.id != task.id and one.state in HELD_STATES]
+        act.step = with_siblings(act.base, act.step, siblings)
+        act.job = act.step.job
 
     def _has_branches(self, job: Job) -> bool:
         """An aggregator sees its branches, and so does the end of a cancelled fan-out."""
@@ -312,54 +324,47 @@ class JobExecutor:
 
         Returns the milliseconds that the handlers took.
         """
-        self._open(act)
+        job = act.job
+        assert job is not None
+        scene = self._scene(job)
+        self._open(act, job, scene)
+        blueprint = self._library.find(job.blueprint, job.version)
+        if blueprint is None or scene.graph is None:
+            return 0.0  # committed without the handler and queued for whoever has the version
         spent_ms = 0.0
         for _ in range(_FOLD):
             job = act.job
-            assert job is not None
-            if not self._can_run(job):
+            if job is None or not job.runnable(1):
                 break
             if len(self._slow) >= self._settings.max_slow and act.step is not None:
                 break  # too many handlers are suspended: what came is written, and the job waits in line
-            blueprint = self._library.find(job.blueprint, job.version)
-            if blueprint is None:
-                break  # committed without the handler and queued for whoever has the version
-            graph = self._scene(job).graph
-            assert graph is not None
-            verdict = self._runner.run(blueprint, graph, job, act.tasks)
+            verdict = self._runner.run(blueprint, scene.graph, job, act.tasks)
             if isinstance(verdict, asyncio.Future):
                 self._go_slow(act, verdict)
                 break
-            self._take(act, verdict)
+            self._take(act, job, verdict, scene)
             spent_ms += verdict.duration_ms
             if spent_ms > self._settings.patience_s * 1000:
                 break
         return spent_ms
 
-    def _open(self, act: Act) -> None:
-        """The first step of an act that does not begin with a result."""
-        job = act.job
-        assert job is not None
-        if act.base is None and act.step is None:
-            act.add(machine.create(job, self._scene(job)))
-        elif job.status is JobStatus.CANCELLING and isinstance(job.wait, AwaitBranches):
-            act.add(signals.cancelled(job, act.tasks or [], self._scene(job)))
-        elif isinstance(job.wait, AwaitBranches) and act.step is None:
-            act.add(signals.aggregate(job, self._scene(job)))
-
     @staticmethod
-    def _can_run(job: Job) -> bool:
-        return job.runnable(1) and not job.status.terminal
+    def _open(act: Act, job: Job, scene: Scene) -> None:
+        """The first step of an act that does not begin with a result."""
+        if act.base is None and act.step is None:
+            act.add(machine.create(job, scene))
+        elif type(job.wait) is AwaitBranches:
+            if job.status is JobStatus.CANCELLING:
+                act.add(signals.cancelled(job, act.tasks or [], scene))
+            elif act.step is None:
+                act.add(signals.aggregate(job, scene))
 
-    def _take(self, act: Act, verdict: Decision | HandlerFailed) -> None:
-        job = act.job
-        assert job is not None
-        scene = self._scene(job)
-        if isinstance(verdict, HandlerFailed):
-            act.add(machine.handler_failed(job, verdict, self._chancy(scene)))
-        else:
+    def _take(self, act: Act, job: Job, verdict: Decision | HandlerFailed, scene: Scene) -> None:
+        if isinstance(verdict, Decision):
             act.add(machine.decide(job, verdict, scene, tuple(act.tasks or ())))
             act.tasks = None
+        else:
+            act.add(machine.handler_failed(job, verdict, self._chancy(scene)))
 
     def _scene(self, job: Job | None) -> Scene:
         """What the machine may know. One scene serves all jobs of a version within a turn."""
@@ -396,9 +401,10 @@ class JobExecutor:
 
     def _job_changes(self, acts: list[Act]) -> list[tuple[Change, list[Act]]]:
         changes = []
+        now = self._clock.now()
         for act in acts:
             if not act.settled and act.step is not None:
-                self._match(act)
+                self._match(act, now)
                 change = act.step.change(act.base, self._ids.token())
                 changes.append((change if act.quota is None else replace(change, quota=act.quota), [act]))
         return changes
@@ -426,7 +432,7 @@ class JobExecutor:
                 groups[step.job_id] = (step, [act])
         return [(step.change(self._ids.token()), group) for step, group in (*groups.values(), *singles)]
 
-    def _match(self, act: Act) -> None:
+    def _match(self, act: Act, now: datetime) -> None:
         """Offer new tasks to free workers in the very write that creates them."""
         assert act.step is not None
         if not act.step.tasks:
@@ -435,7 +441,7 @@ class JobExecutor:
         changed = False
         for index, write in enumerate(writes):
             if write.attempt == 0 and write.task.waiting:
-                offered = self._dispatcher.reserve(write.task, self._clock.now())
+                offered = self._dispatcher.reserve(write.task, now)
                 if offered is not None:
                     writes[index] = replace(write, task=offered)
                     act.offers.append(offered)
@@ -454,8 +460,9 @@ class JobExecutor:
             for task in act.called_off:
                 self._dispatcher.cancel(task.worker_id, [task.attempt_id])
             act.called_off = []
-            act.answer(Verdict.ACCEPTED)
-            if change.job is not None:
+            if act.told is not None:
+                act.answer(_ACCEPTED)
+            if act.born is not None and change.job is not None:
                 act.welcome(change.job)
             return
         self._take_back_offers(act)
@@ -521,7 +528,8 @@ class JobExecutor:
                     return
             act.settled = False
             self._new_scenes()
-            self._take(act, running.result())
+            assert act.job is not None
+            self._take(act, act.job, running.result(), self._scene(act.job))
             self._play(act)
             if not act.settled:
                 await self._commit([act])

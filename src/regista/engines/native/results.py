@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ...blueprint import machine, signals
 from ...blueprint.step import Scene, Step
-from ...clock import later
+from ...clock import later, milliseconds
 from ...errors import NotPlain
 from ...model import (
     AttemptState,
@@ -27,12 +27,16 @@ from ...model import (
     task_of,
     was_heard,
 )
-from ...plain import plain, plain_dict, words
+from ...plain import plain, words
 from ..base import Verdict
 from . import retries
 from .retries import Cancel, Fail, Fate, Follow, Quarantine, Retry
 
 _decode_result = msgspec.msgpack.Decoder(TaskResult).decode
+#: Members that every result meets: to find one through its class costs more than to compare it.
+_CANCELLING = JobStatus.CANCELLING
+_STARTED, _CLOSED = AttemptState.STARTED, AttemptState.CLOSED
+_TASK_STARTED, _TASK_FINISHED = EventType.TASK_STARTED, EventType.TASK_FINISHED
 
 
 class TaskStep(Struct, frozen=True, kw_only=True, gc=False):
@@ -73,8 +77,8 @@ def sound(result: TaskResult) -> TaskResult:
         result = plain(result, _decode_result, "the result")
         if result.started_at is not None and result.started_at.tzinfo is None:
             result = replace(result, started_at=None)  # nobody knows when that was
-        if isinstance(result.data, dict):
-            plain_dict(result.data, "the result's data")
+        if isinstance(result.data, dict) and any(type(key) is not str for key in result.data):
+            raise NotPlain("the result's data", "expected a dict with str keys")
     except NotPlain as problem:
         failure = TaskFailure("PERMANENT_ERROR", words(problem))
         return replace(result, status=None, data=None, error=failure)
@@ -85,14 +89,13 @@ def judge(job: Job | None, task: Task | None, result: TaskResult, scene: Scene) 
     """What a result does: a change, or a word to the worker why there is none."""
     if job is None:
         return Verdict.JOB_NOT_FOUND
-    task_id, number = task_of(result.task_id)
-    if (job_of(task_id) if task is None else task.job_id) != job.id:
+    if (job_of(result.task_id) if task is None else task.job_id) != job.id:
         return Verdict.STALE_TASK  # a result counts for the job of its attempt, whatever it says
-    if task is None or task.attempt != number or task.state is AttemptState.CLOSED:
-        return _late(job, task, task_id, number)
+    if task is None or task.attempt_id != result.task_id or task.state is _CLOSED:
+        return _late(job, task, result.task_id)
     if result.worker_id and task.worker_id and result.worker_id != task.worker_id:
         return Verdict.STALE_TASK
-    task = replace(task, heard=(*task.heard, number))
+    task = replace(task, heard=(*task.heard, task.attempt))
     if result.checkpoint is not None:
         task, result = replace(task, checkpoint=result.checkpoint), replace(result, checkpoint=None)
     fate = retries.fate_of_result(task, result, scene.now, scene.chance)
@@ -107,8 +110,9 @@ def with_siblings(base: Job, step: Step, siblings: list[Task]) -> Step:
     return replace(step, job=replace(step.job, waves=machine.remember(base, wave)))
 
 
-def _late(job: Job, task: Task | None, task_id: str, number: int) -> Verdict:
+def _late(job: Job, task: Task | None, attempt_id: str) -> Verdict:
     """A result of an attempt that is over: one that was accepted is fine again, any other is stale."""
+    task_id, number = task_of(attempt_id)
     heard = was_heard(job, task_id, number) if task is None else number in task.heard
     if heard:
         return Verdict.ACCEPTED
@@ -162,14 +166,14 @@ def settle(
     job: Job, task: Task, result: TaskResult, fate: Fate, events: tuple[Event, ...], scene: Scene
 ) -> Step | TaskStep:
     """The fate of an attempt, as a change."""
-    if job.status is JobStatus.CANCELLING:
+    if job.status is _CANCELLING:
         return _settle_cancelling(job, task, result, events, scene)
-    if isinstance(fate, Retry):
+    if type(fate) is Retry:
         retried = _retried(job, fate.task, scene)
         return TaskStep(
             job_id=job.id, revision=job.revision, tasks=(_write(fate.task, task),), events=(*events, retried)
         )
-    closed = replace(task, state=AttemptState.CLOSED, result=result)
+    closed = replace(task, state=_CLOSED, result=result)
     if task.branch and not _fails_job(fate, result):
         # A branch's final failure is data for the aggregator (FENCES 8).
         return TaskStep(
@@ -179,8 +183,7 @@ def settle(
             closes_branches=1,
             events=events,
         )
-    job = replace(job, waves=machine.remember(job, (closed,)))
-    step = _follow(job, task, result, fate, scene)
+    step = _follow(job, closed, result, fate, scene)
     return replace(
         step, tasks=(_write(closed, task), *step.tasks), drop_tasks=True, events=(*events, *step.events)
     )
@@ -190,7 +193,7 @@ def _settle_cancelling(
     job: Job, task: Task, result: TaskResult, events: tuple[Event, ...], scene: Scene
 ) -> Step | TaskStep:
     """Cancel wins: whatever the worker says is recorded, not followed (FENCES 15)."""
-    closed = replace(task, state=AttemptState.CLOSED, result=result)
+    closed = replace(task, state=_CLOSED, result=result)
     if task.branch:
         return TaskStep(
             job_id=job.id,
@@ -208,13 +211,15 @@ def _fails_job(fate: Fate, result: TaskResult) -> bool:
     return isinstance(fate, Fail) and FailureKind.of(code) is FailureKind.INVALID_INPUT
 
 
-def _follow(job: Job, task: Task, result: TaskResult, fate: Fate, scene: Scene) -> Step:
-    unhandled = getattr(job.wait, "unhandled", None)
+def _follow(job: Job, closed: Task, result: TaskResult, fate: Fate, scene: Scene) -> Step:
+    waves = machine.remember(job, (closed,))
+    if isinstance(fate, Follow):
+        data = _merged(job, closed, result)
+        return machine.move(replace(job, waves=waves, data=data, error=fate.fault), fate.to, scene)
+    job = replace(job, waves=waves)
     match fate:
-        case Follow(to, fault):
-            return machine.move(replace(job, data=_merged(job, task, result), error=fault), to, scene)
         case Fail(fault):
-            return machine.fail(job, fault, scene, failed_state=unhandled)
+            return machine.fail(job, fault, scene, failed_state=getattr(job.wait, "unhandled", None))
         case Quarantine(fault):
             return machine.quarantine(job, fault, scene)
         case Cancel():
@@ -244,29 +249,29 @@ def _own_result(task: Task, status: str, code: str, message: str) -> TaskResult:
 
 def _started(job: Job, task: Task, result: TaskResult) -> tuple[Event, ...]:
     """`task_started` rides with the result when nothing carried it before."""
-    if task.state is AttemptState.STARTED:
+    if task.state is _STARTED:
         return ()
     at = result.started_at or task.offered_at or task.queued_at
-    return () if at is None else (_task_event(EventType.TASK_STARTED, job, task, at),)
+    return () if at is None else (_task_event(_TASK_STARTED, job, task, at),)
 
 
 def _reported(job: Job, task: Task, result: TaskResult, now: datetime) -> Event:
     began = result.started_at or task.started_at or task.offered_at or now
-    error = result.error
-    failed = error is not None or result.outcome == "failure"
-    seconds = (now - began).total_seconds()
+    error, outcome = result.error, result.outcome
+    failed = error is not None or outcome == "failure"
+    duration_ms = milliseconds(began, now)
     return Event(
-        type=EventType.TASK_FAILED if failed else EventType.TASK_FINISHED,
+        type=EventType.TASK_FAILED if failed else _TASK_FINISHED,
         at=now,
         state=job.state,
-        status=result.outcome,
+        status=outcome,
         task_id=task.id,
         attempt=task.attempt,
         worker_id=result.worker_id or task.worker_id,
-        duration_ms=round(seconds * 1000, 3),
+        duration_ms=duration_ms,
         code=error.code if error is not None else None,
         message=error.message if error is not None else None,
-        detail=_told(error, seconds * task.price),
+        detail=_told(error, duration_ms / 1000 * task.price),
     )
 
 

@@ -35,6 +35,8 @@ Verdict = Decision | HandlerFailed
 _encode = msgspec.msgpack.Encoder().encode
 _decode_any = msgspec.msgpack.Decoder().decode
 _decode_decision = msgspec.msgpack.Decoder(Decision).decode
+#: Actions in which nothing is that a handler made: a name of a state at most.
+_BARE = frozenset({Transition, Finish})
 
 
 class Spot(Protocol):
@@ -99,8 +101,7 @@ class Runner:
         declared = blueprint.search_attributes
         if self._declared:
             declared = {**self._declared, **declared}
-        token = functools.partial(approval_token, self.secret, job)
-        actions = ActionFactory(graph, job.state, token, declared)
+        actions = ActionFactory(graph, job.state, lambda: approval_token(self.secret, job), declared)
         client = self._clients.get(job.client) or _stranger(job.client)
         results = None if tasks is None else {task.id: _result_of(task) for task in tasks}
         context = JobContext(job, client, blueprint.data_stores, results, actions, self.files)
@@ -163,11 +164,7 @@ class Runner:
         """The decision as the store will see it: no object of the handler's is in it any more."""
         duration_ms = (self._clock.elapsed() - began) * 1000
         decision = actions.decision(context.state_history, duration_ms)
-        if (
-            not decision.data
-            and decision.result is UNSET
-            and isinstance(decision.action, Transition | Finish)
-        ):
+        if not decision.data and decision.result is UNSET and type(decision.action) in _BARE:
             return decision  # nothing of the handler's is in it anyway
         try:
             return plain(decision, _decode_decision, "what the handler left")
