@@ -26,6 +26,11 @@ log = logging.getLogger("regista.worker")
 #: its orchestrator is there first: it should not be found asleep.
 _FIRST_PAUSE_S = 0.05
 _LAST_PAUSE_S = 30.0
+#: Whoever holds something that was given out there tries at least so often within a lease: one lease after an outage of
+#: the orchestrator, what it holds counts as lost.
+_TRIES_PER_LEASE = 6
+#: As many tries as lead to the last pause at once.
+_SLOW = 11
 #: The pause of a second choice that is not needed right now.
 _NOT_WANTED_PAUSE_S = 1.0
 #: The pause after a conversation that went well until it was cut.
@@ -139,7 +144,7 @@ class Link:
 
     def _away(self, why: str, slow: bool = False, level: int | None = None) -> None:
         """Say once that we wait, and why."""
-        self._tries = 11 if slow else self._tries + 1
+        self._tries = _SLOW if slow else min(self._tries + 1, _SLOW - 1)
         if why != self._told:
             self._told = why
             level = level or (logging.ERROR if slow else logging.WARNING)
@@ -157,8 +162,8 @@ class Link:
     def _pause_s(self) -> float:
         if not self._tries:
             return _BRIEF_PAUSE_S * 2.0 ** min(self._short_ends, 7) * random.random()
-        pause_s: float = min(_LAST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(self._tries - 1, 10))
-        return pause_s * (1.0 - random.random() / 3)
+        lease_s = self.session.lease_s if self.session is not None and self.owes else None
+        return pause_s(self._tries, lease_s) * (1.0 - random.random() / 3)
 
     def _extra(self, action: str) -> dict[str, str]:
         return {"action": action, "worker_id": self.worker_id, "url": self.target.url}
@@ -312,3 +317,9 @@ class Link:
     def owns(self, performance: Performance) -> bool:
         """Its result goes through here, and somebody listens."""
         return self.voice is not None and self.session is not None and self.session.home == performance.home
+
+
+def pause_s(tries: int, lease_s: float | None) -> float:
+    """Seconds before the next try, at most. `lease_s` where we hold something of theirs."""
+    longest = _LAST_PAUSE_S if lease_s is None or tries >= _SLOW else lease_s / _TRIES_PER_LEASE
+    return min(longest, _FIRST_PAUSE_S * 2.0 ** (tries - 1))
