@@ -37,8 +37,17 @@ _SQLITE_NEEDED = (3, 38, 0)
 _FORGET = "DELETE FROM jobs WHERE NOT live AND id IN (SELECT value FROM json_each(?))"
 _INSERT_BATCH = f"INSERT INTO flush VALUES ({', '.join(17 * '?')})"
 _encode_json = msgspec.json.Encoder().encode
-#: The entries of an outbox row, still encoded.
+
+
+class _Numbered(msgspec.Struct):
+    """What has to be known of an entry of the outbox before it is read."""
+
+    number: int
+
+
+#: The entries of an outbox row, still encoded; and the number of one.
 _split = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+_numbered = msgspec.msgpack.Decoder(_Numbered).decode
 
 
 class SqliteStorage(MemoryStorage):
@@ -352,16 +361,23 @@ def _read(connection: sqlite3.Connection) -> Snapshot:
         "SELECT id, live, seq, open_branches, body FROM jobs INDEXED BY jobs_live WHERE live"
     )
     items = connection.execute("SELECT shelf, key, revision, due, expires, value FROM items")
-    outbox = connection.execute("SELECT body FROM outbox ORDER BY number")
     return Snapshot(
         jobs=[
             JobRow(id, bool(live), seq, open_branches, body) for id, live, seq, open_branches, body in jobs
         ],
         tasks=[body for (body,) in connection.execute("SELECT body FROM tasks")],
         messages=[body for (body,) in connection.execute("SELECT body FROM messages ORDER BY rowid")],
-        entries=[bytes(entry) for (body,) in outbox for entry in _split(body)],
+        entries=_read_outbox(connection),
         meta=dict(connection.execute("SELECT key, value FROM meta")),
         last_id=connection.execute("SELECT coalesce(max(id), '') FROM jobs").fetchone()[0],
         items=list(starmap(ItemRow, items)),
         counts=list(starmap(CountRow, connection.execute("SELECT counter, used, expires FROM counts"))),
     )
+
+
+def _read_outbox(connection: sqlite3.Connection) -> list[bytes]:
+    """The entries that were not pruned; the last one in any case, since numbers go on from it."""
+    (upto,) = connection.execute("SELECT upto FROM pruned").fetchone()
+    rows = connection.execute("SELECT body FROM outbox ORDER BY number")
+    entries = [bytes(entry) for (body,) in rows for entry in _split(body)]
+    return [entry for entry in entries if _numbered(entry).number > upto] or entries[-1:]

@@ -6,6 +6,10 @@
 -- An outbox row holds all entries of a batch, as a list, under the number of the last. The rows that wait become lists of one.
 UPDATE outbox SET body = CAST(x'dd00000001' || body AS BLOB);
 
+-- A row goes when its last entry is pruned; until then this tells which of its entries are.
+CREATE TABLE pruned (upto INTEGER NOT NULL);
+INSERT INTO pruned (upto) VALUES (0);
+
 DROP VIEW flush;
 
 CREATE VIEW flush AS
@@ -37,6 +41,8 @@ BEGIN
     DELETE FROM tasks WHERE id IN (SELECT value FROM json_each(new.dropped_tasks));
 
     INSERT OR REPLACE INTO outbox SELECT new.last_entry, new.entries WHERE new.last_entry IS NOT NULL;
+
+    UPDATE pruned SET upto = new.pruned WHERE upto < new.pruned;
 
     -- The last row stays: numbers go on from it after a restart.
     DELETE FROM outbox WHERE number <= new.pruned AND number < (SELECT max(number) FROM outbox);

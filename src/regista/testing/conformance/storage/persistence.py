@@ -272,6 +272,16 @@ class PersistenceConformance(ShelfPersistence, CounterPersistence):
         assert (entry.number, entry.job_id) == (last + 1, "loud")
 
     @over_a_restart
+    async def test_a_part_of_a_flush_that_was_pruned_stays_so(
+        self, storage: StorageBackend, clock: ManualClock, reopen: Reopen
+    ) -> None:
+        await commit(storage, *(write(make_job(f"job-{n}"), events=(event(),)) for n in range(4)))
+        await storage.prune((await storage.outbox(0, ALL))[1].number)
+        await create(storage, make_job("quiet"))  # pruning rides with a later flush
+        storage = await reopen()
+        assert [entry.job_id for entry in await storage.outbox(0, ALL)] == ["job-2", "job-3"]
+
+    @over_a_restart
     async def test_a_secret_stays(self, storage: StorageBackend, clock: ManualClock, reopen: Reopen) -> None:
         secret = await storage.secret("approval")
         storage = await reopen()
