@@ -126,7 +126,7 @@ class Bill(Struct, frozen=True):
     cost: float
 
 
-class JobObject(Struct, frozen=True, kw_only=True):
+class JobObject(Struct, frozen=True):
     """A job. `data` is what its handlers keep (`state_history`), `result` what it ended with."""
 
     id: str

@@ -95,12 +95,13 @@ def job_object(
     attempts, bill = _attempts(job, events, tasks, show)
     error = job.error
     return JobObject(
-        id=job.id,
-        blueprint=job.blueprint,
-        version=job.version,
-        status=job.status.value,
-        state=job.state,
-        input=job.input,
+        # The first without their names: a call with more than fifteen costs four times as much.
+        job.id,
+        job.blueprint,
+        job.version,
+        job.status.value,
+        job.state,
+        job.input,
         data=job.data,
         result=job.result,
         error=None if error is None else Fault(error.code, error.message),

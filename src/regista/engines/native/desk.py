@@ -279,17 +279,12 @@ class Desk:
 
     async def result(self, result: TaskResult) -> tuple[Verdict, Task | None]:
         """A result; answered after the commit that it caused, with the task as it was before."""
+        # Nothing is noted before the store has answered: while it is away, the worker still has the attempt.
+        task = await self._service.find_task(result.task_id)
         session = self._sessions.find(result.worker_id)
         if session is not None:
             session.ended(result.task_id, self._clock.elapsed())
-        told = self._service.report(result)
-        # The turn that judges the result begins later, so this looks first; but neither waits for the other.
-        try:
-            task = await self._service.find_task(result.task_id)
-        except BaseException:
-            told.cancel()  # nobody hears it any more; sent again, it is answered alike
-            raise
-        verdict = await told
+        verdict = await self._service.deliver(result)
         if session is not None and session.leaving:
             await self._leave_if_done(session, result.worker_id)
         return verdict, task
