@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from regista import JobStatus
+from regista import EventType, JobStatus, MemoryStorage
 from regista.model import TaskResult
 from regista.wire import stream
 from regista.worker import Worker
@@ -373,6 +373,45 @@ def test_beats_of_a_dead_stream_say_nothing_of_what_was_polled() -> None:
             await worker.say(stream.Beat([]), stream.Beat([]), stream.Beat([]))
             await worker.closed()
             assert "task_undelivered" not in await house.events(job)
+
+    play(main())
+
+
+class Stuck(MemoryStorage):
+    """A store that sometimes takes its time for a heartbeat, as one does that was away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moves = asyncio.Event()
+        self.moves.set()
+
+    async def heartbeat(self, worker_id: str, session: int, lease_s: float) -> bool:
+        await self.moves.wait()
+        return await super().heartbeat(worker_id, session, lease_s)
+
+
+def test_beats_that_stood_in_line_say_nothing_of_what_was_offered_since() -> None:
+    async def main() -> None:
+        storage = Stuck()
+        async with House(storage=storage) as house, raw(house) as worker:
+            await worker.register(1)
+            await worker.connect()
+            await worker.hear()
+            storage.moves.clear()
+            for _ in range(4):
+                await worker.say(stream.Beat([]))
+            await asyncio.sleep(0.05)
+            job = await house.submit()
+            offer = await worker.hear()
+            assert isinstance(offer, stream.Offer)
+            storage.moves.set()
+            assert [await worker.hear() for _ in range(4)] == 4 * [stream.Heard([])]
+            assert "task_undelivered" not in await house.events(job)
+            # But one that was written since is believed, and so is the next.
+            for _ in range(2):
+                await asyncio.sleep(0.05)
+                await worker.say(stream.Beat([]))
+            await house.until_event(job, EventType.TASK_UNDELIVERED)
 
     play(main())
 

@@ -36,6 +36,8 @@ _GREETING_S = 10.0
 _CLOSING_S = 2.0
 #: What reading a message may raise: not msgpack, not our frames, not UTF-8, numbers or nests that nobody can hold.
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError)
+#: A message that came so long after we were through with the one before was waited for: nothing stood in line.
+_WAITED_S = 0.001
 #: Pause before a result is tried again that the store could not take.
 _AGAIN_S = 0.5
 
@@ -59,8 +61,8 @@ class Channel:
     """One worker's stream. Its seat's `send` and `cancel` lead here, and never block."""
 
     __slots__ = (
-        "_acks", "_acks_in", "_channels", "_early", "_gate", "_pipe", "_reports", "_request", "_stage",
-        "_ws", "address", "drain_told", "heard_at", "session", "worker", "worker_id",
+        "_acks", "_acks_in", "_channels", "_early", "_gate", "_pipe", "_reports", "_request", "_since", "_stage",
+        "_through_at", "_ws", "address", "drain_told", "heard_at", "session", "worker", "worker_id",
     )  # fmt: skip
 
     def __init__(
@@ -93,6 +95,9 @@ class Channel:
         self._acks_in: list[Any] = []
         #: What it has told, and is not written down yet.
         self._reports: set[asyncio.Future[Verdict]] = set()
+        #: No message that is read now was written before the first of these (by `elapsed`): then we had read all that
+        #: there was. And when we were through with the last one.
+        self._since = self._through_at = stage.clock.elapsed()
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -101,7 +106,11 @@ class Channel:
         try:
             if await self._greet():
                 async for message in self._ws:
+                    began = self._stage.clock.elapsed()
+                    if began - self._through_at > _WAITED_S:
+                        self._since = began
                     await self._hear(message.type, message.data)
+                    self._through_at = self._stage.clock.elapsed()
         except (StorageAway, OrchestratorStopped):
             pass  # the worker keeps what is not acknowledged, and comes back
         except Exception:
@@ -284,7 +293,10 @@ class Channel:
         try:
             if not await self.check():
                 return
-            beat = await self._stage.workers.heartbeat(self.worker_id, self.session, running)
+            # It may have stood in line while the store was away: what was offered since it cannot know.
+            beat = await self._stage.workers.heartbeat(
+                self.worker_id, self.session, running, began=self._since
+            )
         except StorageUnavailable:
             self._pipe.put(stream.Heard([]))  # nothing expires while the store is away, or soon after
             return
