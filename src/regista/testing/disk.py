@@ -26,6 +26,7 @@ class SimulatedDisk:
         self.tasks: dict[str, bytes] = {}
         self.messages: dict[str, bytes] = {}
         self.entries: dict[int, bytes] = {}
+        self.pruned = 0
         self.meta: dict[str, bytes] = {}
         self.items: dict[tuple[str, str], ItemRow] = {}
         self.counts: dict[str, CountRow] = {}
@@ -64,7 +65,8 @@ class SimulatedDisk:
         self.counts = {name: row for name, row in (self.counts | batch.counts).items() if row.used}
         self.entries.update(batch.entries)
         last = max(self.entries, default=0)
-        for number in [n for n in self.entries if n <= batch.prune and n != last]:
+        self.pruned = max(self.pruned, batch.prune)
+        for number in [n for n in self.entries if n <= self.pruned and n != last]:
             del self.entries[number]
 
     def find_job(self, job_id: str) -> bytes | None:
