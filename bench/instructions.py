@@ -1,9 +1,10 @@
-"""What a one-task job costs in machine instructions: `python -m bench.instructions [--over core|http]`.
+"""What a one-task job costs in machine instructions: `python -m bench.instructions [--over core|http|poll]`.
 
 Seconds mean little on a machine that others use, too; instructions hardly change. One process with an orchestrator
 on SQLite and a worker that answers at once runs two numbers of jobs under valgrind (callgrind), and the difference is
 what the further ones cost: both commits, both handlers, history. `core` submits batches in process, `http` single
-requests over a connection, with a plain client whose own instructions count, too.
+requests over a connection, with a plain client whose own instructions count, too; `poll` is in memory, with workers
+that poll for one task at a time and clients that wait for a webhook.
 """
 
 import argparse
@@ -22,17 +23,20 @@ import uvloop
 from regista import ActionFactory, Config, JobContext, OrchestratorEngine, StateMachineBlueprint, Submission
 from regista.model import Task, TaskResult, Worker
 
+from .long_poll import work_off
+
 #: Jobs of the two runs, jobs of a batch, and connections of `http`.
 FEW, MANY = 60, 200
 BATCH = 100
 CONNECTIONS = 10
+WORKERS = 5
 BODY = b'{"blueprint":"one","input":{"n":1}}'
 REQUEST = (
     b"POST /api/v1/jobs HTTP/1.1\r\nHost: x\r\nX-Client-Token: c\r\nContent-Type: application/json\r\n"
     b"Content-Length: %d\r\n\r\n%b" % (len(BODY), BODY)
 )
 
-one = StateMachineBlueprint("one")
+one = StateMachineBlueprint("one", api_endpoint="/jobs/one", api_version="v1")
 
 
 @one.handler_for("start", is_start=True)
@@ -76,10 +80,16 @@ class Hands:
 
 async def play(jobs: int, over: str, folder: str) -> None:
     """So many jobs, from the first submission to the last line of history."""
-    config = Config(instance_id="i", client_token="c", worker_token="w")
-    director = OrchestratorEngine(f"sqlite:{folder}/jobs.db", config)
+    config = Config(
+        instance_id="i", client_token="c", worker_token="w", webhook_allow_private=("127.0.0.0/8",)
+    )
+    director = OrchestratorEngine("memory" if over == "poll" else f"sqlite:{folder}/jobs.db", config)
     director.register_blueprint(one)
     site = await director.serve(port=0)
+    if over == "poll":
+        await work_off(site.port, "c", "w", "/api/v1/jobs/one", jobs, WORKERS, CONNECTIONS)
+        await director.stop()
+        return
     hands = Hands(director, jobs)
     await hands.come()
     if over == "core":
@@ -124,7 +134,7 @@ def counted(jobs: int, over: str) -> int:
 def main() -> None:
     """Count, or be counted."""
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.instructions")
-    parser.add_argument("--over", choices=["core", "http"], default="core")
+    parser.add_argument("--over", choices=["core", "http", "poll"], default="core")
     parser.add_argument("--jobs", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.jobs is not None:
