@@ -9,11 +9,20 @@ _URL = text("an http or https URL, or empty", r"(https?://\S+)?")
 #: The one form of OTLP that we send.
 SPOKEN = "http/protobuf"
 _FORMATS = ("auto", "json", "pretty")
+#: What older deployments say for the lines for people.
+_TEXT = "text"
+
+
+def _parse_format(words: str) -> str:
+    return "pretty" if words.lower() == _TEXT else words.lower()
+
 
 #: How log lines look.
 LOG_SETTINGS = (
     Setting(
-        "LOG_FORMAT", "log_format", Kind(f"one of {', '.join(_FORMATS)}", _FORMATS.__contains__, str.lower)
+        "LOG_FORMAT",
+        "log_format",
+        Kind(f"one of {', '.join(_FORMATS)}", _FORMATS.__contains__, _parse_format),
     ),
 )
 #: Where spans go. Off until a receiver is named.

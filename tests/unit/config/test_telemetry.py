@@ -32,6 +32,7 @@ def test_the_switch_wins_over_everything() -> None:
 def test_log_lines_have_one_of_three_forms() -> None:
     assert [as_json(form) for form in ("auto", "json", "pretty")] == [None, True, False]
     assert Config.from_env({"LOG_FORMAT": "JSON"}).log_format == "json"
+    assert Config.from_env({"LOG_FORMAT": "text"}).log_format == "pretty"  # as older deployments say it
     with pytest.raises(ConfigError, match="expected one of auto, json, pretty"):
         Config(log_format="xml")
 
