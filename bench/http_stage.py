@@ -29,7 +29,8 @@ REDIS = [
 ]
 
 
-def _wait_for_port(port: int, timeout_s: float = 10.0) -> None:
+def wait_for_port(port: int, timeout_s: float = 10.0) -> None:
+    """Return when somebody listens there."""
     give_up = time.monotonic() + timeout_s
     while True:
         try:
@@ -92,7 +93,7 @@ class House:
             self.spawn(
                 "redis", [*REDIS, "--port", str(self.redis_port), "--dir", str(self._folder.resolve())]
             )
-            _wait_for_port(self.redis_port)
+            wait_for_port(self.redis_port)
         for port in self._ports:
             self.start("orchestrator", "serve", APP, "--port", str(port), "--storage", self._storage)
         for number in range(self._workers):

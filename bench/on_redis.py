@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from .core import main
-from .peers import HARNESSES, HOME, run_peer, table
+from .original import HOME
+from .peers import HARNESSES, run_peer, table
 from .redis_benches import REDIS_BENCHES
 
 #: Our figure → the peers' workload and metric.

@@ -1,9 +1,9 @@
 """Ours beside others in the same run: `python -m bench.peers [--peers huey,restate,…] [--json FILE]`.
 
 The peers' harnesses lie in another folder (`--source`, by default `../shared/bench/peers`; its `setup.sh` makes
-an environment for each) and print one JSON line per figure; each runs W1, W2 and W3 as we do. `original` is the system of the source
-documents with its own worker; `stock_50` is that worker with us. Machines differ
-and are noisy: only the ratio between two figures of one run means something.
+an environment for each) and print one JSON line per figure; each runs W1, W2 and W3 as we do. `original` is the system of
+the source documents with its own worker; `stock_50` is that worker with us, and `bench.original` shows more of both. Machines
+differ and are noisy: only the ratio between two figures of one run means something.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import msgspec
 from .core import ROOT, collect, figures
 from .http_benches import HTTP_BENCHES
 from .measures import Better
+from .original import HOME, STOCK, measure
 
 #: Our figure → the peers' workload and metric.
 SAME = {
@@ -34,9 +35,8 @@ SAME = {
     "idle_rss": ("w4", "idle_rss_total"),
     "idle_cpu": ("w4", "idle_cpu_total"),
 }
-#: Where the peers' harnesses lie, and their environments.
+#: Where the peers' harnesses lie.
 HARNESSES = ROOT.parent / "shared" / "bench" / "peers"
-HOME = Path(tempfile.gettempdir()) / "peerbench"
 PEERS = ("huey:mem", "restate:calls", "celery:aof", "dramatiq:mem", "dbos:sqlite-queue", "original")
 
 
@@ -93,16 +93,15 @@ def run_peer(name: str, source: Path, home: Path) -> dict[str, float]:
 
 def run_original(source: Path, home: Path) -> dict[str, float]:
     """The orchestrator of the source documents with its own worker package, fifty in flight, in memory."""
-    python, worker = home / "v-original" / "bin" / "python", ROOT / ".stock" / "new" / "bin" / "python"
-    if not (python.exists() and worker.exists()):
-        print(f"original: expected {python} and {worker}", file=sys.stderr)
+    python = home / "v-original" / "bin" / "python"
+    if not (python.exists() and STOCK.exists()):
+        print(f"original: expected {python} and {STOCK}", file=sys.stderr)
         return {}
-    command = [str(python), "bench.py", "--what", "e2e1x50", "--sdk", f"{worker} sdk_workers.py"]
     print("original ...", file=sys.stderr, flush=True)
-    done = subprocess.run(command, cwd=source, stdout=subprocess.PIPE, timeout=120)
-    lines = [msgspec.json.decode(line) for line in done.stdout.splitlines() if line.startswith(b"{")]
-    rates = [line["jobs_per_s"] for line in lines if line.get("in_flight") == 50]
-    return {"original jobs_per_s_50_in_flight": rates[-1]} if rates else {}
+    told = dict(
+        measure("original", python, source, ["--what", "e2e1x50", "--sdk", f"{STOCK} sdk_workers.py"])
+    )
+    return {"original jobs_per_s_50_in_flight": told["e2e_1w_50inflight_sdk jobs_per_s"]}
 
 
 def table(
