@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sys
 import time
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -12,8 +13,10 @@ T = TypeVar("T")
 #: The loop that waits, what it waits for, and what is to be done.
 _Order = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
 
-#: How often the loop hands over the GIL while the thread is at work.
-HAND_OVER_EVERY_S = 0.002
+#: For how long a thread waits at most before Python makes another one give up the GIL. Python's own is 5 ms.
+SWITCH_S = 0.000_1
+#: After so long without a piece of work that came to its end, the loop hands over the GIL on purpose.
+HAND_OVER_AFTER_S = 0.003
 #: For how long, at least. The kernel makes about 60 µs of it, which a thread needs to wake up.
 HAND_OVER_S = 0.000_001
 
@@ -21,22 +24,25 @@ HAND_OVER_S = 0.000_001
 class OneThread:
     """Runs one piece of work after the other, in the order asked.
 
-    A busy loop lets go of the GIL at each of its turns, to look for new events, and takes it back
-    within a microsecond: too soon for the thread, which needs fifty to wake up, starts to wait anew,
-    and so may never reach the five milliseconds after which Python would force the switch. Measured
-    with turns of 2 ms: seven seconds for a write that takes seven milliseconds. So, while work is
-    under way, the loop now and then sleeps for a moment on purpose; then it took twenty.
+    Work that only waits for the disk needs the GIL a few times, for microseconds. Python's switch interval says how
+    long it waits for it each time, so that is made short, for the whole process. It is not enough: a loop with
+    short turns lets go of the GIL at each, to look for new events, and takes it back within a microsecond. That is
+    too soon for the thread, which needs fifty to wake up and then starts to wait anew; it may starve for seconds. So
+    a loop that has not seen any work come to its end for a while sleeps for a moment on purpose.
 
     A thread pool of one would do the same with two futures, three locks and twice the calls for each piece.
     """
 
     def __init__(self, name: str) -> None:
+        sys.setswitchinterval(min(SWITCH_S, sys.getswitchinterval()))
         self._orders: SimpleQueue[_Order | None] = SimpleQueue()
         # A daemon: whoever forgets to close must still be able to leave.
         self._thread = Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
         self._under_way = 0
         self._timer: asyncio.TimerHandle | None = None
+        #: When the thread was idle last, or ended a piece of work.
+        self._moved = 0.0
 
     async def run(self, work: Callable[[], T]) -> T:
         """What `work` returns or raises. When the caller is cancelled, the work is done all the same."""
@@ -45,11 +51,13 @@ class OneThread:
         self._orders.put((loop, done, work))
         self._under_way += 1
         if self._timer is None:
-            self._timer = loop.call_later(HAND_OVER_EVERY_S, self._hand_over, loop)
+            self._moved = loop.time()
+            self._timer = loop.call_later(HAND_OVER_AFTER_S, self._hand_over, loop)
         try:
             return await done
         finally:
             self._under_way -= 1
+            self._moved = loop.time()
             if not self._under_way and self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
@@ -70,8 +78,11 @@ class OneThread:
                 loop.call_soon_threadsafe(_settle, done, result, error)
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
-        time.sleep(HAND_OVER_S)
-        self._timer = loop.call_later(HAND_OVER_EVERY_S, self._hand_over, loop)
+        left_s = self._moved + HAND_OVER_AFTER_S - loop.time()
+        if left_s <= 0:
+            time.sleep(HAND_OVER_S)
+            left_s = HAND_OVER_AFTER_S
+        self._timer = loop.call_later(left_s, self._hand_over, loop)
 
 
 def _settle(done: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
