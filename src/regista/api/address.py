@@ -59,8 +59,11 @@ def address_behind(peer: str | None, chain: str, trusted: tuple[str, ...]) -> st
 
 def is_from_proxy(request: web.Request) -> bool:
     """A trusted proxy handed us this request, so its headers about whoever asked are true."""
+    trusted = _trusted(request)
+    if not trusted:
+        return False
     peer = _address(request.remote or "")
-    return peer is not None and _is_in(peer, networks_of(_trusted(request)))
+    return peer is not None and _is_in(peer, networks_of(trusted))
 
 
 def is_secure(request: web.Request) -> bool:

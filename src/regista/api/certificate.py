@@ -3,7 +3,7 @@
 import logging
 from typing import Any
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from .address import is_from_proxy
 from .problems import Problem
@@ -15,6 +15,8 @@ NAME_HEADER = "X-Client-Cert-CN"
 VERIFY_HEADER = "X-Client-Cert-Verify"
 #: What it says when the certificate is one of our authority's.
 VERIFIED = "SUCCESS"
+#: The first one's name, that need not be made small each time it is looked for.
+_NAME = type(hdrs.VARY)(NAME_HEADER)
 
 #: Addresses that were told of; so many at most.
 _told: set[str] = set()
@@ -29,11 +31,12 @@ def certificate_name(request: web.Request) -> str | None:
     """
     if is_from_proxy(request):
         return _said(request)
-    if NAME_HEADER in request.headers:
+    if _NAME in request.headers:
         _tell_ignored(request)
+    transport = request.transport
     certificate: dict[str, Any] | None = None
-    if request.transport is not None:
-        certificate = request.transport.get_extra_info("peercert")
+    if transport is not None:
+        certificate = transport.get_extra_info("peercert")
     return _common_name(certificate) if certificate else None
 
 

@@ -9,6 +9,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
+from .answers import Answer
 from .problems import Problem, response_of
 from .stage import STAGE
 
@@ -74,7 +75,15 @@ class Connection(RequestHandler):
         """Answer; where the body cannot be read to its end, this is the last answer."""
         if request.content.exception() is not None:
             resp.force_close()
-        return await super().finish_response(request, resp, start_time)
+        if type(resp) is not Answer or self._upgraded or start_time is not None:
+            # There is something to tidy up or to log.
+            return await super().finish_response(request, resp, start_time)
+        try:
+            await resp.prepare(request)
+            await resp.write_eof()
+        except ConnectionError:
+            return resp, True
+        return resp, False
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
         """What aiohttp did not expect. The rest of a body that cannot be read is the client's fault, not ours."""

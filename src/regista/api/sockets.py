@@ -17,7 +17,7 @@ from .middleware.ratelimit import gate_of
 from .performers import DESK
 from .problems import Problem
 from .stage import STAGE
-from .worker_auth import SPEAKER, check_claim, check_signature, is_still_in
+from .worker_auth import SPEAKER, check_claim, check_signature, is_still_in, say_version
 
 log = logging.getLogger("regista.sockets")
 
@@ -41,6 +41,7 @@ async def serve_stock_socket(request: web.Request, worker_id: str | None) -> web
     ws = web.WebSocketResponse(
         heartbeat=_PING_S, timeout=_CLOSING_S, max_msg_size=stage.config.max_body_bytes
     )
+    say_version(request, ws)
     await ws.prepare(request)
     line = SocketLine(ws)
     line.start()

@@ -7,14 +7,21 @@ mismatch is final), everybody's token. One-time passwords only open the two door
 from typing import Literal
 
 import msgspec
-from aiohttp import web
+from aiohttp import hdrs, web
 from msgspec import Struct
 
 from ..fleet.credentials import Login, TokenRefused, is_access
 from ..fleet.passwords import UNKNOWN, is_password
 from ..wire.bad_message import BadMessage
 from ..wire.signing import is_signed
-from ..wire.worker import ID_HEADER, TOKEN_HEADER, Message, check_identifier
+from ..wire.worker import (
+    ID_HEADER,
+    PROTOCOL_VERSION,
+    TOKEN_HEADER,
+    VERSION_HEADER,
+    Message,
+    check_identifier,
+)
 from .certificate import certificate_name
 from .logins import LOGINS
 from .problems import Problem
@@ -25,6 +32,8 @@ from .stage import STAGE, Stage
 SIGNATURE_WINDOW_S = 60.0
 
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
+#: Headers' names that need not be made small each time.
+_TOKEN, _ID, _VERSION = (type(hdrs.VARY)(name) for name in (TOKEN_HEADER, ID_HEADER, VERSION_HEADER))
 
 
 class Speaker(Struct, frozen=True):
@@ -49,18 +58,25 @@ async def admit(request: web.Request, worker_id: str | None, *, password: bool =
     none. Where `worker_id` is None it stands in the body: `check_worker` comes once that is read. `password`: a
     one-time password opens this door, too.
     """
-    speaker = request[SPEAKER] = await _recognise(request, password)
+    stage = request.app[STAGE]
+    mode = stage.config.worker_auth_mode
+    name = certificate_name(request) if mode != "token-only" else None
+    token = token_of(request)
+    if name is None and token and mode != "mtls-only" and not is_access(token) and not is_password(token):
+        speaker = Speaker("token", token)  # as most do
+    else:
+        speaker = await _recognise(request, mode, name, token, password)
+    request[SPEAKER] = speaker
     if worker_id is not None:
         check_worker(request, worker_id)
-    elif speaker.by == "token" and not request.app[STAGE].doors.knows(speaker.token):
+    elif speaker.by == "token" and not stage.doors.knows(token):
         raise _unknown_token()
     return speaker
 
 
-async def _recognise(request: web.Request, password: bool) -> Speaker:
-    mode = request.app[STAGE].config.worker_auth_mode
-    name = certificate_name(request) if mode != "token-only" else None
-    token = token_of(request)
+async def _recognise(
+    request: web.Request, mode: str, name: str | None, token: str, password: bool
+) -> Speaker:
     login = await _login(request, token, must=name is None) if is_access(token) else None
     if name is not None:
         if login is not None and login.worker_id != name:
@@ -108,7 +124,7 @@ def check_worker(request: web.Request, worker_id: str) -> None:
         check_identifier("worker id", worker_id)
     except BadMessage as error:
         raise Problem(400, "bad_identifier", str(error)) from error
-    hint = request.headers.get(ID_HEADER)
+    hint = request.headers.get(_ID)
     if hint and hint != worker_id:
         raise _mismatch(f"{ID_HEADER} names {hint!r}, the request {worker_id!r}")
     check_claim(request.app[STAGE], request[SPEAKER], worker_id)
@@ -209,10 +225,15 @@ def _check_time(stage: Stage, stamp: float | None) -> None:
         )
 
 
+def say_version(request: web.Request, response: web.StreamResponse) -> None:
+    """Every answer to a worker says the version that it speaks itself: it warns its owner of any other."""
+    response.headers[_VERSION] = request.headers.get(_VERSION, PROTOCOL_VERSION)[:32]
+
+
 def token_of(request: web.Request) -> str:
     """The token that a request brings along, or nothing."""
-    token = request.headers.get(TOKEN_HEADER, "")
+    token = request.headers.get(_TOKEN, "")
     if token:
         return token
-    kind, _, bearer = request.headers.get("Authorization", "").partition(" ")
+    kind, _, bearer = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
     return bearer.strip() if kind.lower() == "bearer" else ""

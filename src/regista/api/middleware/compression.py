@@ -17,11 +17,9 @@ _STREAMS = ("text/event-stream",)
 
 
 def is_large(response: web.StreamResponse) -> TypeGuard[web.Response]:
-    """Worth a thought. Streams are not of this class; what was sent already has its headers."""
-    if not isinstance(response, web.Response) or response.prepared:
-        return False
-    body = response.body
-    return isinstance(body, bytes) and len(body) >= MIN_BYTES
+    """Worth a thought. Streams have no body to look at; what was sent already has its headers."""
+    body = getattr(response, "body", None)
+    return isinstance(body, bytes) and len(body) >= MIN_BYTES and not response.prepared
 
 
 async def pack(request: web.Request, response: web.Response) -> None:

@@ -15,7 +15,7 @@ from ..certificate import certificate_name
 from ..limits import Limits
 from ..problems import Problem
 from ..stage import CLIENT, Stage
-from ..worker_auth import SPEAKER, token_of
+from ..worker_auth import SPEAKER, say_version, token_of
 from .client_auth import CLIENT_TOKEN
 
 #: The bucket that a request was counted in; its answer tells what is left.
@@ -30,6 +30,8 @@ _GUESSES = frozenset({"token_wrong", "link_invalid"})
 _NO_REPEATS = _GUESSES | {"signature_missing", "signature_wrong", "timestamp_missing", "timestamp_off"}
 #: A socket over which too much comes is not read for so long.
 _BREATHER_S = 0.5
+#: Found once: a member of an enum that is looked up on its class costs more than to use it.
+_READ, _SUBMIT, _EMPTY_POLL = Context.READ, Context.SUBMIT, Context.EMPTY_POLL
 #: POSTs that only look.
 _LOOKING = (":wait",)
 _WORDS = {
@@ -152,7 +154,7 @@ class Gate:
     def client(self, request: web.Request, client: ClientConfig) -> Bucket | None:
         """Count what a client asks for. The bucket, where only the store knows whether that is too much."""
         looks = request.method in ("GET", "HEAD") or request.path.endswith(_LOOKING)
-        context = Context.READ if looks else Context.SUBMIT
+        context = _READ if looks else _SUBMIT
         own = client.rate_limits
         rate = own[context] if context in own else self.limits.rate(context)
         return None if rate is None else self._spend_here(request, context, client.name, rate)
@@ -185,9 +187,9 @@ class Gate:
 
     def check_poll(self, request: web.Request, worker_id: str) -> None:
         """Refuse a poll of a worker whose polls found nothing too often."""
-        rate = self.limits.rate(Context.EMPTY_POLL)
+        rate = self.limits.rate(_EMPTY_POLL)
         if rate is not None:
-            bucket = request[COUNTED] = self.limits.bucket(Context.EMPTY_POLL, worker_id, rate)
+            bucket = request[COUNTED] = self.limits.bucket(_EMPTY_POLL, worker_id, rate)
             if self.limits.is_spent(bucket):
                 raise self._too_many(bucket)
 
@@ -253,6 +255,8 @@ def tell(request: web.Request, response: web.StreamResponse) -> None:
     bucket = request.get(COUNTED)
     if bucket is not None:
         response.headers.update(bucket.told())
+    if "/_worker/" in request.path:
+        say_version(request, response)
 
 
 def is_for_workers(request: web.Request) -> bool:

@@ -1,0 +1,120 @@
+"""Router: aiohttp's own, where finding a route costs the same however many there are.
+
+Left to itself aiohttp tries the pattern of every route that begins alike, and nearly all of ours do. Here a path is
+followed part by part to the few resources that it can belong to; these are asked in the order in which aiohttp
+would ask them, so the answer is the same.
+"""
+
+import re
+
+from aiohttp import web
+from msgspec import Struct
+
+#: A group of a pattern that takes some of one part of a path, and never a slash.
+_WITHIN_A_PART = re.compile(r"\(\?P<(\w+)>\[\^(?:{})?/\]\+\)")
+_NAMES = re.compile(r"{(\w+)}")
+
+
+class Way(Struct, frozen=True, eq=False):
+    """A resource, and the paths that it may be asked for."""
+
+    resource: web.AbstractResource
+    #: What stands between the slashes; None for anything.
+    parts: tuple[str | None, ...]
+    #: More may come behind these parts.
+    is_open: bool
+
+    def takes(self, part: str | None, depth: int) -> bool:
+        """It goes on with this part; None stands for one that nobody asks for by name."""
+        return self.is_open if depth >= len(self.parts) else self.parts[depth] in (None, part)
+
+
+Ways = tuple[Way, ...]
+
+
+class Junction:
+    """Where a path may have got to, part by part."""
+
+    __slots__ = ("ahead", "here", "otherwise")
+
+    def __init__(self, here: tuple[web.AbstractResource, ...]) -> None:
+        #: Who may answer a path that ends here, the first to ask first.
+        self.here = here
+        #: The next part → where it leads; any other leads to `otherwise`.
+        self.ahead: dict[str, Junction] = {}
+        self.otherwise = self
+
+
+class Router(web.UrlDispatcher):
+    """Finds the route of a request."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._start: Junction | None = None
+
+    def index_resource(self, resource: web.AbstractResource) -> None:
+        """A resource is new, or has a new path: the application was mounted below a prefix."""
+        super().index_resource(resource)
+        self._start = None
+
+    async def resolve(self, request: web.Request) -> web.UrlMappingMatchInfo:
+        """The route of a request, or the refusal that stands for none."""
+        place = self._start
+        if place is None:
+            if not self.frozen or self._matched_sub_app_resources:
+                return await super().resolve(request)  # more may come, or not the path alone decides
+            place = self._start = _junction(self._ways(), 0, {})
+        for part in request.rel_url.path_safe.split("/"):
+            place = place.ahead.get(part, place.otherwise)
+        for resource in place.here:
+            found, _ = await resource.resolve(request)
+            if found is not None:
+                return found
+        return await super().resolve(request)  # nobody: aiohttp knows how to say that
+
+    def _ways(self) -> Ways:
+        """All of them, in the order in which aiohttp asks: the deepest key first, then as they were added."""
+        ranked = sorted(self.resources(), key=lambda one: -len(self._get_resource_index_key(one)))
+        return tuple(_way(resource) for resource in ranked)
+
+
+def _way(resource: web.AbstractResource) -> Way:
+    path = resource.canonical
+    if isinstance(resource, web.PlainResource):
+        return Way(resource, tuple(path.split("/")), False)
+    if isinstance(resource, web.DynamicResource):
+        within = set(_WITHIN_A_PART.findall(resource.get_info()["pattern"].pattern))
+        parts = _parts(path, within)
+        return Way(resource, parts, len(parts) <= path.count("/"))
+    return Way(resource, tuple(path.rstrip("/").split("/")), True)  # files, or an application within this one
+
+
+def _parts(path: str, within: set[str]) -> tuple[str | None, ...]:
+    """The parts of a path up to the first that may take slashes."""
+    parts: list[str | None] = []
+    for part in path.split("/"):
+        names = _NAMES.findall(part)
+        if not within.issuperset(names):
+            break
+        parts.append(None if names else part)
+    return tuple(parts)
+
+
+def _junction(ways: Ways, depth: int, known: dict[tuple[int, Ways], Junction]) -> Junction:
+    """Where one is who has come so many parts along each of these ways. Many roads lead to the same one."""
+    junction = known.get((depth, ways))
+    if junction is None:
+        here = tuple(way.resource for way in ways if len(way.parts) <= depth)
+        junction = known[depth, ways] = Junction(here)
+        if any(len(way.parts) >= depth for way in ways):  # else all that is left takes anything
+            _lead_on(junction, ways, depth, known)
+    return junction
+
+
+def _lead_on(junction: Junction, ways: Ways, depth: int, known: dict[tuple[int, Ways], Junction]) -> None:
+    def after(part: str | None) -> Junction:
+        return _junction(tuple(way for way in ways if way.takes(part, depth)), depth + 1, known)
+
+    named = {way.parts[depth] for way in ways if len(way.parts) > depth}
+    junction.ahead = {part: after(part) for part in named if part is not None}
+    junction.otherwise = after(None)
