@@ -3,7 +3,7 @@
 import math
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -12,6 +12,10 @@ from ..model import Item, ItemWrite
 from .base import Hint, HintKind
 from .codec import micros, moment_of
 from .journal import Batch, ItemRow
+
+_ITEM = HintKind.ITEM
+#: What is due later than this is no news: whoever waits looks again every two seconds anyway.
+_SOON = timedelta(seconds=2)
 
 
 class _Cell(NamedTuple):
@@ -129,7 +133,8 @@ class Shelves:
         else:
             self._remove(write.shelf, write.key)
         batch.items[(write.shelf, write.key)] = row
-        batch.hints[Hint(HintKind.ITEM, write.shelf)] = None
+        if write.due is not None and row.revision and write.due - self._clock.now() <= _SOON:
+            batch.hints[Hint(_ITEM, write.shelf)] = None
         self._numbers[write.shelf] = number
         return True
 

@@ -1,15 +1,24 @@
 """Lines: one before each receiver and one for each client, so that whoever is slow keeps only its own waiting."""
 
+from collections import deque
 from datetime import datetime, timedelta
+from enum import Enum
+from typing import Generic, TypeVar
 
-#: Deliveries to one receiver at a time; to a slow one, or one that was never told before, only one.
-AT_ONCE = 4
-#: Seconds from which a receiver is slow.
-_SLOW_S = 2.0
+T = TypeVar("T")
+
+#: Deliveries to one receiver at a time, and to a quick one; to a slow one, or one that was never told before, only one.
+AT_ONCE, QUICK_AT_ONCE = 4, 8
+#: Seconds up to which a receiver is quick, and from which it is slow.
+_QUICK_S, _SLOW_S = 0.1, 2.0
 #: Seconds that a receiver is thought to need before it was seen to.
 _FIRST_GUESS_S = 0.01
 #: How much the newest delivery says about the pace, against all before it.
 _WEIGHT = 0.3
+#: As many wait in a line as have their turn within so many seconds, and this many at most; the others come back later.
+_PATIENCE_S, WAITING = 1.0, 64
+#: All that wait, at most, for each that can be told at once.
+_WAITING_EACH = 4
 #: What finds a line full comes back after at least, and at most, so many seconds.
 _LEAST_S, _MOST_S = 0.1, 900.0
 #: When this part of the room is taken, the rest is for clients that have less than their own part of it.
@@ -20,22 +29,50 @@ _LEAST_PACE_S = 0.25
 _REMEMBERED = 1000
 
 
-class _Line:
-    """Who is being told by this line, how long that takes, and when its next free turn is."""
+class Turn(Enum):
+    """What becomes of whoever asks for a turn and is not sent away."""
 
-    __slots__ = ("busy", "known", "next_at", "pace_s")
+    #: It goes now.
+    GO = "go"
+    #: It stands in the line until one before it is through.
+    WAIT = "wait"
+
+
+GO, WAIT = Turn.GO, Turn.WAIT
+
+
+class _Line(Generic[T]):
+    """Who is being told by this line and who waits, how long a turn takes, and when the next free one is."""
+
+    __slots__ = ("busy", "known", "next_at", "pace_s", "places", "waiting")
 
     def __init__(self, now: datetime) -> None:
         self.busy = 0
         self.pace_s = _FIRST_GUESS_S
         self.known = False
         self.next_at = now
+        #: Those who wait with their clients, and how many that are, with those who are on their way here.
+        self.waiting: deque[tuple[str, T]] = deque()
+        self.places = 0
 
-    def leave(self, took_s: float | None) -> None:
-        self.busy -= 1
-        if took_s is not None:
-            self.known = True
-            self.pace_s += _WEIGHT * (took_s - self.pace_s)
+    @property
+    def slow(self) -> bool:
+        return self.pace_s >= _SLOW_S
+
+    @property
+    def room(self) -> int:
+        """How many are told at once."""
+        if not self.known or self.pace_s >= _SLOW_S:
+            return 1
+        return QUICK_AT_ONCE if self.pace_s < _QUICK_S else AT_ONCE
+
+    def has_place(self, room: int) -> bool:
+        """One more that waits will have its turn soon."""
+        return self.places < WAITING and self.places * self.pace_s < _PATIENCE_S * room and not self.slow
+
+    def learn(self, took_s: float) -> None:
+        self.known = True
+        self.pace_s += _WEIGHT * (took_s - self.pace_s)
 
     def put_off(self, now: datetime, room: int, least_s: float = 0.001) -> datetime:
         """When to come back: each gets a time of its own."""
@@ -44,44 +81,107 @@ class _Line:
         return min(self.next_at, now + timedelta(seconds=_MOST_S))
 
 
-class Lines:
+class Lines(Generic[T]):
     """Gives turns. In memory alone: whoever starts anew learns the pace of its receivers anew.
 
-    `room` is how many are told at once, by all lines together.
+    `room` is how many are told at once, by all lines together. A receiver that is quick has its line here, and the end
+    of one turn is the beginning of the next; whoever would wait for long is sent away.
     """
 
     def __init__(self, room: int = 32) -> None:
+        self._room = room
         self._free_for_all = max(1, room // _FREE_FOR_ALL)
         self._part = max(1, room // _PART)
-        self._busy = 0
-        self._lines: dict[str, _Line] = {}
-        self._clients: dict[str, _Line] = {}
+        self._busy = self._places = 0
+        self._lines: dict[str, _Line[T]] = {}
+        self._clients: dict[str, _Line[T]] = {}
 
-    def turn(self, receiver: str, now: datetime, client: str = "") -> datetime | None:
-        """None: it is taken, go now, and say `left` afterwards. Else when to come back."""
+    @property
+    def full(self) -> bool:
+        """Nobody more can be told at once."""
+        return self._busy >= self._room
+
+    def turn(self, receiver: str, now: datetime, client: str = "") -> Turn | datetime:
+        """GO: say `left` afterwards. WAIT: say `enter`, or `give_up`. Else when to come back."""
         line, own = _line(self._lines, receiver, now), _line(self._clients, client, now)
-        room = AT_ONCE if line.known and line.pace_s < _SLOW_S else 1
+        room = line.room
         if line.busy >= room:
-            return line.put_off(now, room)
+            if not line.has_place(room) or not self._may_wait(own):
+                return line.put_off(now, room)
+            self._stand(line, own, 1)
+            return WAIT
         if self._busy >= self._free_for_all and own.busy >= self._part:
             return own.put_off(now, self._part, _LEAST_PACE_S)
+        self._begin(line, own)
+        return GO
+
+    def enter(self, receiver: str, client: str, who: T) -> bool:
+        """Stand in the line. True: it is this one's turn, since all before it have left meanwhile."""
+        line, own = self._lines[receiver], self._clients[client]
+        if line.busy < line.room:
+            self._stand(line, own, -1)
+            self._begin(line, own)
+            return True
+        line.waiting.append((client, who))
+        return False
+
+    def give_up(self, receiver: str, client: str) -> None:
+        """A place in the line is needed by nobody."""
+        self._stand(self._lines[receiver], self._clients[client], -1)
+
+    def left(self, receiver: str, took_s: float | None, client: str = "") -> list[T]:
+        """A turn is over; returns those whose turn it is now. `took_s`: how long the receiver took, None: nobody knows."""
+        line, own = self._lines[receiver], self._clients[client]
+        self._busy -= 1
+        line.busy -= 1
+        own.busy -= 1
+        if took_s is not None:
+            line.learn(took_s)
+            own.learn(took_s)
+        going: list[T] = []
+        # Where room is scarce, one goes on and the others leave theirs to whoever has none.
+        while line.waiting and line.busy < line.room and (not line.busy or self._busy < self._free_for_all):
+            client, who = line.waiting.popleft()
+            self._stand(line, self._clients[client], -1)
+            self._begin(line, self._clients[client])
+            going.append(who)
+        return going
+
+    def sent_away(self, receiver: str, now: datetime) -> list[tuple[T, datetime]]:
+        """Those who waited for a receiver that has turned out to be slow, and when each is to come back."""
+        line = self._lines[receiver]
+        if not line.waiting or not line.slow:
+            return []
+        away = [(who, line.put_off(now, 1)) for _, who in line.waiting]
+        for client, _ in line.waiting:
+            self._stand(line, self._clients[client], -1)
+        line.waiting.clear()
+        return away
+
+    def _may_wait(self, own: _Line[T]) -> bool:
+        """There is a place for this client, and some are left for others."""
+        scale = _WAITING_EACH
+        if self._places >= self._room * scale:
+            return False
+        return self._places < self._free_for_all * scale or own.places < self._part * scale
+
+    def _stand(self, line: _Line[T], own: _Line[T], number: int) -> None:
+        self._places += number
+        line.places += number
+        own.places += number
+
+    def _begin(self, line: _Line[T], own: _Line[T]) -> None:
+        self._busy += 1
         line.busy += 1
         own.busy += 1
-        self._busy += 1
-        return None
-
-    def left(self, receiver: str, took_s: float | None, client: str = "") -> None:
-        """A turn is over. `took_s` says how long the receiver took; None: nobody knows."""
-        self._busy -= 1
-        self._lines[receiver].leave(took_s)
-        self._clients[client].leave(took_s)
 
 
-def _line(lines: dict[str, _Line], name: str, now: datetime) -> _Line:
+def _line(lines: dict[str, _Line[T]], name: str, now: datetime) -> _Line[T]:
     line = lines.get(name)
     if line is None:
         if len(lines) >= _REMEMBERED:
-            for idle in [name for name, one in lines.items() if not one.busy and one.next_at <= now]:
-                del lines[idle]
+            idle = [name for name, one in lines.items() if not (one.busy or one.places or one.next_at > now)]
+            for name_of_idle in idle:
+                del lines[name_of_idle]
         line = lines[name] = _Line(now)
     return line

@@ -1,7 +1,6 @@
 """UpkeepLoop: one loop for all chores, and the grace after an outage."""
 
 import asyncio
-import contextlib
 import logging
 import random
 from collections.abc import Callable, Sequence
@@ -9,7 +8,6 @@ from datetime import datetime
 from typing import Protocol
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from ..clock import Clock
 from ..errors import StorageFailed, StorageUnavailable
@@ -88,6 +86,77 @@ class Grace:
         return self._clock.elapsed() >= self._until - self._lease_s + lease_s
 
 
+class _Bell:
+    """What a chore waits for between its runs: a nudge, or that its pause is over."""
+
+    __slots__ = ("_waiter", "rung")
+
+    def __init__(self) -> None:
+        self.rung = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def ring(self) -> None:
+        self.rung = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self, pause_s: float) -> None:
+        """Return when it is rung, or was since it last fell silent, and after the pause at the latest."""
+        if self.rung:
+            return
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        timer = loop.call_later(pause_s, self.ring)
+        try:
+            await self._waiter
+        finally:
+            timer.cancel()
+            self._waiter = None
+
+
+class _Account:
+    """How a chore fares, while it does: some run for every job, so a run costs a few additions."""
+
+    __slots__ = ("_chore", "_done", "_failures", "_last_done", "_last_error", "_last_run", "_runs", "leading")
+
+    def __init__(self, chore: Chore) -> None:
+        self._chore = chore
+        self.leading: bool | None = None
+        self._runs = self._failures = self._done = self._last_done = 0
+        #: When, and for how many seconds.
+        self._last_run: tuple[datetime, float] | None = None
+        self._last_error: tuple[datetime, str] | None = None
+
+    def ran(self, at: datetime, took_s: float, done: int) -> None:
+        self._runs += 1
+        self._done += done
+        self._last_done = done
+        self._last_run = at, took_s
+
+    def failed(self, at: datetime, took_s: float, error: Exception) -> None:
+        self.ran(at, took_s, 0)
+        self._failures += 1
+        self._last_error = at, f"{type(error).__name__}: {error}"
+
+    def status(self) -> ChoreStatus:
+        run_at, took_s = self._last_run or (None, None)
+        error_at, error = self._last_error or (None, None)
+        return ChoreStatus(
+            name=self._chore.name,
+            interval_s=self._chore.interval_s,
+            needs_leader=self._chore.needs_leader,
+            leading=self.leading,
+            runs=self._runs,
+            failures=self._failures,
+            done=self._done,
+            last_done=self._last_done,
+            last_run_at=run_at,
+            last_duration_s=None if took_s is None else round(took_s, 6),
+            last_error=error,
+            last_error_at=error_at,
+        )
+
+
 class UpkeepLoop:
     """Runs every chore at its interval. A chore that fails is logged and run again at the next one."""
 
@@ -110,24 +179,20 @@ class UpkeepLoop:
         self._chance = chance
         self._stall_s = stall_s
         self._tasks: list[asyncio.Task[None]] = []
-        self._nudges: dict[str, asyncio.Event] = {}
+        self._bells: dict[str, _Bell] = {}
         #: Told every second how late the loop comes.
         self.on_lag: Callable[[float], None] = lambda _: None
-        self._statuses = {
-            chore.name: ChoreStatus(
-                name=chore.name, interval_s=chore.interval_s, needs_leader=chore.needs_leader
-            )
-            for chore in chores
-        }
+        self._accounts = {chore.name: _Account(chore) for chore in chores}
 
     def statuses(self) -> list[ChoreStatus]:
         """How every chore has fared here, in the order in which they are done."""
-        return list(self._statuses.values())
+        return [account.status() for account in self._accounts.values()]
 
     def nudge(self, name: str) -> None:
         """Run this chore now: something came up that it would see to."""
-        if name in self._nudges:
-            self._nudges[name].set()
+        bell = self._bells.get(name)
+        if bell is not None:
+            bell.ring()
 
     async def start(self) -> None:
         """Begin all chores."""
@@ -146,9 +211,9 @@ class UpkeepLoop:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self, chore: Chore) -> None:
-        nudged = self._nudges[chore.name] = asyncio.Event()
+        bell = self._bells[chore.name] = _Bell()
         while True:
-            nudged.clear()
+            bell.rung = False
             # Jitter keeps several instances from doing the same thing in the same instant.
             pause_s = chore.interval_s * (0.9 + 0.2 * self._chance.random())
             try:
@@ -160,52 +225,27 @@ class UpkeepLoop:
                 self._grace.restart()  # an outage like our own: whoever could not be heard is not gone
             except Exception:
                 log.exception("chore %s failed; it runs again", chore.name, extra={"action": chore.name})
-            # Not `wait_for`: where a nudge and a cancel come together, Python 3.11's loses the cancel.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
-                    await nudged.wait()
+            await bell.wait(pause_s)
 
     async def turn(self, chore: Chore) -> float | None:
         """Run a chore once, if it is ours to run; returns how soon it wants to run again."""
         began_at, began = self._clock.now(), self._clock.elapsed()
+        account = self._accounts[chore.name]
         try:
-            if chore.needs_leader and not await self._leads(chore):
-                return None
+            if chore.needs_leader:
+                account.leading = await self._leads(chore)
+                if not account.leading:
+                    return None
             report = await chore.run_once(began_at)
         except Exception as error:
-            self._note(chore, began_at, began, error=error)
+            account.failed(began_at, self._clock.elapsed() - began, error)
             raise
-        self._note(chore, began_at, began, report)
+        account.ran(began_at, self._clock.elapsed() - began, report.done)
         return report.again_s
 
     async def _leads(self, chore: Chore) -> bool:
         lease_s = 3 * chore.interval_s
-        leads = await self._leadership.lead(f"chore:{chore.name}", self._instance, lease_s)
-        self._statuses[chore.name] = replace(self._statuses[chore.name], leading=leads)
-        return leads
-
-    def _note(
-        self,
-        chore: Chore,
-        at: datetime,
-        began: float,
-        report: Report | None = None,
-        error: Exception | None = None,
-    ) -> None:
-        """Take down how a run went."""
-        old = self._statuses[chore.name]
-        done = 0 if report is None else report.done
-        self._statuses[chore.name] = replace(
-            old,
-            runs=old.runs + 1,
-            failures=old.failures + int(error is not None),
-            done=old.done + done,
-            last_done=done,
-            last_run_at=at,
-            last_duration_s=round(self._clock.elapsed() - began, 6),
-            last_error=old.last_error if error is None else f"{type(error).__name__}: {error}",
-            last_error_at=old.last_error_at if error is None else at,
-        )
+        return await self._leadership.lead(f"chore:{chore.name}", self._instance, lease_s)
 
     async def _watch_stalls(self) -> None:
         """A loop that woke up late was stopped, starved or suspended: that was an outage."""

@@ -1,11 +1,12 @@
 """The sender of webhooks, put together as the settings say."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from ..clock import Clock
 from ..config import Config
-from ..model import Job
+from ..model import AwaitHuman, Job
 from ..model.delivery import Delivery
 from ..storage.base import StorageBackend
 from ..webhooks.addresses import Allowed
@@ -22,10 +23,10 @@ class LatePost:
         self._make = make
         self._made: Post | None = None
 
-    async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> Answer:
+    def __call__(self, url: str, headers: dict[str, str], body: bytes) -> Coroutine[Any, Any, Answer]:
         if self._made is None:
             self._made = self._make()
-        return await self._made(url, headers, body)
+        return self._made(url, headers, body)
 
     async def stop(self) -> None:
         if self._made is not None:
@@ -49,7 +50,8 @@ def build_sender(
     allowed = Allowed(config.webhook_allow_private)
 
     def body_of(delivery: Delivery) -> bytes:
-        return render(delivery, token_of(delivery.job), config.public_url)
+        asks = isinstance(delivery.job.wait, AwaitHuman)
+        return render(delivery, token_of(delivery.job) if asks else "", config.public_url)
 
     return WebhookSender(
         storage,
@@ -60,4 +62,5 @@ def build_sender(
         chance,
         concurrency=config.webhook_concurrency,
         timeout_s=config.webhook_timeout_s,
+        alone=not storage.shared,
     )

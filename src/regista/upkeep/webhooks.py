@@ -6,27 +6,19 @@ import random
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
-from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
 from ..clock import Clock, later
 from ..errors import StorageAway
 from ..model import Item, ItemWrite
-from ..model.delivery import (
-    DEAD_SHELF,
-    DEAD_TTL_S,
-    WEBHOOK_SHELF,
-    Delivery,
-    dead_write,
-    delivery_write,
-    readable,
-)
+from ..model.delivery import DEAD_SHELF, WEBHOOK_SHELF, Delivery, dead_write, delivery_write, readable
 from ..storage.base import Shelves
 from ..webhooks.base import Answer, Post
 from ..webhooks.book import Book
 from ..webhooks.signature import sign
-from .lines import Lines
+from .errands import Errand, Hands, read
+from .lines import GO, Lines, Turn
 from .loop import Report
 
 log = logging.getLogger("regista.webhooks")
@@ -46,10 +38,10 @@ _MARGIN_S = 2.0
 class WebhookSender:
     """Deliveries lie on a shelf, written with the commits that they tell of; whatever is due is sent.
 
-    A delivery is taken on by moving its due time behind the time-out, fenced by its revision: of two senders one gets
-    it, and when that one dies it is due again. Sent and killed before the shelf knows means sent twice, under the same
-    id. A receiver that is slow or dead has a line of its own (`Lines`), a client a part of the room; what finds its
-    own full gets a later due time, so nobody else waits behind it and nothing gathers in memory.
+    A delivery is taken on for a while (`Hands`): of two senders one gets it, and when that one dies it is due again. Sent
+    and killed before the shelf knows means sent twice, under the same id. A receiver has a line of its own (`Lines`), a
+    client a part of the room; what would stand there for long gets a later due time, so nobody else waits behind it
+    and no more than a few gather in memory.
     """
 
     name = "webhooks"
@@ -68,7 +60,9 @@ class WebhookSender:
         interval_s: float = 2.0,
         concurrency: int = 32,
         timeout_s: float = 10.0,
+        alone: bool = False,
     ) -> None:
+        """`alone`: nobody else sends what lies on these shelves."""
         self.interval_s = interval_s
         self._shelves = shelves
         self.post = post
@@ -76,9 +70,8 @@ class WebhookSender:
         self._render = render
         self._clock = clock
         self._chance = chance
-        self._concurrency = concurrency
-        self._lease_s = 2 * timeout_s + _MARGIN_S
-        self._lines = Lines(concurrency)
+        self._hands = Hands(shelves, clock, 2 * timeout_s + _MARGIN_S, alone)
+        self._lines: Lines[Errand] = Lines(concurrency)
         self._sending: set[asyncio.Task[None]] = set()
         #: When something is due that was put off; what others put off is found by the interval.
         self._dues: list[datetime] = []
@@ -89,22 +82,27 @@ class WebhookSender:
 
     async def run_once(self, now: datetime) -> Report:
         """Take on what is due, as far as there is room. Returns before it was told; `drain` waits for that."""
-        ripe = await self._shelves.ripe(WEBHOOK_SHELF, now, _PAGE)
+        page = _PAGE + self._hands.full()
+        ripe = await self._shelves.ripe(WEBHOOK_SHELF, now, page)
         writes: list[ItemWrite] = []
-        chosen: list[tuple[Delivery, Item]] = []
+        chosen: list[tuple[Errand, Turn]] = []
         try:
             await self._choose(ripe, now, chosen, writes)
-            sent = await self._take_on(chosen, now)
+            taken = await self._hands.take([errand for errand, _ in chosen], now) if chosen else ()
         except BaseException:
-            for delivery, _ in chosen:  # nobody goes, so nobody stands in the line
-                self._left(delivery, None)
+            for errand, turn in chosen:
+                self._step_back(errand, turn)
             raise
+        for (errand, turn), mine in zip(chosen, taken, strict=True):
+            if mine:
+                self._set_out(errand, turn)
+            else:
+                self._step_back(errand, turn)
         if writes:
             await self._shelves.put(writes)
-            self._expect(*(write.due for write in writes if write.due is not None))
-        if len(ripe) == _PAGE and not self._more:
-            return Report(done=sent, again_s=0.0)
-        return Report(done=sent, again_s=self._next_s(now))
+            self._expect(writes)
+        again_s = 0.0 if len(ripe) == page and not self._more else self._next_s(now)
+        return Report(sum(taken), again_s)
 
     async def drain(self) -> None:
         """Return when everything that was taken on has been told, or was not heard."""
@@ -124,11 +122,11 @@ class WebhookSender:
         await asyncio.gather(*sending, return_exceptions=True)
         await self.post.stop()
 
-    def _expect(self, *dues: datetime) -> None:
-        """Something of ours is due then. Beyond so many the interval is good enough."""
-        for due in dues:
-            if len(self._dues) < _PAGE * 10:
-                heappush(self._dues, due)
+    def _expect(self, writes: list[ItemWrite]) -> None:
+        """What we put off is due then. Beyond so many the interval is good enough."""
+        for write in writes:
+            if write.due is not None and len(self._dues) < _PAGE * 10:
+                heappush(self._dues, write.due)
 
     def _next_s(self, now: datetime) -> float | None:
         while self._dues and self._dues[0] <= now:
@@ -138,67 +136,60 @@ class WebhookSender:
     # -- choosing --------------------------------------------------------------------------------
 
     async def _choose(
-        self,
-        ripe: list[Item],
-        now: datetime,
-        chosen: list[tuple[Delivery, Item]],
-        writes: list[ItemWrite],
+        self, ripe: list[Item], now: datetime, chosen: list[tuple[Errand, Turn]], writes: list[ItemWrite]
     ) -> None:
+        """Add what may go or wait for its turn to `chosen`, and what must be written about others to `writes`."""
         self._more = False
         for item in ripe:
-            if len(self._sending) + len(chosen) >= self._concurrency:
+            if self._hands.has(item.key):
+                continue
+            if self._lines.full:
                 self._more = True
                 return
-            delivery = _read(item, writes)
-            if delivery is not None and await self._may_go(delivery, item, now, writes):
-                chosen.append((delivery, item))
-
-    async def _may_go(self, delivery: Delivery, item: Item, now: datetime, writes: list[ItemWrite]) -> bool:
-        """It is this one's turn. If not, what must be written about it is added to `writes`."""
-        if not self.book.wants(delivery.job.client, delivery.event):
-            writes.append(ItemWrite(item.shelf, item.key, None, None, item.revision))
-            return False
-        if await self._is_behind(delivery):
-            writes.append(delivery_write(delivery, later(now, _BEHIND_S), item.revision))
-            return False
-        turn = self._lines.turn(_receiver(delivery.url), now, delivery.job.client)
-        if turn is not None:
-            writes.append(delivery_write(delivery, turn, item.revision))
-            return False
-        return True
+            delivery = read(item, writes)
+            if delivery is None:
+                continue
+            if not self.book.wants(delivery.job.client, delivery.event):
+                writes.append(ItemWrite(item.shelf, item.key, None, None, item.revision))
+                continue
+            errand = self._hands.errand(delivery, item)
+            if await self._is_behind(delivery):
+                writes.append(errand.moved(later(now, _BEHIND_S), item.revision))
+                continue
+            turn = self._lines.turn(errand.receiver, now, delivery.job.client)
+            if isinstance(turn, Turn):
+                chosen.append((errand, turn))
+            else:
+                writes.append(errand.moved(turn, item.revision))
 
     async def _is_behind(self, delivery: Delivery) -> bool:
         """An earlier word about the same job has not been tried yet. Once it was, nobody waits for its retries."""
         for item in await self._shelves.items(WEBHOOK_SHELF, f"{delivery.job.id}-", 1):
+            if item.key >= delivery.id:
+                return False
             first = readable(item)
             if first is None:  # it is put aside when it is its turn, and nobody waits for it
                 return False
-            return first.job.id == delivery.job.id and first.id < delivery.id and first.tries == 0
+            return first.job.id == delivery.job.id and first.tries == 0
         return False
 
-    async def _take_on(self, chosen: list[tuple[Delivery, Item]], now: datetime) -> int:
-        if not chosen:
-            return 0
-        due = later(now, self._lease_s)
-        taken = await self._shelves.put(
-            [delivery_write(delivery, due, item.revision) for delivery, item in chosen]
-        )
-        for (delivery, item), mine in zip(chosen, taken, strict=True):
-            if mine:
-                self._spawn(delivery, item.revision + 1)
-            else:
-                self._left(delivery, None)
-        return sum(taken)
+    def _set_out(self, errand: Errand, turn: Turn) -> None:
+        if turn is GO or self._lines.enter(errand.receiver, errand.delivery.job.client, errand):
+            self._spawn(errand)
 
-    def _left(self, delivery: Delivery, took_s: float | None) -> None:
-        self._lines.left(_receiver(delivery.url), took_s, delivery.job.client)
+    def _step_back(self, errand: Errand, turn: Turn) -> None:
+        """It is not ours: nobody goes, so nobody stands in the line."""
+        client = errand.delivery.job.client
+        if turn is GO:
+            for other in self._lines.left(errand.receiver, None, client):
+                self._spawn(other)
+        else:
+            self._lines.give_up(errand.receiver, client)
 
     # -- telling ---------------------------------------------------------------------------------
 
-    def _spawn(self, delivery: Delivery, revision: int) -> None:
-        task = asyncio.get_running_loop().create_task(
-            self._send(delivery, revision), name=f"webhook-{delivery.id}"
-        )
+    def _spawn(self, errand: Errand) -> None:
+        task = asyncio.get_running_loop().create_task(self._carry(errand), name="webhook")
         self._sending.add(task)
         task.add_done_callback(self._done)
 
@@ -208,19 +199,46 @@ class WebhookSender:
             self._more = False
             self.on_room()
 
-    async def _send(self, delivery: Delivery, revision: int) -> None:
+    async def _carry(self, errand: Errand) -> None:
+        """Tell one, and then those who stand behind it in the same line."""
+        while True:
+            took_s = await self._send(errand)
+            going = self._lines.left(errand.receiver, took_s, errand.delivery.job.client)
+            away = self._lines.sent_away(errand.receiver, self._clock.now())
+            if away:
+                await self._put_off(away)
+            if not going:
+                return
+            errand, *others = going
+            for other in others:
+                self._spawn(other)
+
+    async def _put_off(self, away: list[tuple[Errand, datetime]]) -> None:
+        """Their receiver has become slow: they wait on the shelf, where nobody stands behind them."""
+        writes = [errand.moved(due, errand.revision) for errand, due in away]
+        try:
+            await self._shelves.put(writes)
+        except Exception:
+            log.exception("deliveries were not put off; they are due again when their lease is over")
+            return
+        self._expect(writes)
+        for errand, _ in away:
+            self._hands.let_go(errand.item.key)
+
+    async def _send(self, errand: Errand) -> float | None:
+        """Tell one and write down how it went; returns the seconds that its receiver took, where that is known."""
         began, took_s = self._clock.elapsed(), None
         try:
-            answer = await self._tell(delivery)
+            answer = await self._tell(errand.delivery)
             took_s = self._clock.elapsed() - began
-            await self._note(delivery, answer, revision)
+            await self._note(errand, answer)
+            self._hands.let_go(errand.item.key)
         except StorageAway:
             pass  # it says so itself; the delivery is due again when its lease is over
         except Exception:
-            told = {"action": "webhook_failed", "job_id": delivery.job.id}
-            log.exception("delivery %s was not noted; it is sent again", delivery.id, extra=told)
-        finally:
-            self._left(delivery, took_s)
+            told = {"action": "webhook_failed", "job_id": errand.delivery.job.id}
+            log.exception("delivery %s was not noted; it is sent again", errand.item.key, extra=told)
+        return took_s
 
     async def _tell(self, delivery: Delivery) -> Answer:
         try:
@@ -235,58 +253,43 @@ class WebhookSender:
             log.exception("delivery %s could not be sent", delivery.id, extra=told)
             return Answer(error="an error of the orchestrator; its log says more")
 
-    async def _note(self, delivery: Delivery, answer: Answer, revision: int) -> None:
+    async def _note(self, errand: Errand, answer: Answer) -> None:
         """Write down how it went: forget it, try again later, or give up."""
-        told = {
-            "action": "webhook_sent" if answer.ok else "webhook_not_heard",
-            "delivery_id": delivery.id,
-            "job_id": delivery.job.id,
-            "receiver": _receiver(delivery.url),
-        }
         if answer.ok:
-            log.debug("told %s of %s", told["receiver"], delivery.id, extra=told)
-            await self._shelves.put([ItemWrite(WEBHOOK_SHELF, delivery.id, None, None, revision)])
+            if log.isEnabledFor(logging.DEBUG):
+                told = _words("webhook_sent", errand)
+                log.debug("told %s of %s", errand.receiver, errand.delivery.id, extra=told)
+            await self._shelves.put([errand.removed()])
             return
-        now = self._clock.now()
+        told, now, delivery = _words("webhook_not_heard", errand), self._clock.now(), errand.delivery
         tried = replace(
             delivery, tries=delivery.tries + 1, tried_at=now, status=answer.status, error=answer.error
         )
         if answer.final or tried.tries > len(PAUSES_S):
-            log.error("gave up to tell %s: %s", told["receiver"], answer.error, extra=told)
+            log.error("gave up to tell %s: %s", errand.receiver, answer.error, extra=told)
             # Into the one before out of the other: a crash in between repeats it, and loses nothing.
-            out = ItemWrite(WEBHOOK_SHELF, delivery.id, None, None, revision)
-            _, mine = await self._shelves.put([dead_write(tried), out])
+            _, mine = await self._shelves.put([dead_write(tried), errand.removed()])
             if not mine:  # somebody else has taken it on meanwhile, so it is not dead
                 await self._shelves.put([ItemWrite(DEAD_SHELF, delivery.id, None)])
             return
-        due = now + self._pause(tried.tries, answer)
-        log.warning("%s did not hear: %s", told["receiver"], answer.error, extra=told)
-        await self._shelves.put([delivery_write(tried, due, revision)])
-        self._expect(due)
+        log.warning("%s did not hear: %s", errand.receiver, answer.error, extra=told)
+        write = delivery_write(tried, now + self._pause(tried.tries, answer), errand.revision)
+        await self._shelves.put([write])
+        self._expect([write])
 
     def _pause(self, tries: int, answer: Answer) -> timedelta:
         pause_s = PAUSES_S[tries - 1] * (1 + _JITTER * (2 * self._chance.random() - 1))
         return timedelta(seconds=max(pause_s, answer.retry_after_s or 0.0))
 
 
-def _read(item: Item, writes: list[ItemWrite]) -> Delivery | None:
-    """The delivery; one that nobody can read is put among the dead ones: it must not keep all others waiting."""
-    delivery = readable(item)
-    if delivery is None:
-        told = {"action": "webhook_unreadable", "delivery_id": item.key}
-        log.error("delivery %s cannot be read; it lies among the dead ones now", item.key, extra=told)
-        writes.append(ItemWrite(DEAD_SHELF, item.key, item.value, ttl_s=DEAD_TTL_S))
-        writes.append(ItemWrite(item.shelf, item.key, None, None, item.revision))
-    return delivery
-
-
-def _receiver(url: str) -> str:
-    """Who is told, without the path and whatever secrets it has: scheme, host and port."""
-    try:
-        parts = urlsplit(url)
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-    except ValueError:
-        return "an unreadable URL"
+def _words(action: str, errand: Errand) -> dict[str, str]:
+    """What a line in the log says about it."""
+    return {
+        "action": action,
+        "delivery_id": errand.delivery.id,
+        "job_id": errand.delivery.job.id,
+        "receiver": errand.receiver,
+    }
 
 
 def _nothing() -> None:

@@ -2,12 +2,15 @@
 
 import ipaddress
 from collections.abc import Sequence
+from functools import lru_cache
 
 from ..errors import WebhookRefused
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 #: IPv4 behind NAT64: such an address is as good as the one inside.
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+#: Hosts that are remembered as allowed: most jobs name the same few.
+_REMEMBERED = 1000
 
 
 class Allowed:
@@ -15,6 +18,8 @@ class Allowed:
 
     def __init__(self, networks: Sequence[str] = ()) -> None:
         self._networks = tuple(ipaddress.ip_network(network) for network in networks)
+        # What is said of a host never changes; a refusal is not remembered, it is raised.
+        self._host_passes = lru_cache(_REMEMBERED)(self._look_at)
 
     def check(self, text: str) -> None:
         """Raise WebhookRefused for an address that is not for everybody and that nobody has allowed."""
@@ -27,6 +32,9 @@ class Allowed:
 
     def check_host(self, host: str) -> None:
         """The same for a host in a URL, where that is an address already. A name is looked up when it is time."""
+        self._host_passes(host)
+
+    def _look_at(self, host: str) -> None:
         try:
             ipaddress.ip_address(host.partition("%")[0])
         except ValueError:

@@ -1,6 +1,8 @@
 """Book: who is told where, under which secrets, and of what."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from ..config.webhooks import ClientWebhook
@@ -12,6 +14,9 @@ from .signature import derived
 _NOBODY = ClientWebhook()
 #: Characters of a URL, at most.
 _MAX_URL = 2000
+#: URLs that are remembered as good: a client names the same again and again.
+_REMEMBERED = 500
+_BLANKS = re.compile(r"[\x00-\x20\x7f]")
 
 
 class Book:
@@ -19,8 +24,9 @@ class Book:
 
     def __init__(self, allowed: Allowed, secret: Callable[[str], Awaitable[bytes]]) -> None:
         self.clients: Mapping[str, ClientWebhook] = {}
-        self._allowed = allowed
         self._secret = secret
+        # What is said of a URL never changes; a refusal is not remembered, it is raised.
+        self._passes = lru_cache(_REMEMBERED)(lambda url: check_url(url, allowed))
         #: What secrets are derived from; the store is asked for it once.
         self._root = b""
 
@@ -36,7 +42,7 @@ class Book:
 
     def check(self, url: str) -> None:
         """Raise WebhookRefused for a URL that could never be told."""
-        check_url(url, self._allowed)
+        self._passes(url)
 
     async def secrets_of(self, client: str) -> tuple[str, ...]:
         """What deliveries for this client's jobs are signed with: its own secrets, or one that is made for it."""
@@ -64,6 +70,6 @@ def check_url(url: str, allowed: Allowed) -> None:
         host, parts = None, None
     if parts is None or not host or parts.scheme not in ("http", "https") or len(url) > _MAX_URL:
         raise WebhookRefused("webhook_url: expected a URL like https://example.com/hook, got something else")
-    if any(character <= " " or character == "\x7f" for character in url):
+    if _BLANKS.search(url):
         raise WebhookRefused("webhook_url: expected a URL without blanks and control characters")
     allowed.check_host(host)

@@ -5,6 +5,7 @@ import binascii
 import hmac
 import time
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 #: The headers of a delivery.
 ID = "webhook-id"
@@ -14,12 +15,15 @@ SIGNATURE = "webhook-signature"
 PREFIX = "whsec_"
 #: Seconds that a delivery may be old, or from the future: an older one may be a replay.
 TOLERANCE_S = 300.0
+#: Secrets that are remembered with their keys, and clients with the secrets that were made for them.
+_REMEMBERED = 500
 
 
 class BadSignature(ValueError):
     """Nobody who knows the secret has sent this, or it is too old."""
 
 
+@lru_cache(_REMEMBERED)
 def key_of(secret: str) -> bytes:
     """The key inside a `whsec_…` secret."""
     try:
@@ -33,6 +37,7 @@ def secret_of(key: bytes) -> str:
     return PREFIX + base64.b64encode(key).decode()
 
 
+@lru_cache(_REMEMBERED)
 def derived(root: bytes, client: str) -> str:
     """The secret that a client has which was given none: nobody can guess it, and it is always the same."""
     return secret_of(hmac.digest(root, b"webhook\n" + client.encode(), "sha256"))

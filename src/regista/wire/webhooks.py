@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from ..model import AwaitHuman
 from ..model.delivery import Delivery
-from .jobs import Fault, WaitingFor
+from .jobs import Fault, JobObject, WaitingFor
 from .story import job_object
 
 #: Where a person's decision comes in (api/approvals.py).
@@ -72,7 +72,6 @@ def render(delivery: Delivery, token: str, public_url: str = "") -> bytes:
     job = delivery.job
     asked = job.wait if isinstance(job.wait, AwaitHuman) and delivery.event == "waiting_for_human" else None
     shown = job_object(job)  # its token stands in `approval`, and nowhere else
-    names = ToldJob.__struct_fields__
     return _encode(
         Notice(
             id=delivery.id,
@@ -84,10 +83,26 @@ def render(delivery: Delivery, token: str, public_url: str = "") -> bytes:
             status=shown.status,
             result=shown.result,
             error=shown.error,
-            data=ToldJob(**{name: getattr(shown, name) for name in names}),
+            data=_told(shown),
             approval=UNSET if asked is None else _question(job.id, asked, token, public_url),
             omitted=list(delivery.omitted) or UNSET,
         )
+    )
+
+
+def _told(shown: JobObject) -> ToldJob:
+    return ToldJob(
+        id=shown.id,
+        blueprint=shown.blueprint,
+        version=shown.version,
+        status=shown.status,
+        state=shown.state,
+        waiting_for=shown.waiting_for,
+        created_at=shown.created_at,
+        updated_at=shown.updated_at,
+        finished_at=shown.finished_at,
+        search_attributes=shown.search_attributes,
+        parent_id=shown.parent_id,
     )
 
 

@@ -3,18 +3,20 @@
 import asyncio
 import random
 import tracemalloc
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
 from regista import MemoryStorage, StateMachineBlueprint
-from regista.clock import SystemClock
+from regista.clock import Clock, SystemClock
 from regista.config.webhooks import ClientWebhook
 from regista.errors import StorageUnavailable
-from regista.model import ItemWrite
+from regista.model import Item, ItemWrite
 from regista.model.delivery import DEAD_SHELF, WEBHOOK_SHELF, Delivery, delivery_of, delivery_write
+from regista.testing.clock import Clock as ManualClock
 from regista.testing.orchestrator import TestOrchestrator
 from regista.upkeep.webhooks import PAUSES_S, WebhookSender
 from regista.webhooks import verify
@@ -25,6 +27,7 @@ from regista.wire.webhooks import render
 from tests.support import script
 from tests.webhook_kit import THEN, delivery, in_loop
 
+REAL = SystemClock()
 URL = "https://hooks.example.com/jobs?key=1"
 BROKEN = Answer(status=503, error="answered 503")
 
@@ -232,16 +235,26 @@ class Receivers:
         return None
 
 
-def sender(storage: MemoryStorage, post: Any, concurrency: int = 32) -> WebhookSender:
+async def until(so: Callable[[], bool]) -> None:
+    """Wait until it is so."""
+    async with asyncio.timeout(5):
+        while not so():  # noqa: ASYNC110  # what is waited for is not ours to signal
+            await asyncio.sleep(0.001)
+
+
+def sender(
+    storage: MemoryStorage, post: Any, concurrency: int = 32, alone: bool = False, clock: Clock = REAL
+) -> WebhookSender:
     book = Book(Allowed(), storage.secret)
     return WebhookSender(
         storage,
         post,
         book,
         lambda one: render(one, "token"),
-        SystemClock(),
+        clock,
         random.Random(1),
         concurrency=concurrency,
+        alone=alone,
     )
 
 
@@ -262,7 +275,7 @@ async def test_many_receivers_of_one_client_that_hang_do_not_hold_up_another_cli
     post = Receivers("https://slow.")
     chore = sender(storage, post)
     await chore.run_once(SystemClock().now())
-    await asyncio.sleep(0.01)
+    await until(lambda: len(post.told) == 1)
     assert post.told == ["https://fast.example.com"]
     post.free.set()
     await chore.stop(5.0)
@@ -297,12 +310,127 @@ async def test_a_receiver_that_hangs_holds_up_nobody_else() -> None:
     for _ in range(4):  # pages of one hundred; all of the slow one's come first
         await chore.run_once(SystemClock().now())
         await asyncio.sleep(0)
+    await until(lambda: len(post.told) == 20)
     await asyncio.sleep(0.01)
-    assert len(post.told) == 20
     assert len(post.asked) == 20 + 1
     post.free.set()
     await chore.drain()
     await chore.stop()
+    await storage.stop()
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@in_loop
+async def test_a_crowd_for_a_receiver_that_answers_at_once_is_told_in_one_go_in_the_order_of_its_coming(
+    alone: bool,
+) -> None:
+    """Nobody is put off: one look, and each that is through makes room for the next."""
+    urls = [f"https://hooks.example.com/{number:02}" for number in range(60)]
+    storage = await store(*[delivery(job=f"j-{n:02}", url=url) for n, url in enumerate(urls)])
+    post = Receivers()
+    chore = sender(storage, post, alone=alone)
+    assert (await chore.run_once(SystemClock().now())).again_s is None
+    await chore.drain()
+    assert post.told == urls
+    assert await storage.items(WEBHOOK_SHELF) == []
+    await storage.stop()
+
+
+@in_loop
+async def test_those_who_wait_for_a_receiver_that_turns_out_slow_go_back_to_the_shelf() -> None:
+    storage = await store(*[delivery(job=f"j-{number}") for number in range(10)])
+    clock = ManualClock(THEN)
+
+    class Slow(Receivers):
+        async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> Answer:
+            if not self.asked:
+                clock.move(9)
+            return await super().__call__(url, headers, body)
+
+    post = Slow()
+    chore = sender(storage, post, alone=True, clock=clock)
+    assert (await chore.run_once(THEN)).done == 10
+    await chore.drain()
+    left = await storage.items(WEBHOOK_SHELF)
+    assert (len(post.told), len(left)) == (2, 8)
+    dues = sorted(item.due for item in left if item.due is not None)
+    assert all(due > clock.now() for due in dues)
+    assert len(set(dues)) == 8
+
+    clock.move(60)  # they are nobody's now, and the receiver may have become quick
+    assert (await chore.run_once(clock.now())).done
+    await chore.drain()
+    assert len(post.told) > 2
+    await storage.stop()
+
+
+@in_loop
+async def test_whoever_is_alone_at_a_store_takes_on_without_a_write_and_nothing_twice() -> None:
+    storage = await store(delivery())
+    post = Receivers("https://")
+    chore = sender(storage, post, alone=True)
+    now = SystemClock().now()
+    assert (await chore.run_once(now)).done == 1
+    assert (await chore.run_once(now)).done == 0
+    (item,) = await storage.items(WEBHOOK_SHELF)
+    assert (item.revision, item.due) == (1, THEN)
+    post.free.set()
+    await chore.drain()
+    assert len(post.told) == 1
+    assert await storage.items(WEBHOOK_SHELF) == []
+    await storage.stop()
+
+
+class Hesitant(MemoryStorage):
+    """A store that has looked, and tells later, as one does that waits for a flush."""
+
+    may_tell: asyncio.Event | None = None
+
+    async def ripe(self, shelf: str, now: datetime, limit: int) -> list[Item]:
+        found = await super().ripe(shelf, now, limit)
+        if self.may_tell is not None:
+            await self.may_tell.wait()
+        return found
+
+
+@in_loop
+async def test_what_was_heard_while_somebody_looked_at_the_shelf_is_not_told_again() -> None:
+    storage = Hesitant(SystemClock())
+    await storage.start()
+    await storage.put([delivery_write(delivery(), THEN)])
+    post = Receivers("https://")
+    chore = sender(storage, post, alone=True)
+    assert (await chore.run_once(SystemClock().now())).done == 1
+    storage.may_tell = asyncio.Event()
+    look = asyncio.create_task(chore.run_once(SystemClock().now()))
+    await asyncio.sleep(0)
+    post.free.set()
+    await chore.drain()
+    storage.may_tell.set()
+    assert (await look).done == 0
+    assert len(post.told) == 1
+    await storage.stop()
+
+
+@in_loop
+async def test_what_was_not_noted_is_sent_again_when_the_lease_in_memory_is_over() -> None:
+    clock = ManualClock(THEN)
+    storage = Moody(SystemClock())
+    await storage.start()
+    await storage.put([delivery_write(delivery(), THEN)])
+    post = Receivers()
+    chore = sender(storage, post, alone=True, clock=clock)
+    await storage.secret("webhook")
+    storage.away = True
+    assert (await chore.run_once(clock.now())).done == 1
+    await chore.drain()
+    storage.away = False
+    assert (await chore.run_once(clock.now())).done == 0
+    clock.move(23)
+    assert (await chore.run_once(clock.now())).done == 1
+    await chore.drain()
+    assert len(post.told) == 2
+    assert await storage.items(WEBHOOK_SHELF) == []
     await storage.stop()
 
 
@@ -332,6 +460,7 @@ async def test_no_more_are_under_way_than_there_is_room_for_and_the_end_of_one_a
     asked = asyncio.Event()
     chore.on_room = asked.set
     await chore.run_once(SystemClock().now())
+    await until(lambda: len(post.asked) == 2)
     await asyncio.sleep(0.01)
     assert len(post.asked) == 2
     post.free.set()

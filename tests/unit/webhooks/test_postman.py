@@ -1,9 +1,14 @@
 """Postman: real requests to real receivers; whatever these do is an answer, and no address is reached unseen."""
 
 import asyncio
+import contextlib
 import socket
+import ssl
 import threading
 import time
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -14,6 +19,7 @@ from regista.webhooks.addresses import Allowed
 from regista.webhooks.base import Answer
 from regista.webhooks.postman import Postman
 from regista.webhooks.resolver import OwnThreads
+from tests.certificates import Authority
 from tests.webhook_kit import Receiver, in_loop, receiving
 
 HERE = Allowed(["127.0.0.0/8"])
@@ -225,3 +231,197 @@ async def test_names_are_looked_up_by_the_system_in_threads_of_their_own() -> No
         assert (await post(f"http://localhost:{receiver.port}/", Allowed(["127.0.0.0/8", "::1/128"]))).ok
         nobody = await post("http://no-such-host.invalid/")
         assert (nobody.status, nobody.final) == (None, False)
+
+
+# -- connections -------------------------------------------------------------------------------------
+
+
+class Scripted:
+    """A receiver that says these very bytes: for each connection a list of answers, after which it hangs up."""
+
+    def __init__(self, *connections: list[bytes | tuple[bytes, ...]]) -> None:
+        self.heard: list[bytes] = []
+        self.connections = self.open = self.port = 0
+        self.url = ""
+        self._script = connections
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.open += 1
+        try:
+            for answer in self._script[self.connections - 1]:
+                head = await reader.readuntil(b"\r\n\r\n")
+                self.heard.append(head + await reader.readexactly(len(BODY)))
+                for piece in answer if isinstance(answer, tuple) else (answer,):
+                    writer.write(piece)
+                    await writer.drain()
+                    await asyncio.sleep(0.01)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # who sends has hung up
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+            self.open -= 1
+
+
+@asynccontextmanager
+async def scripted(
+    *connections: list[bytes | tuple[bytes, ...]], tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Scripted]:
+    receiver = Scripted(*connections)
+    server = await asyncio.start_server(receiver.serve, "127.0.0.1", 0, ssl=tls)
+    async with server, asyncio.timeout(8):
+        receiver.port = server.sockets[0].getsockname()[1]
+        receiver.url = f"http://127.0.0.1:{receiver.port}/"
+        yield receiver
+        while receiver.open:  # noqa: ASYNC110  # it hears of the end of a connection when it hears of it
+            await asyncio.sleep(0.01)
+
+
+async def posts(url: str, number: int, pause_s: float = 0.03) -> list[int | None]:
+    """The statuses of so many posts, one after the other."""
+    postman = Postman(HERE, 5.0)
+    try:
+        found = []
+        for _ in range(number):
+            found.append((await postman(url, {"webhook-id": "x"}, BODY)).status)
+            await asyncio.sleep(pause_s)
+        return found
+    finally:
+        await postman.stop()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 204 No Content\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+        (b"HTTP/1.1 200 OK\r\nContent-", b"Length: 2\r\n\r", b"\n", b"o", b"k"),
+    ],
+)
+@in_loop
+async def test_a_connection_is_used_again_once_a_whole_answer_has_come(answer: Any) -> None:
+    async with scripted([answer, answer, answer]) as receiver:
+        assert {*await posts(receiver.url, 3, pause_s=0.1)} <= {200, 204}
+        assert (receiver.connections, len(receiver.heard)) == (1, 3)
+        assert len(set(receiver.heard)) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\nuntil the end",
+        b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n",
+    ],
+)
+@in_loop
+async def test_a_connection_on_which_something_is_left_to_say_is_not_used_again(answer: bytes) -> None:
+    async with scripted([answer], [answer]) as receiver:
+        assert await posts(receiver.url, 2) == [200, 200]
+        assert receiver.connections == 2
+
+
+@in_loop
+async def test_what_was_hung_up_between_two_deliveries_is_dialled_again_at_once() -> None:
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+    async with scripted([answer, b""], [answer]) as receiver:
+        assert await posts(receiver.url, 2) == [200, 200]
+        assert (receiver.connections, len(receiver.heard)) == (2, 3)
+
+
+@in_loop
+async def test_a_new_connection_that_is_hung_up_is_a_failed_try() -> None:
+    async with scripted([b""]) as receiver:
+        answer = await post(receiver.url)
+        assert (answer.status, answer.final) == (None, False)
+        assert receiver.connections == 1
+
+
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 200 OK\r\nX: " + b"x" * 20_000, b"HTTP/1.1 102 Wait\r\n\r\n" * 1000]
+)
+@in_loop
+async def test_a_head_without_end_is_not_read_to_its_end(answer: bytes) -> None:
+    async with scripted([(answer, *[b"x"] * 500)]) as receiver:
+        began = time.monotonic()
+        told = await post(receiver.url)
+        assert (told.status, told.final) == (None, False)
+        assert "expected" in told.error
+        assert time.monotonic() - began < 3
+
+
+@in_loop
+async def test_connections_that_nobody_needs_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regista.webhooks.postman._KEPT_S", 0.05)
+    async with receiving() as receiver:
+        postman = Postman(HERE)
+        assert (await postman(receiver.url, {}, BODY)).ok
+        assert len(postman._kept) == 1
+        await asyncio.sleep(0.3)
+        assert postman._kept == []
+        assert postman._sweep is None
+        assert (await postman(receiver.url, {}, BODY)).ok
+        await postman.stop()
+
+
+@in_loop
+async def test_no_more_connections_are_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regista.webhooks.postman._KEPT", 2)
+    async with receiving() as receiver:
+        postman = Postman(HERE)
+        answers = await asyncio.gather(*[postman(receiver.url, {}, BODY) for _ in range(6)])
+        assert all(answer.ok for answer in answers)
+        assert len(postman._kept) == 2
+        await postman.stop()
+
+
+@in_loop
+async def test_a_header_of_two_lines_is_not_sent() -> None:
+    async with receiving() as receiver:
+        postman = Postman(HERE)
+        for value in ("x\r\nEvil: yes", "x\nEvil: yes", "x\r"):
+            assert (await postman(receiver.url, {"webhook-id": value}, BODY)).final
+        await postman.stop()
+        assert receiver.heard == []
+
+
+@in_loop
+async def test_a_name_and_a_password_in_the_url_are_shown_and_strange_paths_are_quoted() -> None:
+    async with receiving() as receiver:
+        assert (await post(f"http://ann:p%40ss@127.0.0.1:{receiver.port}/a%20b/ü?x=1 2#end")).ok
+        (heard,) = receiver.heard
+        assert heard.headers["Authorization"] == "Basic " + b64encode(b"ann:p@ss").decode()
+        assert heard.headers["Host"] == f"127.0.0.1:{receiver.port}"
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+def test_over_tls_only_a_certificate_that_is_trusted_is_told(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+
+    async def tell() -> list[Answer]:
+        served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        served.load_cert_chain(authority.cert(), authority.key())
+        async with scripted([answer, answer], tls=served) as receiver:
+            url = f"https://localhost:{receiver.port}/"
+            postman = Postman(Allowed(["127.0.0.0/8", "::1/128"]), 5.0)
+            answers = [await postman(url, {}, BODY), await postman(url, {}, BODY)]
+            await postman.stop()
+            await asyncio.sleep(0.05)
+        return answers
+
+    stranger, _ = asyncio.run(tell())
+    assert (stranger.status, stranger.final) == (None, False)
+    assert "certificate verify failed" in stranger.error
+    monkeypatch.setenv("SSL_CERT_FILE", authority.ca)
+    assert asyncio.run(tell()) == [Answer(status=200)] * 2
