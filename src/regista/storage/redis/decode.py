@@ -30,7 +30,7 @@ log = logging.getLogger("regista.storage")
 
 T = TypeVar("T")
 
-#: The answers of commit.lua.
+#: The answers of commit.lua and, the last two, of put.lua.
 OUTCOMES = {
     ord("a"): Outcome(OutcomeKind.APPLIED),
     ord("w"): Outcome(OutcomeKind.APPLIED, ready=True),
@@ -39,6 +39,8 @@ OUTCOMES = {
     ord("m"): Outcome(OutcomeKind.MISSING),
     ord("e"): Outcome(OutcomeKind.EXISTS),
     ord("q"): Outcome(OutcomeKind.OVER_QUOTA),
+    ord("y"): Outcome(OutcomeKind.APPLIED),
+    ord("n"): Outcome(OutcomeKind.STALE),
 }
 
 # The head of a cell, by place, as prelude.lua names them.

@@ -83,7 +83,10 @@ def letters_of(states: tuple[AttemptState, ...]) -> str:
 
 
 class Parcel:
-    """The changes of one script call, with their bodies. What cannot be encoded leaves no trace in it."""
+    """The changes, or the writes of items, of one script call, with their bodies.
+
+    What cannot be encoded leaves no trace in it.
+    """
 
     def __init__(self) -> None:
         self.changes: list[list[Any]] = []
@@ -100,6 +103,11 @@ class Parcel:
             del self.bodies[before:]
             self.size = size
             raise
+
+    def put(self, write: ItemWrite) -> None:
+        """Take along a write that was checked."""
+        self.size += len(write.value or b"")
+        self.changes.append(item_write(write, self.bodies))
 
     def packed(self) -> bytes:
         """The changes as the script unpacks them."""

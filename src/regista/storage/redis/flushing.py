@@ -5,15 +5,15 @@ from collections.abc import Callable, Sequence
 from itertools import count
 
 from ...errors import StorageError, StorageUnavailable
-from ...model import Change, Outcome, OutcomeKind
+from ...model import Change, ItemWrite, Outcome, OutcomeKind
 from ...plain import words
 from ..base import Hint
 from ..codec import UNENCODABLE
 from .decode import OUTCOMES, hints_of
 from .encode import Parcel
-from .scripts import Scripts
+from .scripts import Call, Scripts
 
-#: Changes in one call of the script: enough to share the trip, few enough not to hold up the server.
+#: Changes in one call of a script: enough to share the trip, few enough not to hold up the server.
 PARCEL_CHANGES = 64
 #: Bytes after which a parcel is full: a server that copies megabytes answers nobody else.
 PARCEL_BYTES = 1 << 20
@@ -33,16 +33,21 @@ class Answer:
         return self.outcome
 
 
+#: A parcel, and who waits for which part of it.
+Sent = tuple[Parcel, list[Answer]]
+
+
 class Batch:
-    """What one flush sends: parcels, and who waits for which part of them."""
+    """What one flush sends: parcels of changes, and of items that are written by themselves."""
 
     def __init__(self) -> None:
-        self._parcels: list[tuple[Parcel, list[Answer]]] = []
+        self._changes: list[Sent] = []
+        self._items: list[Sent] = []
         self.hints: list[Hint] = []
 
     def add(self, change: Change, instance: str) -> Answer:
         """Take the change along. What cannot be encoded is answered here and now."""
-        parcel, answers = self._open_parcel()
+        parcel, answers = _open_parcel(self._changes)
         try:
             parcel.add(change, instance)
         except UNENCODABLE as error:
@@ -51,17 +56,32 @@ class Batch:
         answers.append(answer)
         return answer
 
-    def _open_parcel(self) -> tuple[Parcel, list[Answer]]:
-        if self._parcels:
-            parcel, answers = last = self._parcels[-1]
-            if len(answers) < PARCEL_CHANGES and parcel.size < PARCEL_BYTES:
-                return last
-        self._parcels.append((Parcel(), []))
-        return self._parcels[-1]
+    def put(self, write: ItemWrite) -> Answer:
+        """Take along the write of an item, which was checked."""
+        parcel, answers = _open_parcel(self._items)
+        parcel.put(write)
+        answer = Answer()
+        answers.append(answer)
+        return answer
 
-    def parcels(self) -> list[tuple[Parcel, list[Answer]]]:
-        """Those that carry something."""
-        return [(parcel, answers) for parcel, answers in self._parcels if answers]
+    def parcels(self) -> list[tuple[str, Parcel, list[Answer]]]:
+        """Those that carry something, and the script that takes them."""
+        return [
+            (script, parcel, answers)
+            for script, sent in (("commit", self._changes), ("put", self._items))
+            for parcel, answers in sent
+            if answers
+        ]
+
+
+def _open_parcel(sent: list[Sent]) -> Sent:
+    """The last one, or a new one when that is full."""
+    if sent:
+        parcel, answers = last = sent[-1]
+        if len(answers) < PARCEL_CHANGES and parcel.size < PARCEL_BYTES:
+            return last
+    sent.append((Parcel(), []))
+    return sent[-1]
 
 
 class Flusher:
@@ -90,16 +110,17 @@ class Flusher:
         parcels = batch.parcels()
         if not parcels:
             return
-        calls = [
-            (next(self._names), self._origin, *self._limits, parcel.packed(), *parcel.bodies)
-            for parcel, _ in parcels
+        more: dict[str, tuple[int, ...]] = {"commit": self._limits, "put": ()}
+        calls: list[Call] = [
+            (script, next(self._names), self._origin, *more[script], parcel.packed(), *parcel.bodies)
+            for script, parcel, _ in parcels
         ]
         try:
-            replies = await self._scripts.call_many("commit", calls)
+            replies = await self._scripts.call_many(calls)
         except StorageError as error:
             # Whatever it was, it concerns this batch only: the server has the others.
             raise StorageUnavailable(str(error)) from error
-        for (_, answers), reply in zip(parcels, replies, strict=True):
+        for (_, _, answers), reply in zip(parcels, replies, strict=True):
             letters, _, hints = reply.partition(b"\n")
             for answer, letter in zip(answers, letters, strict=True):
                 answer.outcome = OUTCOMES[letter]

@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 
 from hiredis import HiredisError, Reader, ReplyError, pack_command
 from redis.asyncio.connection import AbstractConnection, Connection, parse_url
-from redis.exceptions import RedisError
 
 from ...errors import StorageError, StorageUnavailable
 
@@ -25,8 +24,6 @@ _PASSING = (
 )  # fmt: skip
 #: What the reader says when the answer is not whole yet. None would be an answer.
 _UNFINISHED = object()
-#: Bytes that are read in one go.
-_CHUNK = 1 << 18
 #: A line is looked at so often in the time that silence may last.
 _LOOKS = 4
 #: Bytes a second that a network carries at the very least.
@@ -70,30 +67,31 @@ async def hang_up(connection: AbstractConnection) -> None:
 class Asked:
     """Who waits for the answers to some commands, and since when."""
 
-    __slots__ = ("answers", "at", "commands", "waiter")
+    __slots__ = ("answers", "at", "commands", "refused", "waiter")
 
     def __init__(self, waiter: asyncio.Future[list[Reply]], commands: int, at: float) -> None:
         self.waiter = waiter
         self.commands = commands
         self.at = at
         self.answers: list[Reply] = []
+        #: The first refusal among the answers.
+        self.refused: ReplyError | None = None
 
     def settle(self) -> None:
         """All have come: hand them over, or the first refusal among them."""
         if self.waiter.done():
             return
-        refused = next((answer for answer in self.answers if isinstance(answer, ReplyError)), None)
-        if refused is None:
+        if self.refused is None:
             self.waiter.set_result(self.answers)
         else:
-            self.waiter.set_exception(_translated(str(refused)))
+            self.waiter.set_exception(_translated(str(self.refused)))
 
 
 class Refused(Exception):
     """The server's own words about a command that it did not carry out."""
 
 
-class Line:
+class Line(asyncio.Protocol):
     """Sends commands and hands out the answers; cut for good when the server is silent for `patience_s`.
 
     Silence is what counts, not the time that an answer takes: eighty megabytes over a slow network are no
@@ -101,22 +99,25 @@ class Line:
     """
 
     def __init__(self, connection: AbstractConnection, patience_s: float) -> None:
+        # The library has opened it and said who we are. It would read answer by answer, with a task for each:
+        # from here on what comes is ours.
+        assert connection._writer is not None, "it must be connected"
         self._connection = connection
         self._patience_s = patience_s
         self._loop = asyncio.get_running_loop()
-        # The library reads answer by answer, and cannot say that one is on its way.
-        assert connection._reader is not None, "it must be connected"
-        self._stream = connection._reader
+        self._reader = Reader(notEnoughData=_UNFINISHED)
         self._asked: deque[Asked] = deque()
         self._unsent: list[bytes] = []
-        self._sending: asyncio.Task[None] | None = None
-        self._reading = self._loop.create_task(self._read(), name="redis-read")
+        #: The network takes no more for now; what waits is sent when it does.
+        self._full = False
         self._watch: asyncio.TimerHandle | None = None
         #: When something last came from the server, and how many bytes were sent to it since.
         self._heard, self._sent = 0.0, 0
         self.broken: BaseException | None = None
         #: Names the process of the server: another one has begun anew.
         self.run = ""
+        self._transport = connection._writer.transport
+        self._transport.set_protocol(self)
 
     def ask(self, commands: Sequence[Command]) -> asyncio.Future[list[Reply]]:
         """Send these commands with whatever others send in this turn of the loop; done when all are answered."""
@@ -126,12 +127,14 @@ class Line:
         if not commands:
             waiter.set_result([])
             return waiter
-        self._asked.append(Asked(waiter, len(commands), self._loop.time()))
-        for command in commands:
-            words = command(self.run) if callable(command) else command
-            self._unsent.append(pack_command(words))  # type: ignore[arg-type]  # its stub knows one word only
-        if self._sending is None:
-            self._sending = self._loop.create_task(self._send(), name="redis-send")
+        packed = [
+            pack_command(command(self.run) if callable(command) else command)  # type: ignore[arg-type]  # its stub knows one word only
+            for command in commands
+        ]
+        self._asked.append(Asked(waiter, len(packed), self._loop.time()))
+        if not self._unsent:
+            self._loop.call_soon(self._send)
+        self._unsent += packed
         if self._watch is None:
             self._watch = self._loop.call_later(self._patience_s / _LOOKS, self._look)
         return waiter
@@ -152,10 +155,6 @@ class Line:
         self.cut(ConnectionError("it was closed"))
         if self._watch is not None:
             self._watch.cancel()
-        for task in (self._reading, self._sending):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
         await hang_up(self._connection)
 
     def _look(self) -> None:
@@ -172,35 +171,47 @@ class Line:
         else:
             self._watch = self._loop.call_later(min(left_s, self._patience_s / _LOOKS), self._look)
 
-    async def _send(self) -> None:
-        try:
-            while self._unsent:
-                unsent, self._unsent = b"".join(self._unsent), []
-                self._sent += len(unsent)
-                await self._connection.send_packed_command(unsent, check_health=False)
-            self._sending = None
-        except (RedisError, OSError) as error:
-            self.cut(error)
+    def _send(self) -> None:
+        if self._unsent and not self._full and self.broken is None:
+            unsent, self._unsent = b"".join(self._unsent), []
+            self._sent += len(unsent)
+            self._transport.write(unsent)
 
-    async def _read(self) -> None:
-        reader = Reader(notEnoughData=_UNFINISHED)
+    # -- what the connection tells ---------------------------------------------------------------
+
+    def pause_writing(self) -> None:
+        """More is on its way than the network takes."""
+        self._full = True
+
+    def resume_writing(self) -> None:
+        """The network has caught up."""
+        self._full = False
+        self._send()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It was closed, by whomever."""
+        self.cut(exc or ConnectionError("the server closed it"))
+
+    def data_received(self, data: bytes) -> None:
+        """Answers, or a part of one."""
+        self._heard, self._sent = self._loop.time(), 0
         try:
-            while data := await self._stream.read(_CHUNK):
-                self._heard, self._sent = self._loop.time(), 0
-                reader.feed(data)
-                while (reply := reader.gets()) is not _UNFINISHED:
-                    self._answer(reply)
-            self.cut(ConnectionError("the server closed it"))
-        except (OSError, HiredisError, IndexError) as error:
+            self._reader.feed(data)
+            while self.broken is None and (reply := self._reader.gets()) is not _UNFINISHED:
+                self._answer(reply)
+        except (HiredisError, IndexError) as error:
             self.cut(error)
 
     def _answer(self, reply: Reply) -> None:
         asked = self._asked[0]
         asked.answers.append(reply)
+        refused = type(reply) is ReplyError
+        if refused and asked.refused is None:
+            asked.refused = reply
         if len(asked.answers) == asked.commands:
             self._asked.popleft()
             asked.settle()
-        if isinstance(reply, ReplyError) and str(reply).startswith("READONLY"):
+        if refused and str(reply).startswith("READONLY"):
             self.cut(reply)  # another server leads now; the name of this one may lead there
 
 

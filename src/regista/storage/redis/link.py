@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
 
 from redis.exceptions import AuthenticationError, AuthorizationError, NoPermissionError, RedisError
 
@@ -56,7 +55,11 @@ class Link:
         backoff_s = BACKOFF_S
         while True:
             try:
-                replies = await self._ask_once(commands, give_up)
+                line = self._line
+                if line is None or line.broken is not None:
+                    line = await self._line_until(give_up)
+                # A line that falls silent cuts itself, and says so to all who wait.
+                replies = await line.ask(commands)
                 if self._away:
                     self._note(None)
                 return replies
@@ -81,15 +84,13 @@ class Link:
         else:
             log.warning("the store answers again", extra={"action": "storage_back"})
 
-    async def _ask_once(self, commands: Sequence[Command], give_up: float) -> list[Reply]:
-        line = self._line
-        if line is None or line.broken is not None:
-            try:
-                async with asyncio.timeout_at(give_up):
-                    line = await self._ready_line()
-            except TimeoutError:
-                raise StorageUnavailable(f"the store did not answer within {self._patience_s} s") from None
-        return await line.ask(commands)  # a line that falls silent cuts itself, and says so to all who wait
+    async def _line_until(self, give_up: float) -> Line:
+        """A line that is open, made by then."""
+        try:
+            async with asyncio.timeout_at(give_up):
+                return await self._ready_line()
+        except TimeoutError:
+            raise StorageUnavailable(f"the store did not answer within {self._patience_s} s") from None
 
     async def _ready_line(self) -> Line:
         async with self._opening:

@@ -1,6 +1,6 @@
 """Scripts: the Lua files beside this one, called by name. Each is one round trip."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from hashlib import sha1
 from importlib.resources import files
@@ -9,6 +9,9 @@ from typing import Any
 from ...errors import StorageError
 from .line import Command, Refused, Reply
 from .link import Link
+
+#: The name of a script, and its arguments.
+Call = tuple[Any, ...]
 
 #: Every intention that needs a script.
 NAMES = (
@@ -45,14 +48,23 @@ NAMES = (
     "workers",
 )
 #: What stands in front of all of them.
-COMMON = ("prelude", "waiting")
-#: What stands between that and some of them.
+COMMON = ("prelude",)
+#: What stands between that and some of them: what a script does not need, the server would make anew with each call.
 SHARED = {
-    "commit": ("shelf", "quota", "page"),
+    "claim_ready": ("waiting",),
+    "claim_tasks": ("waiting",),
+    "commit": ("waiting", "shelf", "quota", "page"),
+    "extend": ("waiting",),
     "item": ("shelf",),
     "items": ("shelf",),
+    "lanes": ("waiting",),
+    "lapsed": ("waiting",),
+    "place": ("waiting",),
     "put": ("shelf",),
+    "register": ("waiting",),
+    "relinquish": ("waiting",),
     "ripe": ("shelf",),
+    "stranded": ("waiting",),
     "used": ("quota",),
 }
 #: Those that are told the server's process first, since what they do depends on what it has gone through.
@@ -91,29 +103,38 @@ class Scripts:
 
     async def call(self, name: str, *arguments: Any) -> Reply:
         """The answer of one script."""
-        return (await self.call_many(name, [arguments]))[0]
+        self.calls += 1
+        command = self._command(name, arguments)
+        try:
+            return (await self._link.ask(command))[0]
+        except Refused as refused:
+            return (await self._ask_again([command], refused, name))[0]
 
-    async def call_many(self, name: str, calls: Sequence[tuple[Any, ...]]) -> list[Reply]:
-        """The answers of several calls of one script, sent together and carried out in order."""
-        return await self._send(name, [self._command(name, arguments) for arguments in calls])
+    async def call_many(self, calls: Sequence[Call]) -> list[Reply]:
+        """The answers of several calls, sent together and carried out in order."""
+        self.calls += len(calls)
+        commands = [self._command(name, arguments) for name, *arguments in calls]
+        try:
+            return await self._link.ask(*commands)
+        except Refused as refused:
+            return await self._ask_again(commands, refused, *dict.fromkeys(name for name, *_ in calls))
 
-    def _command(self, name: str, arguments: tuple[Any, ...]) -> Command:
+    def _command(self, name: str, arguments: Iterable[Any]) -> Command:
         words = ("EVALSHA", self._hashes[name], 1, self._prefix)
         if name in MEETING:
             # Named when it is sent, and not before: after an outage another process may be the one that answers.
             return lambda run: (*words, run, *arguments)
         return (*words, *arguments)
 
-    async def _send(self, name: str, commands: Sequence[Command]) -> list[Reply]:
-        self.calls += len(commands)
-        try:
-            return await self._link.ask(*commands)
-        except Refused as refused:
-            if not str(refused).startswith("NOSCRIPT"):
-                raise StorageError(f"the store refused {name!r}: {refused}") from None
-        # Restarted, or flushed by somebody. What went through before that is safe to send again.
-        await self.load()
-        try:
-            return await self._link.ask(*commands)
-        except Refused as refused:
-            raise StorageError(f"the store refused {name!r}: {refused}") from None
+    async def _ask_again(self, commands: Sequence[Command], refused: Refused, *names: str) -> list[Reply]:
+        """Once more, if the server had only forgotten the scripts: it restarted, or was flushed by somebody.
+
+        What went through before that is safe to send again.
+        """
+        if str(refused).startswith("NOSCRIPT"):
+            await self.load()
+            try:
+                return await self._link.ask(*commands)
+            except Refused as again:
+                refused = again
+        raise StorageError(f"the store refused {' or '.join(map(repr, names))}: {refused}") from None

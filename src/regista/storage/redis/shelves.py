@@ -1,44 +1,34 @@
 """Small records beside the jobs, and how much is left: the part of the store that knows shelves and counters."""
 
-import secrets
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Sequence
 from datetime import datetime
-from itertools import count
 
 from ...model import Item, ItemWrite, Taken
-from ..base import Hint
-from ..codec import encode, micros
+from ..codec import micros
 from ..counters import taken
+from ..group_commit import GroupCommit
 from ..shelves import check_items
-from .decode import hints_of, item_of
-from .encode import item_write
+from .decode import item_of
+from .flushing import Batch
 from .scripts import Scripts
-
-#: Names for calls that change something: by them the server knows a repetition.
-_names = map(f"{secrets.token_hex(8)}:put:{{}}".format, count(1))
 
 
 class RedisShelves(ABC):
     """`Shelves` and `Counters`, for `RedisStorage`, which opens and closes what is used here."""
 
-    _origin: str
+    _group: GroupCommit[Batch]
     _scripts: Scripts
-
-    @abstractmethod
-    def _tell(self, hints: Sequence[Hint]) -> None:
-        """Pass hints on to whoever listens in this process."""
 
     async def put(self, writes: Sequence[ItemWrite]) -> list[bool]:
         if not writes:
             return []
         check_items(writes)
-        values: list[bytes] = []
-        packed = encode([item_write(write, values) for write in writes])
-        reply: bytes = await self._scripts.call("put", next(_names), self._origin, packed, *values)
-        letters, _, hints = reply.partition(b"\n")
-        self._tell(hints_of(hints))
-        return [letter == ord("y") for letter in letters]
+        # They travel with whatever else is flushed now: on their own most of them would be alone.
+        batch = self._group.batch()
+        answers = [batch.put(write) for write in writes]
+        await self._group.wait(self._group.touch())
+        return [answer.get().ok for answer in answers]
 
     async def item(self, shelf: str, key: str) -> Item | None:
         cell = await self._scripts.call("item", shelf, key)

@@ -22,8 +22,8 @@ from ...model import (
     job_of,
     lane_name,
 )
-from ..base import Due, Hint, Version
-from ..codec import decode_job, decode_message, encode, micros, moment_of
+from ..base import Due, Hint, Standing, Version
+from ..codec import decode_job, decode_message, encode, micros, moment_of, standing_of
 from ..group_commit import GroupCommit
 from .checks import check_server
 from .crier import Crier
@@ -199,6 +199,12 @@ class RedisStorage(RedisWorkers, RedisShelves):
 
     async def get(self, job_id: str) -> Job | None:
         return (await self.load([job_id]))[0][0]
+
+    async def standing(self, job_ids: Sequence[str]) -> Standing:
+        if not job_ids:
+            return Standing({}, {})
+        bodies = await self._ask(*[("HGET", self._job_key(job_id), "b") for job_id in job_ids])
+        return standing_of(pair for pair in zip(job_ids, bodies, strict=True) if pair[1] is not None)
 
     # -- ready queue -----------------------------------------------------------------------------
 

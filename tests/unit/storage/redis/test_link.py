@@ -108,6 +108,30 @@ def test_what_takes_long_to_carry_is_no_outage(server: RedisServer) -> None:
     asyncio.run(play())
 
 
+def test_what_is_asked_while_the_network_is_full_waits_its_turn(server: RedisServer) -> None:
+    async def play() -> None:
+        async with Proxy(server.port) as network, linked(f"redis://127.0.0.1:{network.port}") as link:
+            network.slowness_s = 0.005
+            words = [b"%d" % n * 100_000 for n in range(10, 20)]
+            asked = []
+            for word in words:
+                asked.append(asyncio.ensure_future(link.ask(("ECHO", word))))
+                await asyncio.sleep(0.001)
+            assert await asyncio.gather(*asked) == [[word] for word in words]
+
+    asyncio.run(play())
+
+
+def test_what_cannot_be_sent_is_an_error_of_its_own_and_spoils_no_other_answer(server: RedisServer) -> None:
+    async def play() -> None:
+        async with linked(server.url) as link:
+            with pytest.raises(TypeError):
+                await link.ask(("ECHO", "a"), ("ECHO", object()))  # type: ignore[arg-type]
+            assert await link.ask(("ECHO", "b")) == [b"b"]
+
+    asyncio.run(play())
+
+
 def test_a_server_that_is_gone_is_unavailable_and_later_it_is_back(mortal: RedisServer) -> None:
     async def play() -> None:
         async with linked(mortal.url, patience_s=0.3) as link:

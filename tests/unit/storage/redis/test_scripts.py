@@ -29,6 +29,17 @@ def test_no_script_reads_the_clock_of_the_tests(name: str) -> None:
     assert "'clock'" not in source_of(name) + "".join(map(source_of, COMMON)) + source_of("now")
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_every_script_has_what_it_calls_in_front_of_it(name: str) -> None:
+    shared = dict.fromkeys([*COMMON, *(part for parts in SHARED.values() for part in parts)])
+    missing = [part for part in shared if part not in (*COMMON, *SHARED.get(name, ()))]
+    text = "".join(map(source_of, (*SHARED.get(name, ()), name)))
+    for part in missing:
+        for function in re.findall(r"^local function (\w+)|^local (\w+)$", source_of(part), re.MULTILINE):
+            called = "".join(function)
+            assert not re.search(rf"\b{called}\(", text) or f"function {called}(" in text, (part, called)
+
+
 def test_a_server_that_has_forgotten_the_scripts_gets_them_again(
     open_store: Open, server: RedisServer
 ) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 
 from regista.model import Quota
 from regista.storage.base import Hint, HintKind
@@ -66,12 +67,26 @@ def test_a_creation_whose_answer_was_lost_counts_once(open_store: Open, server: 
     asyncio.run(play())
 
 
+def test_what_is_written_at_the_same_time_travels_together(open_store: Open) -> None:
+    async def play() -> None:
+        async with running(open_store()) as store:
+            before = store._scripts.calls
+            outcomes, *answers = await asyncio.gather(
+                commit(store, write(make_job())), *(store.put([item(f"{n:03}")]) for n in range(20))
+            )
+            assert (outcomes, answers) == ([APPLIED], [[True]] * 20)
+            assert store._scripts.calls - before == 2  # the change, and all items
+            assert len(await keys(store)) == 20
+
+    asyncio.run(play())
+
+
 def test_everybody_who_shares_the_store_hears_of_an_item(open_store: Open) -> None:
     async def play() -> None:
         async with running(open_store()) as one, running(open_store()) as two:
             heard = asyncio.Event()
             two.listen(lambda hint: heard.set() if hint == Hint(HintKind.ITEM, SHELF) else None)
-            await one.put([item("a")])
+            await one.put([item("a", due=datetime.now(UTC))])
             await asyncio.wait_for(heard.wait(), 5)
 
     asyncio.run(play())

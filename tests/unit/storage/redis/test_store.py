@@ -1,6 +1,6 @@
 import asyncio
 import signal
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -96,6 +96,21 @@ def test_deadlines_are_exact_to_the_microsecond(open_store: Open) -> None:
             assert [at for _, at in await due(store)] == sorted(instants)
             assert len(await due(store, START + timedelta(microseconds=123_456))) == 3
             assert await store.next_due() == START
+
+    asyncio.run(play())
+
+
+def test_a_deadline_that_is_far_off_wakes_nobody(open_store: Open) -> None:
+    async def play() -> None:
+        async with running(open_store()) as store:
+            heard: list[HintKind] = []
+            store.listen(lambda hint: heard.append(hint.kind))
+            for job_id, seconds in (("far", 60), ("near", 1)):
+                wait = AwaitTimer(datetime.now(UTC) + timedelta(seconds=seconds), "next")
+                job = make_job(job_id, status=JobStatus.WAITING_FOR_TIMER, wait=wait)
+                assert await commit(store, write(job)) == [APPLIED]
+                await asyncio.sleep(0)
+                assert (HintKind.DEADLINE in heard) == (job_id == "near")
 
     asyncio.run(play())
 

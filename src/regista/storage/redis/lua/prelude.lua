@@ -1,4 +1,4 @@
--- prelude: what the scripts share. It stands in front of each of them when they are loaded; behind it waiting.lua.
+-- prelude: what the scripts share. It stands in front of each of them when they are loaded.
 --
 -- Keys, all below the prefix KEYS[1] ("regista:{tag}:"):
 --   job:<id>          hash: b (body), m (what the store knows, packed), _<visit>_<index> (a task's cell)
@@ -153,4 +153,11 @@ end
 local function split(cell)
   local head, first = head_in(cell)
   return head, sub(cell, first)
+end
+
+-- Leases of any kind: the longest is what everybody gets after an outage.
+local function note_lease(length)
+  if length > tonumber(call('HGET', P .. 'pulse', 'longest') or 0) then
+    call('HSET', P .. 'pulse', 'longest', digits(length))
+  end
 end

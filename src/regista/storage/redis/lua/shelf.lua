@@ -13,6 +13,8 @@ local W_SHELF, W_KEY, W_BODY, W_DUE, W_TTL, W_EXPECTED = 1, 2, 3, 4, 5, 6
 
 -- Items that one script sweeps out: a server that sweeps for long answers nobody else.
 local SWEPT_AT_ONCE = 100
+-- What is due in more microseconds than this is no news: whoever waits looks again every two seconds anyway.
+local SOON = 2000000
 
 local function is_over(head, at)
   return head[I_ENDS] and head[I_ENDS] <= at
@@ -20,18 +22,27 @@ end
 
 local function head_of_item(shelf, key)
   local cell = call('HGET', P .. 'items:' .. shelf, key)
-  return cell and (split(cell))
+  return cell and (head_in(cell))
+end
+
+-- Note when an item is due and when its time is over, where that is another word than before.
+local function put_times(shelf, key, old, due, ends)
+  if due then
+    call('ZADD', P .. 'ripe:' .. shelf, digits(due), key)
+  elseif old and old[I_DUE] then
+    call('ZREM', P .. 'ripe:' .. shelf, key)
+  end
+  if ends then
+    call('ZADD', P .. 'ends', digits(ends), pack({ shelf, key }))
+  elseif old and old[I_ENDS] then
+    call('ZREM', P .. 'ends', pack({ shelf, key }))
+  end
 end
 
 local function remove_item(shelf, key, head)
   call('HDEL', P .. 'items:' .. shelf, key)
   call('ZREM', P .. 'shelf:' .. shelf, key)
-  if head[I_DUE] then
-    call('ZREM', P .. 'ripe:' .. shelf, key)
-  end
-  if head[I_ENDS] then
-    call('ZREM', P .. 'ends', pack({ shelf, key }))
-  end
+  put_times(shelf, key, head, false, false)
 end
 
 local function sweep_items(at)
@@ -54,21 +65,17 @@ local function put_item(write, value, at, fenced)
   if fenced and write[W_EXPECTED] >= 0 and write[W_EXPECTED] ~= revision then
     return false
   end
-  if old then
-    remove_item(shelf, key, old)
-  end
   if value then
     local due, ends = write[W_DUE], write[W_TTL] >= 0 and at + write[W_TTL]
     call('HSET', P .. 'items:' .. shelf, key, join({ revision + 1, due, ends }, value))
-    call('ZADD', P .. 'shelf:' .. shelf, 0, key)
-    if due then
-      call('ZADD', P .. 'ripe:' .. shelf, digits(due), key)
+    if not old then
+      call('ZADD', P .. 'shelf:' .. shelf, 0, key)
     end
-    if ends then
-      call('ZADD', P .. 'ends', digits(ends), pack({ shelf, key }))
-    end
+    put_times(shelf, key, old, due, ends)
+  elseif old then
+    remove_item(shelf, key, old)
   end
-  if value or revision > 0 then
+  if value and write[W_DUE] and write[W_DUE] <= at + SOON then
     hint('item', shelf)
   end
   return true
@@ -78,7 +85,7 @@ end
 local function add_living(found, shelf, keys, limit, at)
   local cells = #keys > 0 and call('HMGET', P .. 'items:' .. shelf, unpack(keys)) or {}
   for place, key in ipairs(keys) do
-    if #found < 2 * limit and cells[place] and not is_over((split(cells[place])), at) then
+    if #found < 2 * limit and cells[place] and not is_over((head_in(cells[place])), at) then
       found[#found + 1] = key
       found[#found + 1] = cells[place]
     end

@@ -1,7 +1,9 @@
--- waiting: deadlines, lines, hands, the ready queue and its leases. It stands behind the prelude in each script.
+-- waiting: deadlines, lines, hands, the ready queue and its leases. It stands behind the prelude in scripts that need it.
 
 -- Deadlines.
 
+-- What is due in more microseconds than this is no news: whoever waits looks again every two seconds anyway.
+local NEAR = 2000000
 local earliest
 
 local function set_due(member, at)
@@ -11,7 +13,9 @@ local function set_due(member, at)
   gather(scored, 'due', member, at)
   if at <= earliest then
     earliest = at
-    hint('deadline', '')
+    if at <= now() + NEAR then
+      hint('deadline', '')
+    end
   end
 end
 
@@ -102,13 +106,6 @@ end
 local function let_go(id)
   gather(scored, 'leases', id, false)
   gather(fields, 'owners', id, false)
-end
-
--- Leases of any kind: the longest is what everybody gets after an outage.
-local function note_lease(length)
-  if length > tonumber(call('HGET', P .. 'pulse', 'longest') or 0) then
-    call('HSET', P .. 'pulse', 'longest', digits(length))
-  end
 end
 
 -- `run` names the process of the server. Another one than before may have lost the last second, or have been away:

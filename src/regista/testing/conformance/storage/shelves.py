@@ -237,21 +237,30 @@ class ShelfPromises:
         assert await keys(storage) == ["a"]
 
     @on_a_clock
-    async def test_whoever_writes_or_removes_an_item_hints_at_its_shelf(
+    async def test_whoever_writes_an_item_that_is_due_hints_at_its_shelf(
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
         hints: list[Hint] = []
         storage.listen(hints.append)
-        await storage.put([item("a"), item("b", shelf="other")])
+        await storage.put([item("a", due=at(0)), item("b", shelf="other", due=at(1))])
         assert await hears(hints, Hint(HintKind.ITEM, SHELF), Hint(HintKind.ITEM, "other"))
         hints.clear()
-        await storage.put([item("a", None)])
+        await create(storage, make_job(), items=(item("a", due=at(0)),))
         assert await hears(hints, Hint(HintKind.ITEM, SHELF))
-        hints.clear()
-        await create(storage, make_job(), items=(item("a"),))
-        assert await hears(hints, Hint(HintKind.ITEM, SHELF))
-        hints.clear()
-        await storage.put([item("a", expected=9), item("unknown", None)])
+
+    @on_a_clock
+    async def test_what_is_due_later_or_never_or_is_removed_or_refused_is_no_news(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        await storage.put([item("gone", due=at(0))])
+        hints: list[Hint] = []
+        storage.listen(hints.append)
+        await storage.put(
+            [item("later", due=at(60)), item("never"), item("gone", None), item("unknown", None)]
+        )
+        await storage.put([item("never", expected=9, due=at(0))])
+        await storage.put([item("news", shelf="other", due=at(0))])
+        assert await hears(hints, Hint(HintKind.ITEM, "other"))
         assert Hint(HintKind.ITEM, SHELF) not in hints
 
 
