@@ -21,8 +21,8 @@ BATCH_LIMIT = 2000
 POOL_S = 0.05
 #: The same while much is going on: by then most jobs have come and gone, and their rows are written once.
 BUSY_POOL_S = 0.25
-#: What "much" is: entries of the batch before.
-BUSY = 256
+#: What "much" is: entries of the batch before, so about three hundred jobs a second.
+BUSY = 32
 #: A hint may get lost, so the outbox is looked at this often anyway.
 RECHECK_S = 2.0
 #: How long a recorder that leads stays the only one without another word. Shorter than the longest wait after a

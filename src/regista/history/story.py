@@ -18,28 +18,35 @@ def replaces(newer: Entry, older: Entry) -> bool:
 
 def undisputed(entries: Sequence[Entry]) -> list[Entry]:
     """Those with events that no other of them replaces, in the order of their numbers."""
+    told = sorted([entry for entry in entries if entry.events], key=attrgetter("number"))
+    seqs: dict[str, int] = {}
+    for entry in told:
+        if seqs.get(entry.job_id, 0) >= entry.first_seq:
+            return _last_told(told)
+        seqs[entry.job_id] = entry.first_seq
+    return told  # as nearly always
+
+
+def _last_told(told: list[Entry]) -> list[Entry]:
     kept: dict[str, list[Entry]] = {}
     dropped: set[int] = set()
-    told = sorted([entry for entry in entries if entry.events], key=attrgetter("number"))
     for entry in told:
-        line = kept.get(entry.job_id)
-        if line is None:
-            kept[entry.job_id] = [entry]
-            continue
+        line = kept.setdefault(entry.job_id, [])
         while line and replaces(entry, line[-1]):
             dropped.add(id(line.pop()))
         line.append(entry)
-    return [entry for entry in told if id(entry) not in dropped] if dropped else told
+    return [entry for entry in told if id(entry) not in dropped]
 
 
 def latest(entries: Sequence[Entry]) -> dict[str, tuple[int, Summary]]:
     """The newest summary of each job, and the number that it came with."""
     found: dict[str, tuple[int, Summary]] = {}
     for entry in entries:
-        if entry.summary is not None:
+        summary = entry.summary
+        if summary is not None:
             rival = found.get(entry.job_id)
             if rival is None or rival[0] < entry.number:
-                found[entry.job_id] = (entry.number, entry.summary)
+                found[entry.job_id] = (entry.number, summary)
     return found
 
 
