@@ -87,7 +87,7 @@ async def create_batch(request: web.Request) -> web.Response:
     `REGISTA_MAX_BATCH` of them. All are durable when this is answered.
     """
     stage = request.app[STAGE]
-    form = parameters.choice(request, "return", Form) or Form.JOBS
+    ids_only = parameters.choice(request, "return", Form) is Form.IDS
     wishes = _wishes(await bodies.read(request), stage.config.max_batch)
     await gate_of(request).more(request, len(wishes) - 1)
     client = request[CLIENT]
@@ -99,7 +99,7 @@ async def create_batch(request: web.Request) -> web.Response:
     for wish in wishes:
         answer = next(created) if isinstance(wish, Wish) else wish
         if isinstance(answer, Job):
-            items.append(answer.id if form is Form.IDS else job_object(answer, show=show))
+            items.append(answer.id if ids_only else job_object(answer, show=show))
         else:
             items.append(body_of(_problem(answer)))
     return view.json({"items": items})
@@ -160,11 +160,9 @@ async def wait_for_any(request: web.Request) -> web.Response:
 
 
 async def _gather(stage: Stage, ids: list[str], asked: WaitForAny, client: ClientConfig) -> Gathered:
-    def mine(job: Job) -> bool:
-        return view.may_see(client, job)
-
+    owner = None if client.operator else client.name
     timeout_s = min(asked.timeout, stage.config.max_wait_s)
     try:
-        return await stage.engine.wait_any(ids, timeout_s, asked.linger, mine)
+        return await stage.engine.wait_any(ids, timeout_s, asked.linger, owner)
     except OrchestratorStopped:
-        return await stage.engine.wait_any(ids, 0.0, mine=mine)
+        return await stage.engine.wait_any(ids, 0.0, owner=owner)

@@ -15,10 +15,12 @@ from ..history.recorder import read_stories
 from ..model import ClientConfig, Event, Job, JobStatus
 from ..wire.jobs import JobObject
 from ..wire.story import Show, as_it_is, job_object
+from .answers import Answer
 from .stage import CLIENT, STAGE, Stage
 
 #: Events from which the attempts of a job are told; `/history` has all of them.
 _STORY = 1000
+_WAITING_FOR_HUMAN = JobStatus.WAITING_FOR_HUMAN
 #: Ended jobs whose answer is remembered.
 _SHOWN = 256
 _JSON = {hdrs.CONTENT_TYPE: "application/json; charset=utf-8"}
@@ -27,7 +29,7 @@ encode = msgspec.json.Encoder().encode
 
 def json(answer: object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
     """An answer of records."""
-    return web.Response(status=status, body=encode(answer), headers=_JSON | headers if headers else _JSON)
+    return Answer(status=status, body=encode(answer), headers=_JSON | headers if headers else _JSON)
 
 
 def clock_of(config: Config) -> Show:
@@ -73,7 +75,7 @@ async def current(stage: Stage, job_id: str) -> JobObject:
     job = await stage.engine.get(job_id)
     if job.status.terminal:
         tasks = []
-    token = stage.engine.approval_token(job) if job.status is JobStatus.WAITING_FOR_HUMAN else None
+    token = stage.engine.approval_token(job) if job.status is _WAITING_FOR_HUMAN else None
     stories = await _stories(stage, [job_id])
     shown = job_object(job, stories.get(job_id, ()), tasks, token, clock_of(stage.config))
     return shown if job_id in stories else _without_story(shown)
@@ -81,18 +83,15 @@ async def current(stage: Stage, job_id: str) -> JobObject:
 
 def fresh(stage: Stage, job: Job) -> JobObject:
     """A job that was just taken on, as it was written: nobody has to look at its tasks or its events for that."""
-    token = stage.engine.approval_token(job) if job.status is JobStatus.WAITING_FOR_HUMAN else None
+    token = stage.engine.approval_token(job) if job.status is _WAITING_FOR_HUMAN else None
     return job_object(job, token=token, show=clock_of(stage.config))
 
 
-async def ended(stage: Stage, job: Job) -> JobObject:
-    """A job that has settled, or one that was just changed and needs no second look."""
-    (shown,) = await all_ended(stage, [job])
-    return shown
-
-
 async def all_ended(stage: Stage, jobs: Sequence[Job], attempts: bool = True) -> list[JobObject]:
-    """The same for many: history is asked once, or not at all where nobody wants the attempts."""
+    """Jobs that have settled, or were just changed and need no second look.
+
+    History is asked once for all, or not at all where nobody wants the attempts.
+    """
     if not attempts:
         show = clock_of(stage.config)
         return [job_object(job, show=show) for job in jobs]
@@ -140,5 +139,5 @@ async def answer(
     whose: bool = False,
 ) -> web.Response:
     """The job, as an answer; `whose` says whose it is, which is for operators."""
-    shown = await ended(stage, await stage.filing.seen(job))
+    (shown,) = await all_ended(stage, [await stage.filing.seen(job)])
     return json(replace(shown, client=job.client) if whose else shown, status, headers)

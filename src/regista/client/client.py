@@ -18,7 +18,7 @@ from .bodies import members, new_key, wish
 from .files import Files
 from .refusals import error_in
 from .schedules import Schedules
-from .transport import FIRST_CONTACT_S, Transport, decoded
+from .transport import FIRST_CONTACT_S, Answer, Transport, decoded
 from .waiting import merged, windows
 
 T = TypeVar("T")
@@ -28,10 +28,18 @@ _MEMBERS = {"dispatch_timeout_s": "dispatch_timeout", "result_timeout_s": "resul
 
 #: How long one request waits for a job; a proxy would cut much longer ones.
 _WAIT_S = 25.0
-#: How long an answer waits for more jobs to end, when more than one is waited for.
-_LINGER_S = 0.01
+#: How long an answer waits for more jobs to end, when more than one is waited for, and for each of many: every answer
+#: asks for all the others anew. It never waits once the last of them has ended.
+_LINGER_S, _LINGER_EACH_S = 0.01, 0.0002
 #: How many submissions go in one request.
 _BATCH = 1000
+_SETTLED = frozenset(status.value for status in JobStatus if status.settled)
+
+
+class _Created(msgspec.Struct, frozen=True):
+    """The answer to a batch that has nothing wrong with it."""
+
+    items: list[JobObject]
 
 
 class Client:
@@ -125,11 +133,7 @@ class Client:
         keyed = [{"idempotency_key": new_key(), **each} for each in wishes]
         for start in range(0, len(keyed), _BATCH):
             body = {"jobs": keyed[start : start + _BATCH]}
-            answer = await self._transport.call("POST", "/api/v1/jobs:batch", body)
-            items: list[dict[str, Any]] = decoded(answer, dict[str, list[dict[str, Any]]])["items"]
-            answers += [
-                msgspec.convert(item, JobObject) if "id" in item else error_in(item) for item in items
-            ]
+            answers += _each(await self._transport.call("POST", "/api/v1/jobs:batch", body))
         return answers
 
     async def run(
@@ -176,21 +180,22 @@ class Client:
         As in a list, `attempts` and `bill` stay empty, unless you ask for them.
         """
         end = None if timeout_s is None else time.monotonic() + timeout_s
-        async for job in merged([self._window(ids, end, attempts) for ids in windows(job_ids)]):
-            yield job
+        async for jobs in merged([self._window(ids, end, attempts) for ids in windows(job_ids)]):
+            for job in jobs:
+                yield job
 
     async def _window(
         self, job_ids: Sequence[str], end: float | None, attempts: bool
-    ) -> AsyncIterator[JobObject]:
+    ) -> AsyncIterator[Sequence[JobObject]]:
+        """Answer by answer: what passes through here one by one costs more than what is done with it."""
         pending = list(job_ids)
         while pending:
             left = _WAIT_S if end is None else max(0.0, min(_WAIT_S, end - time.monotonic()))
-            linger = _LINGER_S if len(pending) > 1 else 0.0
+            linger = max(_LINGER_S, _LINGER_EACH_S * len(pending)) if len(pending) > 1 else 0.0
             body = {"ids": pending, "timeout": left, "linger": linger, "attempts": attempts}
             answer = await self._transport.call("POST", "/api/v1/jobs:wait", body, waits_s=left)
             waited: Waited = decoded(answer, Waited)
-            for job in waited.items:
-                yield job
+            yield waited.items
             if waited.unknown:
                 raise JobNotFound(waited.unknown[0])
             pending = waited.pending
@@ -405,7 +410,16 @@ def given(**params: str | None) -> dict[str, str]:
 
 def settled(job: JobObject) -> bool:
     """Nothing happens to it by itself any more: it has ended, or waits for a person to mend it."""
-    return JobStatus(job.status).settled
+    return job.status in _SETTLED
+
+
+def _each(answer: Answer) -> Sequence[JobObject | RegistaError]:
+    """Each job of a batch, or why there is none. Mostly all are there, and are read in one go."""
+    try:
+        return msgspec.json.decode(answer.body, type=_Created).items
+    except msgspec.ValidationError:
+        items: list[dict[str, Any]] = decoded(answer, dict[str, list[dict[str, Any]]])["items"]
+        return [msgspec.convert(item, JobObject) if "id" in item else error_in(item) for item in items]
 
 
 def _path(job_id: str, below: str = "") -> str:

@@ -6,7 +6,6 @@ import random
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -99,7 +98,10 @@ class Transport:
         """
         data = None if body is None else msgspec.json.encode(body)
         # Looking is no step of anything; what changes something is a span, where this program traces.
-        with (begin(f"regista {method}", "client", path=path) if method == "POST" else None) or nullcontext():
+        span = begin(f"regista {method}", "client", path=path) if method == "POST" else None
+        if span is None:
+            return await self._persist(method, path, data, params, again, waits_s)
+        with span:
             return await self._persist(method, path, data, params, again, waits_s)
 
     async def _persist(

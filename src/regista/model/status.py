@@ -6,6 +6,9 @@ from enum import StrEnum
 class JobStatus(StrEnum):
     """Where a job stands."""
 
+    #: Hashed as the text that it is. An enum's own hash is a function in Python, and dear where every job is asked.
+    __hash__ = str.__hash__
+
     PENDING = "pending"
     RUNNING = "running"
     WAITING_FOR_WORKER = "waiting_for_worker"
@@ -19,19 +22,15 @@ class JobStatus(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
 
-    @property
-    def terminal(self) -> bool:
-        """Final: nothing changes such a job any more."""
-        return self in _TERMINAL
+    #: Final: nothing changes such a job any more.
+    terminal: bool
+    #: Nothing happens by itself any more: terminal, or quarantined and waiting for a person.
+    settled: bool
 
-    @property
-    def settled(self) -> bool:
-        """Nothing happens by itself any more: terminal, or quarantined and waiting for a person."""
-        return self in _SETTLED
-
-
-_TERMINAL = frozenset({JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELLED})
-_SETTLED = _TERMINAL | {JobStatus.QUARANTINED}
+    def __init__(self, value: str) -> None:
+        # Answered here once: every step of every job asks, and a set of members hashes them in Python each time.
+        self.terminal = value in {"finished", "failed", "cancelled"}
+        self.settled = self.terminal or value == "quarantined"
 
 
 class AttemptState(StrEnum):

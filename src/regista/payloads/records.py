@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ..clock import Clock
 from ..errors import FileMissing
 from ..model import AttemptState, Birth, Change, Event, Job, Lane, Message, Outcome, Task, TaskWrite, Worker
-from ..storage.base import StorageBackend, Version
+from ..storage.base import Standing, StorageBackend, Version
 from .base import MARK, Broken, Payloads, broken, refs_of
 from .offload import Offloader, shown, unfetched
 
@@ -216,6 +216,14 @@ class KeptRecords:
         job = await self._inner.get(job_id)
         return job if job is None or not is_kept(job) else await self._show(job, SHOW_BYTES)
 
+    async def standing(self, job_ids: Sequence[str]) -> Standing:
+        """How these jobs stand; what is very large in a settled one, only by its size and checksum."""
+        found = await self._inner.standing(job_ids)
+        for job_id, job in found.settled.items():
+            if is_kept(job):
+                found.settled[job_id] = await self._show(job, SHOW_BYTES)
+        return found
+
     async def whole(self, job: Job) -> Job:
         """A job that `get` has shown, with every value whole, whatever its size."""
         stored = await self._inner.get(job.id)
@@ -267,14 +275,23 @@ class Glance:
     async def get(self, job_id: str) -> Job | None:
         """The job, at a glance."""
         job = await self._inner.get(job_id)
-        if job is None or not is_kept(job):
-            return job
-        return replace(
-            job,
-            input=shown(job.id, job.input),
-            data=shown(job.id, job.data),
-            result=shown(job.id, job.result),
+        return job if job is None or not is_kept(job) else _at_a_glance(job)
+
+    async def standing(self, job_ids: Sequence[str]) -> Standing:
+        """How these jobs stand, the settled ones at a glance."""
+        settled, going = await self._inner.standing(job_ids)
+        return Standing(
+            {job_id: _at_a_glance(job) if is_kept(job) else job for job_id, job in settled.items()}, going
         )
+
+
+def _at_a_glance(job: Job) -> Job:
+    return replace(
+        job,
+        input=shown(job.id, job.input),
+        data=shown(job.id, job.data),
+        result=shown(job.id, job.result),
+    )
 
 
 def is_kept(job: Job) -> bool:

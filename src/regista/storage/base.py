@@ -62,7 +62,7 @@ class HintKind(StrEnum):
     MESSAGE = "message"
     CANCEL = "cancel"
     OUTBOX = "outbox"
-    #: A deadline was set that comes before all others.
+    #: A deadline was set that comes before all others, and soon: a later one is found by looking again.
     DEADLINE = "deadline"
     #: Somebody wrote the record of a worker: it has another session or connection, or should be drained.
     WORKER = "worker"
@@ -70,7 +70,7 @@ class HintKind(StrEnum):
     SLOTS = "slots"
     #: How far an attempt is. The id is the word itself, since no store keeps it.
     PROGRESS = "progress"
-    #: An item was written or removed; the id is its shelf.
+    #: An item was written that is due, or soon will be; the id is its shelf.
     ITEM = "item"
 
 
@@ -82,6 +82,14 @@ class Hint(NamedTuple):
     id: str = ""
     #: The only instance that need act on it; empty: everybody.
     to: str = ""
+
+
+class Standing(NamedTuple):
+    """How some jobs stand, by their ids. An id that is in neither names no job."""
+
+    settled: dict[str, Job]
+    #: Whose those are that have not settled: the clients' names.
+    going: dict[str, str]
 
 
 class JobStore(Protocol):
@@ -111,6 +119,13 @@ class JobStore(Protocol):
 
     async def get(self, job_id: str) -> Job | None:
         """The job as a stranger may see it: flushed. Ended jobs are found too."""
+        ...
+
+    async def standing(self, job_ids: Sequence[str]) -> Standing:
+        """How these jobs stand, in one look: settled ones as `get` shows them, of the others only whose they are.
+
+        All of it is flushed. For whoever waits for many, and for whoever must know which ids are taken.
+        """
         ...
 
 

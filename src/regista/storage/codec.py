@@ -1,11 +1,13 @@
 """Records to bytes and back. A parked record is the very bytes that are on disk."""
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 import msgspec
 
 from ..clock import EPOCH
-from ..model import Entry, Job, Message, Task
+from ..model import Entry, Job, JobStatus, Message, Task
+from .base import Standing
 
 #: What encoding a record may raise.
 UNENCODABLE = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
@@ -17,9 +19,32 @@ decode_task = msgspec.msgpack.Decoder(Task).decode
 decode_message = msgspec.msgpack.Decoder(Message).decode
 decode_entry = msgspec.msgpack.Decoder(Entry).decode
 
+
+class _Brief(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What the bytes of a job say of its owner and its status; all else is passed over, at a third of the price."""
+
+    client: str = ""
+    status: JobStatus = JobStatus.PENDING
+
+
+_decode_brief = msgspec.msgpack.Decoder(_Brief).decode
+
 _MICROSECOND = timedelta(microseconds=1)
 #: The end of the calendar, in microseconds: nothing is due later.
 _END = (datetime.max.replace(tzinfo=EPOCH.tzinfo) - EPOCH) // _MICROSECOND
+
+
+def standing_of(bodies: Iterable[tuple[str, bytes]]) -> Standing:
+    """How the jobs stand that these bytes are, by their ids."""
+    settled: dict[str, Job] = {}
+    going: dict[str, str] = {}
+    for job_id, body in bodies:
+        brief = _decode_brief(body)
+        if brief.status.settled:
+            settled[job_id] = decode_job(body)
+        else:
+            going[job_id] = brief.client
+    return Standing(settled, going)
 
 
 def micros(moment: datetime) -> int:

@@ -35,6 +35,9 @@ _STATES = {
     EventType.TASK_TIMED_OUT: "timed_out",
 }
 _OPEN = frozenset({"queued", "offered", "started"})
+#: Looked up once: a member through its class costs more than the question.
+_FINISHED, _QUARANTINED, _CANCELLING = JobStatus.FINISHED, JobStatus.QUARANTINED, JobStatus.CANCELLING
+_CLOSED, _DISPATCHED = AttemptState.CLOSED, EventType.TASK_DISPATCHED
 _NO_BILL = Bill(0.0, 0.0)
 
 #: A time as it is shown; None stays None.
@@ -92,25 +95,28 @@ def job_object(
     show: Show = as_it_is,
 ) -> JobObject:
     """The job as its owner sees it. `token` lets an outsider answer for the person that it waits for."""
-    attempts, bill = _attempts(job, events, tasks, show)
-    error = job.error
+    attempts, bill = _attempts(job, events, tasks, show) if events or tasks else ([], _NO_BILL)
+    created, updated, finished = job.created_at, job.updated_at, job.finished_at
+    if show is not as_it_is:
+        created, updated, finished = show(created), show(updated), show(finished)
+    status, error = job.status, job.error
     return JobObject(
         # The first without their names: a call with more than fifteen costs four times as much.
         job.id,
         job.blueprint,
         job.version,
-        job.status.value,
+        str(status),  # an exact str, and without the detour of `.value`
         job.state,
         job.input,
         data=job.data,
         result=job.result,
         error=None if error is None else Fault(error.code, error.message),
-        progress=_progress(job, tasks),
-        waiting_for=_waiting_for(job, tasks, token, show),
+        progress=1.0 if status is _FINISHED else _progress(tasks) if tasks else None,
+        waiting_for=None if status.terminal else _waiting_for(job, tasks, token, show),
         attempts=attempts,
-        created_at=show(job.created_at),
-        updated_at=show(job.updated_at),
-        finished_at=show(job.finished_at),
+        created_at=created,
+        updated_at=updated,
+        finished_at=finished,
         search_attributes=job.search_attributes,
         parent_id=job.parent_id,
         bill=bill,
@@ -120,8 +126,6 @@ def job_object(
 def _attempts(
     job: Job, events: Iterable[Event], tasks: Sequence[Task], show: Show
 ) -> tuple[list[Attempt], Bill]:
-    if not events and not tasks:
-        return [], _NO_BILL
     tries: dict[str, _Try] = {}
     types: dict[str, str] = {}
     seconds = cost = 0.0
@@ -134,7 +138,7 @@ def _attempts(
         if one is None:
             one = tries[name] = _Try(event.task_id or "", event.attempt or 0)
         one.hear(event, state)
-        if event.type is EventType.TASK_DISPATCHED:
+        if event.type is _DISPATCHED:
             types[one.task_id] = event.detail.get("type", "")
         elif state not in _OPEN:
             seconds += (event.duration_ms or 0.0) / 1000
@@ -151,7 +155,7 @@ def _attempts(
 def _overlay(tries: dict[str, _Try], types: dict[str, str], tasks: Sequence[Task]) -> None:
     """What is open right now: events tell of an offer and of a start only later."""
     for task in tasks:
-        if task.state is not AttemptState.CLOSED:
+        if task.state is not _CLOSED:
             types[task.id] = task.type
             one = tries.setdefault(task.attempt_id, _Try(task.id, task.attempt))
             one.state = task.state.value
@@ -159,25 +163,21 @@ def _overlay(tries: dict[str, _Try], types: dict[str, str], tasks: Sequence[Task
             one.started_at = task.started_at or one.started_at
 
 
-def _progress(job: Job, tasks: Sequence[Task]) -> float | None:
+def _progress(tasks: Sequence[Task]) -> float | None:
     """0 to 1: of the open task, or the mean over the branches of a fan-out."""
-    if job.status is JobStatus.FINISHED:
-        return 1.0
-    if not tasks:
-        return None
-    told = [1.0 if task.state is AttemptState.CLOSED else task.progress for task in tasks]
+    told = [1.0 if task.state is _CLOSED else task.progress for task in tasks]
     if all(value is None for value in told):
         return None
     return sum(value or 0.0 for value in told) / len(told)
 
 
 def _waiting_for(job: Job, tasks: Sequence[Task], token: str | None, show: Show) -> WaitingFor | None:
-    if job.status is JobStatus.QUARANTINED:
+    if job.status is _QUARANTINED:
         return WaitingFor("release", {}, show(job.waiting_since or job.updated_at))
-    if job.status is JobStatus.CANCELLING and job.cancel is not None:
+    if job.status is _CANCELLING and job.cancel is not None:
         detail = {"reason": job.cancel.reason, "until": show(job.cancel.deadline)}
         return WaitingFor("cancel", detail, show(job.waiting_since))
-    if job.wait is None or job.status.terminal:
+    if job.wait is None:
         return None
     kind, detail = _detail(job, tasks, token, show)
     return WaitingFor(kind, detail, show(job.waiting_since))
@@ -187,12 +187,14 @@ def _detail(job: Job, tasks: Sequence[Task], token: str | None, show: Show) -> t
     match job.wait:
         case AwaitTask(task_id):
             found = next((task for task in tasks if task.id == task_id), None)
-            more = {} if found is None else {"type": found.type, "queue": found.queue or found.type}
-            return "worker", {"task_id": task_id if found is None else found.attempt_id, **more}
+            if found is None:
+                return "worker", {"task_id": task_id}
+            queue = found.queue or found.type
+            return "worker", {"task_id": found.attempt_id, "type": found.type, "queue": queue}
         case AwaitBranches(missing=version) if version:
             return "version", {"version": version, "reason": AwaitVersion(version).reason}
         case AwaitBranches(aggregator, total):
-            left = sum(task.state is not AttemptState.CLOSED for task in tasks)
+            left = sum(task.state is not _CLOSED for task in tasks)
             return "parallel", {"aggregator": aggregator, "total": total, "open": left if tasks else total}
         case AwaitHuman(message, transitions, integration):
             asked = {"message": message, "decisions": sorted(transitions), "integration": integration}

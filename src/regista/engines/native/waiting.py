@@ -1,6 +1,6 @@
 """Waiting: for one job, or for the first of many."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...clock import Clock
@@ -10,9 +10,6 @@ from ...patience import woken
 from ...storage.base import JobStore
 from .effects import Effects, Watch
 
-#: Whether the job is one that the asker may see.
-Mine = Callable[[Job], bool]
-
 
 class Gathered(NamedTuple):
     """What a wait for many has found."""
@@ -20,11 +17,6 @@ class Gathered(NamedTuple):
     ended: dict[str, Job]
     #: Ids that name no job of the asker's.
     unknown: list[str]
-
-
-def anybodys(job: Job) -> bool:
-    """Everything may be seen."""
-    return True
 
 
 class Waiting:
@@ -54,29 +46,33 @@ class Waiting:
             finally:
                 self._effects.leave(job_id, waiter)
 
-    async def any(self, job_ids: Sequence[str], timeout_s: float, linger_s: float, mine: Mine) -> Gathered:
+    async def any(
+        self, job_ids: Sequence[str], timeout_s: float, linger_s: float, owner: str | None
+    ) -> Gathered:
         """See `NativeEngine.wait_any`."""
         watch = self._effects.watch(job_ids)
         try:
-            return await self._gather(watch, self._clock.elapsed() + timeout_s, linger_s, mine)
+            return await self._gather(watch, self._clock.elapsed() + timeout_s, linger_s, owner)
         finally:
             self._effects.unwatch(watch)
 
-    async def _gather(self, watch: Watch, give_up: float, linger_s: float, mine: Mine) -> Gathered:
+    async def _gather(self, watch: Watch, give_up: float, linger_s: float, owner: str | None) -> Gathered:
         ended: dict[str, Job] = {}
         unknown: dict[str, None] = {}
-        lingers = False
-        look: Iterable[str] = watch.job_ids
+        look, lingers = watch.job_ids, False
         while True:
+            settled, going = await self._storage.standing(look)
             for job_id in look:
-                job = await self._storage.get(job_id)
-                if job is None or not mine(job):
+                job = settled.get(job_id)
+                client = going.get(job_id) if job is None else job.client
+                if client is None or (owner is not None and client != owner):
                     unknown[job_id] = None
-                elif job.status.settled:
+                elif job is not None:
                     ended[job_id] = job
             if ended and not lingers:
                 lingers, give_up = True, min(give_up, self._clock.elapsed() + linger_s)
-            left = give_up - self._clock.elapsed()
-            if left <= 0 or len(ended) + len(unknown) == len(watch.job_ids):
+            left, missing = give_up - self._clock.elapsed(), len(watch.job_ids) - len(ended) - len(unknown)
+            if left <= 0 or missing <= 0:
                 return Gathered(ended, list(unknown))
-            look = await watch.news(left)
+            # Who lingers has company already: he need not be woken before the last one comes.
+            look = await watch.news(left, missing if lingers else 1)

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ....model import Birth, JobStatus, Outcome, OutcomeKind, TaskWrite
-from ....storage.base import StorageBackend
+from ....storage.base import Standing, StorageBackend
 from .kit import (
     APPLIED,
     EXISTS,
@@ -202,6 +202,27 @@ class CommitPromises:
             await commit(storage, write(ended))
             assert await storage.get(status.value) == ended
             assert await job_of(storage, status.value) == ended
+
+    @on_a_clock
+    async def test_a_look_at_many_shows_settled_jobs_and_whose_the_others_are(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        statuses = {status.value: status for status in JobStatus}
+        for name, status in statuses.items():
+            await create(storage, make_job(name, client=f"of {name}", input={"n": name}))
+            born = await job_of(storage, name)
+            await commit(storage, write(next_of(born, status=status, data={"n": 1})))
+        found = await storage.standing(["nobody", *statuses, "pending", "finished"])
+        settled = {name for name, status in statuses.items() if status.settled}
+        assert found.settled == {name: await storage.get(name) for name in settled}
+        assert found.going == {name: f"of {name}" for name in statuses if name not in settled}
+
+    @on_a_clock
+    async def test_a_look_at_no_jobs_shows_none(self, storage: StorageBackend, clock: ManualClock) -> None:
+        await create(storage, make_job())
+        assert await storage.standing([]) == Standing({}, {})
+        assert await storage.standing(["nobody"]) == Standing({}, {})
+        assert await storage.standing(["job-1"]) == Standing({}, {"job-1": ""})
 
     @on_a_clock
     async def test_the_tasks_of_an_ended_job_are_over(

@@ -291,9 +291,12 @@ async def waiting_messages(storage: StorageBackend) -> list[str]:
 async def picture(storage: StorageBackend, job_ids: Sequence[str]) -> dict[str, Any]:
     """All that can be seen of these jobs without changing anything. Nobody may attend a version."""
     jobs = (await storage.load(job_ids))[0]
+    standing = await storage.standing(job_ids)
     return {
         "jobs": jobs,
         "got": [await storage.get(job_id) for job_id in job_ids],
+        "settled": standing.settled,
+        "going": standing.going,
         "tasks": {job_id: await storage.tasks_of(job_id) for job_id in job_ids},
         "held": {worker: await storage.held_by(worker) for worker in await storage.holders()},
         "ready": [job.id for job in await storage.stranded(ALL)],
