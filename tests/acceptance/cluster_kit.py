@@ -139,10 +139,15 @@ class Cluster:
         (self.folder / "app.py").write_text(app)
 
     def start(self) -> None:
-        for each in self.all:
-            each.start()
-        for each in self.all:
-            each.greet()
+        """All of them, or none: a fixture that fails here is not asked to clean up."""
+        try:
+            for each in self.all:
+                each.start()
+            for each in self.all:
+                each.greet()
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """Workers first, who would otherwise look for an orchestrator."""

@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from regista import EventType, JobStatus, MemoryStorage
+from regista import ActionFactory, EventType, JobContext, JobStatus, MemoryStorage, StateMachineBlueprint
 from regista.model import TaskResult
 from regista.wire import stream
 from regista.worker import Worker
@@ -173,6 +173,44 @@ def test_a_result_of_an_attempt_that_is_over_is_refused_with_the_reason() -> Non
                 assert isinstance(acks, stream.Acks)
                 refused |= acks.refused
             assert refused == {stale.task_id: "stale_task", unknown.task_id: "job_not_found"}
+
+    play(main())
+
+
+def test_results_that_come_together_are_each_acknowledged_though_a_handler_dawdles() -> None:
+    script = StateMachineBlueprint("script")
+
+    @script.handler_for("start", is_start=True)
+    async def start(context: JobContext, actions: ActionFactory) -> None:
+        actions.dispatch_task("work", transitions={"success": "done"})
+
+    @script.handler_for("done", is_end=True)
+    async def done(context: JobContext, actions: ActionFactory) -> None:
+        await asyncio.sleep(context.state_history["sleeps_s"])
+
+    async def main() -> None:
+        async with House(script) as house, raw(house) as worker:
+            await worker.register(3)
+            await worker.connect()
+            await worker.hear()
+            jobs = [await house.submit() for _ in range(3)]
+            offers = [await worker.hear() for _ in jobs]
+            attempts = [offer.attempt_id for offer in offers if isinstance(offer, stream.Offer)]
+            results = [
+                TaskResult(task_id=attempt, job_id=job.id, data={"sleeps_s": sleeps_s})
+                for attempt, job, sleeps_s in zip(attempts, jobs, (0.2, 0, 0.2), strict=True)
+            ]
+            stale = TaskResult(task_id="nobody_1_0-1", job_id="nobody")
+            await worker.say(*(stream.Result(result) for result in [*results, stale]))
+            accepted: list[str] = []
+            refused: dict[str, str] = {}
+            while len(accepted) + len(refused) < 4:
+                acks = await worker.hear()
+                assert isinstance(acks, stream.Acks)
+                accepted += acks.accepted
+                refused |= acks.refused
+            assert (sorted(accepted), list(refused)) == (sorted(attempts), [stale.task_id])
+            assert {(await house.wait(job)).status for job in jobs} == {JobStatus.FINISHED}
 
     play(main())
 

@@ -29,14 +29,15 @@ class Doors:
 
     def __init__(self, read: Callable[[], Guests]) -> None:
         self._read = read
-        self._guests = read()
+        #: As last read. The same object as a moment ago: nobody was let in or shut out since.
+        self.guests = read()
         #: The file, or the setting, that the last reload was refused for; empty: it was not.
         self.mistaken = ""
 
     def reload(self) -> bool:
         """Read the files again. False, and all stays as it was, when there is a mistake in them."""
         try:
-            self._guests = self._read()
+            self.guests = self._read()
         except ConfigError as error:
             self.mistaken = error.name.partition(", line ")[0]
             log.error("who may come in stays as it was: %s", error, extra={"action": "doors_reload"})
@@ -48,26 +49,26 @@ class Doors:
     def client(self, token: str) -> ClientConfig | None:
         """The client that this token is of."""
         # A dictionary of hashes: how long a look-up takes says nothing about the token.
-        return self._guests.clients.get(digest(token))
+        return self.guests.clients.get(digest(token))
 
     def token_of(self, worker_id: str) -> str:
         """What this worker must bring: its own token, if it has one, and then no other; else everybody's."""
-        own = self._guests.workers.of(worker_id)
-        return self._guests.worker_token if own is None else own
+        own = self.guests.workers.of(worker_id)
+        return self.guests.worker_token if own is None else own
 
     def has_own(self, worker_id: str) -> bool:
         """The worker has a token of its own, and may come in with no other."""
-        return self._guests.workers.of(worker_id) is not None
+        return self.guests.workers.of(worker_id) is not None
 
     def owner_of(self, token: str) -> str | None:
         """The worker whose own token this is; None when it is nobody's, or good for several."""
-        every = [(name, _same(token, own)) for name, own in self._guests.workers.by_id.items()]
+        every = [(name, _same(token, own)) for name, own in self.guests.workers.by_id.items()]
         return next((name for name, same in every if same), None)
 
     def knows(self, token: str) -> bool:
         """Some worker has this token."""
-        workers = self._guests.workers
-        every = [self._guests.worker_token, *workers.by_id.values(), *(one for _, one in workers.by_pattern)]
+        workers = self.guests.workers
+        every = [self.guests.worker_token, *workers.by_id.values(), *(one for _, one in workers.by_pattern)]
         same = [_same(token, one) for one in every]  # all of them: the time it takes says nothing
         return any(same)
 

@@ -5,12 +5,13 @@ from math import isfinite
 from typing import Any, TypeVar
 
 import msgspec
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from ..config.rates import Context
 from ..engines.base import Verdict
 from ..engines.native.desk import Desk, UnknownWorker
 from ..errors import OrchestratorStopped, StorageAway
+from ..fleet.sessions import Handed
 from ..model import Task, TaskResult, task_of
 from ..plain import words
 from ..wire.bad_message import BadMessage, read
@@ -28,7 +29,8 @@ from ..wire.worker import (
 )
 from . import bodies, sts
 from .address import peer_of, tell_if_clear
-from .middleware.ratelimit import gate_of, tell
+from .answers import Answer
+from .middleware.ratelimit import GATE, gate_of, tell
 from .problems import Problem
 from .rivals import rival_of, warn_of_two
 from .stage import STAGE, Stage
@@ -36,6 +38,10 @@ from .worker_auth import admit, check_signature, check_still_in, check_worker
 
 #: A poll may ask for so many tasks at once.
 MAX_TASKS = 1000
+
+#: Found once: a member of an enum that is looked up on its class costs more than to use it.
+_RESULT = Context.RESULT
+_JSON = {hdrs.CONTENT_TYPE: "application/json"}
 
 DESK = web.AppKey("desk", Desk)
 M = TypeVar("M")
@@ -64,13 +70,6 @@ def install(app: web.Application) -> None:
 
     app.add_routes([*routes, *sts.routes])
     app.on_shutdown.append(close)
-    app.on_response_prepare.append(_say_version)
-
-
-async def _say_version(request: web.Request, response: web.StreamResponse) -> None:
-    """Every answer to a worker says the version that it speaks itself: it warns its owner of any other."""
-    if "/_worker/" in request.path:
-        response.headers[VERSION_HEADER] = request.headers.get(VERSION_HEADER, PROTOCOL_VERSION)[:32]
 
 
 @routes.post("/_worker/workers/register")
@@ -140,13 +139,13 @@ async def heartbeat(request: web.Request) -> web.Response:
 @routes.get("/_worker/workers/{worker_id}/tasks/next", allow_head=False)
 async def next_task(request: web.Request) -> web.StreamResponse:
     """Wait for a task: 200 with it, or 204 when the time is up. `limit` asks for several."""
-    stage, desk = request.app[STAGE], request.app[DESK]
+    app = request.app
+    stage, desk, gate = app[STAGE], app[DESK], app[GATE]
     worker_id = request.match_info["worker_id"]
-    await admit(request, worker_id)
-    gate = gate_of(request)
+    speaker, guests = await admit(request, worker_id), stage.doors.guests
     gate.check_poll(request, worker_id)
-    query = request.query
-    timeout_s = min(_number(query, "timeout", stage.config.poll_timeout_s), stage.config.poll_timeout_s)
+    query, longest_s = request.query, stage.config.poll_timeout_s
+    timeout_s = min(_number(query, "timeout", longest_s), longest_s)
     limit = _count(query, "limit")
     try:
         available, hot = _names(query, "available_skills"), _names(query, "hot_skills")
@@ -154,10 +153,9 @@ async def next_task(request: web.Request) -> web.StreamResponse:
         async with poll as tasks:
             if not tasks:
                 gate.found_nothing(request)
-            else:
-                await check_still_in(
-                    request, worker_id
-                )  # the wait was long enough for a token to be taken back
+            elif speaker.by == "login" or stage.doors.guests is not guests:
+                # The wait was long enough for a token to be taken back.
+                await check_still_in(request, worker_id)
             # Written in here: what cannot be written has not been delivered, and waits for the next poll.
             response = _task_answer(stage, tasks, plural=limit is not None)
             tell(request, response)
@@ -175,15 +173,15 @@ async def next_task(request: web.Request) -> web.StreamResponse:
 async def result(request: web.Request) -> web.Response:
     """How an attempt went. Answered after the commit that it caused; sent again, it is answered alike."""
     await admit(request, None)
-    stage, desk = request.app[STAGE], request.app[DESK]
+    app = request.app
     body = await bodies.read(request)
     said = _read(body, Result)
     worker_id = _speaker(request, said)
     check_signature(request, body, said, worker_id)
-    await gate_of(request).worker(request, Context.RESULT, worker_id)
-    told = result_of(said, worker_id, stage.clock.now())
+    await app[GATE].worker(request, _RESULT, worker_id)
+    told = result_of(said, worker_id, app[STAGE].clock.now())
     try:
-        verdict, task = await desk.result(told)
+        verdict, task = await app[DESK].result(told)
     except (StorageAway, OrchestratorStopped):
         _hang_up_on_the_hasty(request)
         raise
@@ -289,7 +287,7 @@ def _names(query: Mapping[str, str], name: str) -> tuple[str, ...] | None:
 
 
 def _answer(value: Any) -> web.Response:
-    return web.Response(body=_encode(value), content_type="application/json")
+    return Answer(body=_encode(value), headers=_JSON)
 
 
 def _task_answer(stage: Stage, tasks: list[Task], plural: bool) -> web.Response:
@@ -300,7 +298,7 @@ def _task_answer(stage: Stage, tasks: list[Task], plural: bool) -> web.Response:
     return _answer({"tasks": objects} if plural else objects[0])
 
 
-def _transition(task: Task | None, told: TaskResult) -> str:
+def _transition(task: Handed | None, told: TaskResult) -> str:
     """The wire's word for what an accepted result did."""
     if task is not None and task.branch:
         return "parallel_branch_accepted"
@@ -314,7 +312,7 @@ def _transition(task: Task | None, told: TaskResult) -> str:
     return "success_transition"
 
 
-def _reason(verdict: Verdict, task: Task | None, told: TaskResult) -> str:
+def _reason(verdict: Verdict, task: Handed | None, told: TaskResult) -> str:
     current = task is not None and task.attempt == task_of(told.task_id)[1]
     if verdict is Verdict.STALE_TASK and current and task is not None and task.worker_id is not None:
         return "worker_mismatch" if task.worker_id != told.worker_id else str(verdict)

@@ -22,7 +22,7 @@ from .address import peer_of
 from .middleware.ratelimit import gate_of
 from .rivals import rival_of, warn_of_two
 from .stage import STAGE, Stage
-from .worker_auth import is_still_in
+from .worker_auth import is_still_in, say_version
 
 if TYPE_CHECKING:
     from .channel import Channels
@@ -51,6 +51,7 @@ async def serve_stream(request: web.Request, worker_id: str, channels: "Channels
         timeout=_CLOSING_S,
         max_msg_size=stage.config.max_body_bytes,
     )
+    say_version(request, ws)
     await ws.prepare(request)
     channel = Channel(ws, worker_id, stage, channels, request)
     await channel.serve()
@@ -231,29 +232,52 @@ class Channel:
             await asyncio.sleep(pause_s)
 
     async def _handle(self, frames: list[stream.Up]) -> None:
+        """In their order, but results that stand side by side go on together."""
+        results: list[TaskResult] = []
         for frame in frames:
+            if type(frame) is stream.Result:
+                results.append(self._own(frame.result))
+                continue
+            if results:
+                self._report(results)
+                results = []
             handler = _HANDLERS.get(type(frame))
             waiting = handler(self, frame) if handler is not None else None
             if waiting is not None:
                 await waiting
+        if results:
+            self._report(results)
 
-    def _result(self, frame: stream.Result) -> None:
-        result: TaskResult = frame.result
-        if result.worker_id != self.worker_id:  # nobody speaks for another
-            result = replace(result, worker_id=self.worker_id)
-        self._report(result)
+    def _own(self, result: TaskResult) -> TaskResult:
+        """Nobody speaks for another."""
+        return result if result.worker_id == self.worker_id else replace(result, worker_id=self.worker_id)
 
-    def _report(self, result: TaskResult) -> None:
-        told = self._stage.workers.report(result)
-        self._reports.add(told)
-        told.add_done_callback(partial(self._acknowledge, result))
+    def _report(self, results: Sequence[TaskResult]) -> None:
+        report = self._stage.workers.report
+        told = [(result, report(result)) for result in results]
+        self._reports.update(future for _, future in told)
+        self._acknowledge_later(told)
+
+    def _acknowledge_later(self, told: "list[tuple[TaskResult, asyncio.Future[Verdict]]]") -> None:
+        """Mostly one turn writes them all, and answers the last one last: one callback serves all of them."""
+        told[-1][1].add_done_callback(partial(self._acknowledge_all, told))
+
+    def _acknowledge_all(self, told: "list[tuple[TaskResult, asyncio.Future[Verdict]]]", _: object) -> None:
+        still_open = []
+        for result, future in told:
+            if future.done():
+                self._acknowledge(result, future)
+            else:
+                still_open.append((result, future))
+        if still_open:
+            self._acknowledge_later(still_open)
 
     def _acknowledge(self, result: TaskResult, told: "asyncio.Future[Verdict]") -> None:
         """The commit is done. Acknowledgements of one turn share a frame."""
         self._reports.discard(told)
         error = None if told.cancelled() else told.exception()
         if isinstance(error, StorageUnavailable) and not self._ws.closed:
-            asyncio.get_running_loop().call_later(_AGAIN_S, self._report, result)
+            asyncio.get_running_loop().call_later(_AGAIN_S, self._report, [result])
         if told.cancelled() or error is not None:
             return  # the worker keeps the result, and sends it again
         if self._acks_in is not self._pipe.batch:
@@ -347,7 +371,6 @@ class Channel:
 
 #: Frame → what hears it. One table for all channels: there may be ten thousand of them.
 _HANDLERS: dict[type[stream.Frame], Callable[[Channel, Any], Awaitable[None] | None]] = {
-    stream.Result: Channel._result,
     stream.Started: Channel._started,
     stream.Progress: Channel._progress,
     stream.Beat: Channel._beat,

@@ -66,9 +66,13 @@ class Dispatcher:
         """
         seat = self._seat_of(worker_id, session)
         if seat is not None:
-            self._seats.give(seat, credit)
-            self._puller.freed(seat)
+            self.give(seat, credit)
         return seat is not None
+
+    def give(self, seat: Seat, credit: int | None) -> None:
+        """The same, for a seat that somebody has at hand."""
+        self._seats.give(seat, credit)
+        self._puller.freed(seat)
 
     def add_credit(self, worker_id: str, session: int, more: int) -> bool:
         """The worker takes so many offers more (or fewer), whatever is on its way to it meanwhile."""

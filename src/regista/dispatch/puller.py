@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
 from ..clock import Clock
 from ..errors import StorageAway
-from ..fleet.classes import WorkerClass
 from ..fleet.seats import Seat
 from ..model import Lane, Task
 from ..storage.base import StorageBackend
@@ -34,7 +34,10 @@ class _Question(NamedTuple):
 
 class Puller:
     """Brings what waits in the store to free slots. Runs when there is news, and looks only at that:
-    lanes in which something came to wait, and classes in which a slot became free.
+    lanes in which something came to wait, and seats in which a slot became free.
+
+    While it does not run, nobody with a free slot could do anything of what waits. So what comes to wait behind others
+    is no news, and neither is a slot that may not be used yet.
     """
 
     def __init__(
@@ -51,7 +54,8 @@ class Puller:
         self._look = True
         #: What has changed since it was last seen to.
         self._news: dict[Lane, None] = {}
-        self._freed: dict[WorkerClass, None] = {}
+        #: An ordered dictionary, since taking from the front of a plain one walks over all that was taken before.
+        self._freed: OrderedDict[Seat, None] = OrderedDict()
         self._running: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -76,17 +80,18 @@ class Puller:
 
     def tasks_wait(self, lane: Lane) -> None:
         """A task was left in a lane."""
+        behind = lane in self._board.waiting
         self._board.waits(lane)
-        self._news[lane] = None
-        self._run_soon()
+        if not behind or self._look:
+            self._news[lane] = None
+            self._run_soon()
 
     def freed(self, seat: Seat) -> None:
         """The seat may have a free slot: whatever waits for its class comes first."""
         kind = seat.kind
-        if kind is not None and kind.owed:
-            self._freed[kind] = None
-            if self._running is None:
-                self._run_soon()
+        if kind is not None and kind.owed and seat.free:
+            self._freed[seat] = None
+            self._run_soon()
 
     def _run_soon(self) -> None:
         if self._running is None and not self._closed:
@@ -96,10 +101,18 @@ class Puller:
 
     async def _run(self) -> None:
         try:
+            width = 1
             while self._look or self._news or self._freed:
                 if self._look:
                     await self._look_at_all()
-                await self._fill()
+                questions = self._questions(width)
+                if not questions:
+                    continue
+                if len(questions) == 1:
+                    full = await self._ask(questions[0])
+                else:  # their writes share a flush
+                    full = all(await asyncio.gather(*(self._ask(question) for question in questions)))
+                width = min(2 * width, _SEATS_ASKED) if full else 1
         except StorageAway:
             self._look = True  # the store says so itself; when it is back, the next wake finds what waits
         except Exception:
@@ -118,38 +131,30 @@ class Puller:
         self._board.clear([lane for lane in known if lane not in found], asked)
         for lane in found:
             self._board.waits(lane)
-            self._news[lane] = None
+        # Those as well that came while we looked: whoever left them there thought that we would find them.
+        self._news.update(dict.fromkeys(self._board.waiting))
         self.informed = True
 
-    async def _fill(self) -> None:
-        """Offer what waits to whoever has a free slot, until one of the two has come to its end."""
-        width = 1
-        while questions := self._questions(width):
-            if len(questions) == 1:
-                full = await self._ask(questions[0])
-            else:  # their writes share a flush
-                full = all(await asyncio.gather(*(self._ask(question) for question in questions)))
-            width = min(2 * width, _SEATS_ASKED) if full else 1
-
-    def _questions(self, limit: int) -> list[_Question]:
+    def _questions(self, most: int) -> list[_Question]:
+        """What to ask for whoever has a free slot; nothing when one of the two has come to its end."""
         questions: list[_Question] = []
-        while len(questions) < limit and (seat := self._next_seat()) is not None:
+        while len(questions) < most and (seat := self._next_seat()) is not None:
             lanes, room = self._wanted(seat)
-            self._seats.claim(seat, room)
-            questions.append(_Question(seat, lanes, room, self._board.now))
+            if room:
+                self._seats.claim(seat, room)
+                questions.append(_Question(seat, lanes, room, self._board.now))
         return questions
 
     def _next_seat(self) -> Seat | None:
         """Somebody with a free slot for something that waits. Looks only at what is new."""
         while self._freed:
-            kind = next(iter(self._freed))
-            if (seat := kind.hungry()) is not None:
+            seat, _ = self._freed.popitem(last=False)
+            if seat.kind is not None and seat.kind.owed:
                 return seat
-            del self._freed[kind]
         while self._news:
             lane = next(iter(self._news))
-            if lane in self._board.waiting and (seat := self._board.choose(lane, fresh=False)) is not None:
-                return seat
+            if lane in self._board.waiting and (found := self._board.choose(lane, fresh=False)) is not None:
+                return found
             del self._news[lane]
         return None
 
@@ -176,7 +181,13 @@ class Puller:
             tasks = await self._storage.claim_tasks(seat.worker, lanes, limit, self._clock.now())
         finally:
             self._seats.claimed(seat, limit, tasks)
-        if len(tasks) < limit:
+        full = len(tasks) == limit
+        if not full:
             self._board.clear(lanes, asked)
-        self._deliver(tasks)
-        return len(tasks) == limit
+        if seat.kind is None:
+            self._deliver(tasks)  # it sits elsewhere by now, or is gone
+        elif tasks:
+            seat.send(tasks)
+        if not full or seat.worker.limits:
+            self.freed(seat)  # it has room for more than it asked for, and something may have come meanwhile
+        return full

@@ -38,13 +38,13 @@ class Mailbox:
     """
 
     def __init__(self) -> None:
-        #: By attempt, in the order in which they came.
-        self._waiting: dict[str, Task] = {}
+        #: What waits, by attempt, in the order in which it came. Written here only.
+        self.waiting: dict[str, Task] = {}
         self._polls: dict[Poll, None] = {}
 
     def __len__(self) -> int:
         """How many tasks wait."""
-        return len(self._waiting)
+        return len(self.waiting)
 
     @property
     def leaving(self) -> list[str]:
@@ -54,28 +54,32 @@ class Mailbox:
     @property
     def wanted(self) -> int:
         """How many tasks the open polls would take."""
-        return sum(poll.limit for poll in self._polls if not poll.woken.done())
+        wanted = 0
+        for poll in self._polls:
+            if not poll.woken.done():
+                wanted += poll.limit
+        return wanted
 
     # -- tasks -----------------------------------------------------------------------------------
 
     def put(self, tasks: Iterable[Task]) -> None:
         """Tasks for the worker: to the polls that are open, the oldest first, else into the box."""
         for task in tasks:
-            self._waiting[task.attempt_id] = task
+            self.waiting[task.attempt_id] = task
         self._serve()
 
     def take(self, attempt_ids: Iterable[str]) -> list[Task]:
         """Take these out, if they still wait; returns those that did."""
-        found = (self._waiting.pop(attempt_id, None) for attempt_id in attempt_ids)
+        found = (self.waiting.pop(attempt_id, None) for attempt_id in attempt_ids)
         return [task for task in found if task is not None]
 
     def keep(self, attempt_ids: Container[str]) -> None:
         """Drop what waits and is none of these."""
-        self._waiting = {name: task for name, task in self._waiting.items() if name in attempt_ids}
+        self.waiting = {name: task for name, task in self.waiting.items() if name in attempt_ids}
 
     def empty(self) -> list[Task]:
         """Take everything out that waits."""
-        tasks, self._waiting = list(self._waiting.values()), {}
+        tasks, self.waiting = list(self.waiting.values()), {}
         return tasks
 
     # -- polls -----------------------------------------------------------------------------------
@@ -84,7 +88,8 @@ class Mailbox:
         """A poll comes in. What waits is its own at once."""
         poll = Poll(limit)
         self._polls[poll] = None
-        self._serve()
+        if self.waiting:
+            self._serve()
         return poll
 
     def close(self, poll: Poll, delivered: bool) -> list[Task]:
@@ -95,7 +100,7 @@ class Mailbox:
         if delivered:
             return tasks
         # To the front: they are older than whatever has come since.
-        self._waiting = {**{task.attempt_id: task for task in tasks}, **self._waiting}
+        self.waiting = {**{task.attempt_id: task for task in tasks}, **self.waiting}
         self._serve()
         return []
 
@@ -106,12 +111,14 @@ class Mailbox:
 
     def _serve(self) -> None:
         for poll in self._polls:
-            if not self._waiting:
+            if not self.waiting:
                 return
             if not poll.woken.done():
                 poll.tasks = self._first(poll.limit)
                 poll.wake()
 
     def _first(self, limit: int) -> list[Task]:
-        attempts: Sequence[str] = list(self._waiting)[:limit]
-        return [self._waiting.pop(attempt_id) for attempt_id in attempts]
+        if limit >= len(self.waiting):
+            return self.empty()
+        attempts: Sequence[str] = list(self.waiting)[:limit]
+        return [self.waiting.pop(attempt_id) for attempt_id in attempts]

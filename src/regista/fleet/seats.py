@@ -58,7 +58,8 @@ class Seat:
         slots = self.worker.capacity - len(self.holding)
         if self.credit is not None and self.credit < slots:
             slots = self.credit
-        return max(0, slots - self.claiming)
+        slots -= self.claiming
+        return slots if slots > 0 else 0
 
     def room_for(self, skill: str) -> int:
         """How many tasks of this skill it would take now."""

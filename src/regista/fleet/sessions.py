@@ -1,9 +1,11 @@
 """Sessions: what we know of the workers that speak HTTP, between one request of theirs and the next."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from ..model import Worker
+from msgspec import Struct
+
+from ..model import Task, Worker
 from .mailbox import Mailbox
 
 #: Attempts are remembered for this long after their worker told of their end, or got them.
@@ -20,6 +22,22 @@ class Line(Protocol):
     def close(self, code: int, reason: str) -> None:
         """Hang up, soon."""
         ...
+
+
+class Handed(Struct, frozen=True, gc=False):
+    """A task that has left for a worker, as far as the answer to its result depends on it."""
+
+    attempt: int
+    worker_id: str | None
+    branch: bool
+    transitions: dict[str, str]
+    #: When it left, on a clock that never jumps, like all times here.
+    at: float = 0.0
+
+
+def handed(task: Task, at: float = 0.0) -> Handed:
+    """What there is to know of a task in a worker's hands."""
+    return Handed(task.attempt, task.worker_id, task.branch, task.transitions, at)
 
 
 class Session:
@@ -48,17 +66,31 @@ class Session:
         #: It has said goodbye, and may still bring results.
         self.leaving = False
         self.line: Line | None = None
-        #: Attempt → when its answer left, or its result came; on a clock that never jumps, like all times here.
-        self._handed: dict[str, float] = {}
+        #: Attempt → what has left, the latest last.
+        self._handed: dict[str, Handed] = {}
+        #: Attempt → when its result came.
         self._ended: dict[str, float] = {}
 
-    def handed(self, attempt_ids: Sequence[str], now: float) -> None:
+    def handed(self, tasks: Iterable[Task], now: float) -> None:
         """These have left for the worker."""
-        _note(self._handed, attempt_ids, now)
+        memory = self._handed
+        for task in tasks:
+            attempt_id = task.attempt_id
+            memory.pop(attempt_id, None)
+            memory[attempt_id] = handed(task, now)
+        while memory:
+            oldest = next(iter(memory))
+            if now - memory[oldest].at <= _MEMORY_S:
+                return
+            del memory[oldest]
+
+    def recall(self, attempt_id: str) -> Handed | None:
+        """What has left under this id, if that was not too long ago, and its result has not come."""
+        return self._handed.get(attempt_id)
 
     def fresh(self, began: float) -> frozenset[str]:
         """What has left since, or is leaving: a heartbeat that began before cannot know it."""
-        left = [attempt for attempt, at in self._handed.items() if at >= began]
+        left = [attempt for attempt, one in self._handed.items() if one.at >= began]
         return frozenset([*left, *self.mailbox.leaving])
 
     def arrived(self, worker: Worker, skills: tuple[str, ...], provisional: bool) -> None:
@@ -75,7 +107,15 @@ class Session:
     def ended(self, attempt_id: str, now: float) -> None:
         """The worker has told how this one ended."""
         self._handed.pop(attempt_id, None)
-        _note(self._ended, [attempt_id], now)
+        memory = self._ended
+        memory.pop(attempt_id, None)
+        memory[attempt_id] = now
+        while now - memory[oldest := next(iter(memory))] > _MEMORY_S:
+            del memory[oldest]
+
+    def not_ended(self, attempt_id: str) -> None:
+        """Nobody could write down how it ended: it is still the worker's."""
+        self._ended.pop(attempt_id, None)
 
     def has_ended(self, attempt_id: str) -> bool:
         """Its result has come: whoever still lists it need not be told to stop.
@@ -84,17 +124,6 @@ class Session:
         acknowledged, and a cancel then hits the sending of the result.
         """
         return attempt_id in self._ended
-
-
-def _note(memory: dict[str, float], attempt_ids: Sequence[str], now: float) -> None:
-    for attempt_id in attempt_ids:
-        memory.pop(attempt_id, None)
-        memory[attempt_id] = now
-    while memory:  # the oldest come first
-        oldest = next(iter(memory))
-        if now - memory[oldest] <= _MEMORY_S:
-            return
-        del memory[oldest]
 
 
 class Sessions:

@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..clock import EPOCH
 from ..model import Gpu, Profile, Task, TaskFailure, TaskResult, Worker
 from .bad_message import BadMessage
 from .signing import sign
@@ -122,12 +121,12 @@ def pulse_of(said: Heartbeat) -> Pulse:
 def result_of(said: Result, worker_id: str, now: datetime) -> TaskResult:
     """A result."""
     error = said.error
-    if isinstance(error, str):
-        failure: TaskFailure | None = TaskFailure("TRANSIENT_ERROR", error)
-    elif error is not None:
-        failure = TaskFailure(error.code or "TRANSIENT_ERROR", error.message or "", error.details)
+    if error is None:
+        failure: TaskFailure | None = None
+    elif isinstance(error, str):
+        failure = TaskFailure("TRANSIENT_ERROR", error)
     else:
-        failure = None
+        failure = TaskFailure(error.code or "TRANSIENT_ERROR", error.message or "", error.details)
     return TaskResult(
         task_id=said.task_id,
         job_id=said.job_id,
@@ -184,14 +183,14 @@ def task_object(task: Task, now: datetime, secret: str = "") -> dict[str, Any]:
         "tracing_context": task.trace,
         "params_metadata": None,
         "priority": task.priority,
-        "timestamp": _seconds(now),
+        "timestamp": int(now.timestamp()),
         "step": _visit(task.id),
         "stable_task_id": task.id,
         "attempt": task.attempt,
         "checkpoint": task.checkpoint,
     }
     if (deadline := task.deadline) is not None:
-        members["deadline"] = _seconds(deadline)
+        members["deadline"] = int(deadline.timestamp())
     if secret:
         members["sig"] = sign(_as_read(members), secret)
     return members
@@ -305,12 +304,10 @@ def _began(said: Result, now: datetime) -> datetime | None:
     """When the attempt began. The stock SDK says how long it took, which needs no comparison of clocks."""
     if said.started_at is not None and said.started_at.tzinfo is not None:
         return min(said.started_at, now)
-    took_s = _number((said.costs or {}).get("execution_time_seconds"))
+    if said.costs is None:
+        return None
+    took_s = _number(said.costs.get("execution_time_seconds"))
     return now - timedelta(seconds=took_s) if 0 < took_s < 10**9 else None
-
-
-def _seconds(moment: datetime) -> int:
-    return int((moment - EPOCH).total_seconds())
 
 
 def _visit(task_id: str) -> int:

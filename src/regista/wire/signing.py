@@ -18,6 +18,9 @@ _NEVER = ("security", "_signature")
 #: The stock SDK refuses deeper ones, too.
 _MAX_DEPTH = 64
 
+#: Of these there is only one form.
+_PLAIN = frozenset({str, int, bool})
+
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -43,10 +46,15 @@ def is_signed(members: Mapping[str, Any], signature: str, key: str, leave_out: C
 def _normal(value: Any, depth: int) -> Any:
     if depth > _MAX_DEPTH:
         raise ValueError(f"nested deeper than {_MAX_DEPTH}")
+    plain = _PLAIN if depth < _MAX_DEPTH else ()
     if isinstance(value, dict):
-        return {key: _normal(inner, depth + 1) for key, inner in value.items() if inner is not None}
-    if isinstance(value, list | tuple):
-        return [_normal(inner, depth + 1) for inner in value]
+        return {
+            key: inner if type(inner) in plain else _normal(inner, depth + 1)
+            for key, inner in value.items()
+            if inner is not None
+        }
+    if isinstance(value, (list, tuple)):
+        return [inner if type(inner) in plain else _normal(inner, depth + 1) for inner in value]
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value

@@ -420,6 +420,58 @@ def test_a_pull_that_fails_is_tried_again() -> None:
     play(body)
 
 
+def test_the_store_is_asked_only_for_slots_that_can_be_used() -> None:
+    async def body(hall: Hall) -> None:
+        real = hall.storage.claim_tasks
+        asked: list[str] = []
+
+        async def noted(worker: Worker, *arguments: Any) -> list[Task]:
+            asked.append(worker.id)
+            return await real(worker, *arguments)
+
+        hall.storage.claim_tasks = noted  # type: ignore[method-assign, assignment]
+        hall.sit(transport="poll", capacity=1)
+        await hall.settle()
+        for name in ("first", "second", "third"):
+            assert hall.reserve(name) is None
+            await hall.wait(make_task(name))
+        await hall.settle()
+        assert asked == []
+        for done, name in enumerate(("first", "second", "third"), 1):
+            assert hall.dispatcher.grant("w1", 1, 1)
+            await hall.settle()
+            assert (hall.sent["w1"][-1], len(asked)) == (name, done)
+            hall.dispatcher.release("w1", make_task(name).attempt_id)
+            await hall.settle()
+            assert len(asked) == done
+
+    play(body)
+
+
+def test_what_comes_while_the_store_is_asked_for_another_lane_is_not_forgotten() -> None:
+    async def body(hall: Hall) -> None:
+        real, gate = hall.storage.claim_tasks, asyncio.Event()
+
+        async def slow(*arguments: Any) -> list[Task]:
+            found = await real(*arguments)
+            await gate.wait()
+            return found
+
+        hall.sit(capacity=1, skills=("encode", "other"))
+        await hall.settle()
+        hall.storage.claim_tasks = slow  # type: ignore[method-assign, assignment]
+        hall.dispatcher.board.waits(make_task("phantom", type="other").lane)  # its write failed
+        hall.dispatcher.drain("w1", False)
+        await hall.settle()
+        await hall.wait(make_task("late"))
+        await hall.settle()
+        gate.set()
+        await hall.settle()
+        assert hall.sent == {"w1": ["late"]}
+
+    play(body)
+
+
 def test_a_stopped_dispatcher_offers_nothing() -> None:
     async def body(hall: Hall) -> None:
         hall.sit()

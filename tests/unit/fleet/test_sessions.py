@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from regista.fleet.sessions import Session, Sessions
-from regista.model import Worker
+from regista.model import Task, Worker
 
 
 class Quiet:
@@ -14,6 +14,10 @@ class Quiet:
 
     def close(self, code: int, reason: str) -> None:
         return None
+
+
+def task(id: str) -> Task:
+    return Task(id=id, job_id="j", type="work", worker_id="w", transitions={"success": "done"})
 
 
 def test_a_worker_is_known_while_its_session_has_a_seat() -> None:
@@ -29,10 +33,10 @@ def test_a_worker_is_known_while_its_session_has_a_seat() -> None:
 
 def test_what_left_after_a_heartbeat_began_is_fresh_to_it() -> None:
     session = Session()
-    session.handed(["early"], 10.0)
-    session.handed(["late"], 12.0)
+    session.handed([task("early")], 10.0)
+    session.handed([task("late")], 12.0)
 
-    assert session.fresh(11.0) == {"late"}
+    assert session.fresh(11.0) == {"late-1"}
 
 
 def test_what_has_ended_is_remembered_for_a_minute() -> None:
@@ -42,6 +46,25 @@ def test_what_has_ended_is_remembered_for_a_minute() -> None:
     assert session.has_ended("a")
     session.ended("c", 70.0)
     assert [session.has_ended(name) for name in "abc"] == [False, True, True]
+
+
+def test_what_has_left_is_recalled_until_its_result_comes_or_a_minute_has_passed() -> None:
+    session = Session()
+    session.handed([task("a"), task("b")], 0.0)
+    known = session.recall("a-1")
+    assert known is not None
+    assert (known.attempt, known.worker_id, known.transitions) == (1, "w", {"success": "done"})
+    session.ended("a-1", 1.0)
+    assert session.recall("a-1") is None
+    session.handed([task("c")], 61.0)
+    assert [session.recall(name) is None for name in ("b-1", "c-1")] == [True, False]
+
+
+def test_what_nobody_could_write_down_has_not_ended() -> None:
+    session = Session()
+    session.ended("a-1", 1.0)
+    session.not_ended("a-1")
+    assert not session.has_ended("a-1")
 
 
 def test_a_word_goes_to_the_workers_own_socket_else_to_all_that_have_no_name() -> None:

@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -12,7 +11,8 @@ from msgspec.structs import replace
 from ...clock import Clock
 from ...dispatch.dispatcher import Dispatcher
 from ...errors import OrchestratorStopped, StorageAway
-from ...fleet.sessions import Line, Session, Sessions
+from ...fleet.mailbox import Poll
+from ...fleet.sessions import Handed, Line, Session, Sessions, handed
 from ...model import Task, TaskResult, Worker
 from ...wire.dialects import Progress, Pulse, pulse_of, stranger, worker_of
 from ...wire.worker import Heartbeat, Registration, registers_again
@@ -78,7 +78,8 @@ class Desk:
         self._sessions = Sessions(self._is_connected)
         self._seating = Seating(dispatcher, self._cancel)
         self._background: set[asyncio.Task[None]] = set()
-        self._closed = False
+        #: We stop: nobody waits any more.
+        self.closed = False
 
     def _is_connected(self, worker_id: str, number: int) -> bool:
         seat = self._dispatcher.find(worker_id)
@@ -86,7 +87,7 @@ class Desk:
 
     async def close(self) -> None:
         """We stop: every poll is answered now, every socket is closed with 1001."""
-        self._closed = True
+        self.closed = True
         lines = list(self._sessions.nameless)
         for session in self._sessions:
             session.mailbox.wake_all()
@@ -132,6 +133,14 @@ class Desk:
         known = await self._service.touch(worker_id, worker.session)
         return await self._adopt(worker) if known else None
 
+    def _at_hand(self, worker_id: str, number: int | None) -> Session | None:
+        """The same without a question to the store; None when that has to be asked."""
+        session = self._sessions.find(worker_id)
+        if session is None or session.renewed_at is None or number not in (None, session.number):
+            return None
+        fresh = self._clock.elapsed() - session.renewed_at < self._renewed_s
+        return session if fresh and self._seating.find(session) is not None else None
+
     async def _renew(self, session: Session, worker_id: str) -> bool:
         """Renew the lease, if that was not done a moment ago. False: the session is over."""
         now = self._clock.elapsed()
@@ -165,8 +174,7 @@ class Desk:
 
     # -- tasks -----------------------------------------------------------------------------------
 
-    @asynccontextmanager
-    async def poll(
+    def poll(
         self,
         worker_id: str,
         timeout_s: float,
@@ -174,23 +182,25 @@ class Desk:
         available: tuple[str, ...] | None = None,
         hot: tuple[str, ...] | None = None,
         number: int | None = None,
-    ) -> AsyncIterator[list[Task]]:
-        """Wait for tasks, and hand them out in the body; none when the time is up.
+    ) -> "Visit":
+        """Wait for tasks, and hand them out in the body (`async with`); none when the time is up.
 
         A body that does not come to its end has delivered nothing: its tasks wait for the next poll.
         """
-        session = await self._find_polling(worker_id, available, hot, number)
-        self._seating.sort_out(session)
+        return Visit(self, self._find_polling(worker_id, available, hot, number), timeout_s, limit)
+
+    def begin(self, session: Session, limit: int) -> Poll:
+        """A poll is open: the worker takes so many offers more."""
         poll = session.mailbox.open(limit)
-        delivered = False
-        try:
-            self._seating.grant(session)
-            await poll.wait(0.0 if self._closed else timeout_s)
-            yield poll.tasks
-            delivered = True
-        finally:
-            left = session.mailbox.close(poll, delivered)
-            session.handed([task.attempt_id for task in left], self._clock.elapsed())
+        self._seating.grant(session)
+        return poll
+
+    def end(self, session: Session, poll: Poll, delivered: bool) -> None:
+        """The poll is over. What could not be delivered waits for the next one."""
+        left = session.mailbox.close(poll, delivered)
+        if left:
+            session.handed(left, self._clock.elapsed())
+        else:
             self._seating.grant(session)
 
     async def _find_polling(
@@ -201,21 +211,18 @@ class Desk:
         number: int | None,
     ) -> Session:
         # A poll is a sign of life like any other.
-        session = await self._session_of(worker_id, number)
+        session = self._at_hand(worker_id, number) or await self._session_of(worker_id, number)
         if session is not None:
-            self._seating.take_over(session)
-            if available is None and session.worker is not None and not session.worker.skills:
-                available = session.skills  # it was full when it last said; now it asks for something
-            self._seating.refresh(session, available, hot)
-            if self._seating.is_full(session):
+            if self._seating.attend(session, available, hot):
                 # Whoever asks for more has a free slot: another of us may have heard how things ended.
                 await self._service.recount(worker_id)
-            return session
-        if number is not None:
+        elif number is not None:
             raise UnknownWorker(worker_id)
-        session = self._sessions.open(worker_id)
-        if available:
-            await self._take_in(session, stranger(worker_id, available, hot or (), self._poll_lease_s))
+        else:
+            session = self._sessions.open(worker_id)
+            if available:
+                await self._take_in(session, stranger(worker_id, available, hot or (), self._poll_lease_s))
+        self._seating.sort_out(session)
         return session
 
     # -- heartbeats ------------------------------------------------------------------------------
@@ -277,17 +284,23 @@ class Desk:
 
     # -- results, events, commands ---------------------------------------------------------------
 
-    async def result(self, result: TaskResult) -> tuple[Verdict, Task | None]:
-        """A result; answered after the commit that it caused, with the task as it was before."""
-        # Nothing is noted before the store has answered: while it is away, the worker still has the attempt.
-        task = await self._service.find_task(result.task_id)
+    async def result(self, result: TaskResult) -> tuple[Verdict, Handed | None]:
+        """A result; answered after the commit that it caused, with what was known of its task before."""
         session = self._sessions.find(result.worker_id)
+        known = None if session is None else session.recall(result.task_id)
+        if known is None and (task := await self._service.find_task(result.task_id)) is not None:
+            known = handed(task)
         if session is not None:
             session.ended(result.task_id, self._clock.elapsed())
-        verdict = await self._service.deliver(result)
+        try:
+            verdict = await self._service.deliver(result)
+        except (StorageAway, OrchestratorStopped):
+            if session is not None:
+                session.not_ended(result.task_id)  # the worker still has it, and will say it again
+            raise
         if session is not None and session.leaving:
             await self._leave_if_done(session, result.worker_id)
-        return verdict, task
+        return verdict, known
 
     def progress(self, said: Progress, worker_id: str) -> None:
         """How far an attempt of this worker is; an empty id is one that nobody could tell."""
@@ -307,7 +320,7 @@ class Desk:
 
     async def connect(self, worker_id: str | None, line: Line) -> None:
         """A command socket opens. A second one of the same worker closes the first."""
-        if self._closed:
+        if self.closed:
             line.close(1001, "the orchestrator stops")
         elif worker_id is None:
             self._sessions.nameless[line] = None
@@ -369,3 +382,30 @@ class Desk:
             pass  # stored: it goes on after the next start
         except Exception:
             log.exception("taking tasks back failed; the worker's lease will", extra={"action": "hand_back"})
+
+
+class Visit:
+    """One poll, from the first look at the worker to the answer that has left, or has not."""
+
+    __slots__ = ("_desk", "_finding", "_limit", "_poll", "_session", "_timeout_s")
+
+    def __init__(
+        self, desk: Desk, finding: Coroutine[Any, Any, Session], timeout_s: float, limit: int
+    ) -> None:
+        self._desk = desk
+        self._finding = finding
+        self._timeout_s = timeout_s
+        self._limit = limit
+
+    async def __aenter__(self) -> list[Task]:
+        session = self._session = await self._finding
+        poll = self._poll = self._desk.begin(session, self._limit)
+        try:
+            await poll.wait(0.0 if self._desk.closed else self._timeout_s)
+        except BaseException:
+            self._desk.end(session, poll, delivered=False)
+            raise
+        return poll.tasks
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._desk.end(self._session, self._poll, delivered=kind is None)

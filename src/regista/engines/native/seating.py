@@ -35,22 +35,20 @@ class Seating:
         seat = None if worker is None else self._dispatcher.find(worker.id)
         return seat if seat is not None and seat.worker.session == session.number else None
 
-    def is_full(self, session: Session) -> bool:
-        """As far as we know, all its slots are taken."""
-        seat = self.find(session)
-        return seat is not None and len(seat.holding) >= seat.worker.capacity
-
     def grant(self, session: Session) -> None:
         """As many offers as the open polls would take, less those that are on their way here."""
         seat = self.find(session)
         if seat is not None and seat.worker.transport == "poll":
-            credit = max(0, session.mailbox.wanted - len(session.mailbox) - len(seat.unsent))
+            mailbox = session.mailbox
+            credit = mailbox.wanted - len(mailbox.waiting) - len(seat.unsent)
+            if credit < 0:
+                credit = 0
             if seat.credit != credit:
-                self._dispatcher.grant(seat.worker.id, seat.worker.session, credit)
+                self._dispatcher.give(seat, credit)
 
     def sort_out(self, session: Session) -> None:
         """Take out of the box what is not the worker's any more: it is over, or the worker was buried."""
-        if session.mailbox:
+        if session.mailbox.waiting:
             seat = self.find(session)
             session.mailbox.keep(() if seat is None else seat.holding)
 
@@ -59,8 +57,26 @@ class Seating:
     ) -> None:
         """What it can start right now, and what is warm, may be another than a moment ago."""
         seat = self.find(session)
+        if seat is not None:
+            self._refresh(session, seat, available, hot)
+
+    def attend(
+        self, session: Session, available: tuple[str, ...] | None, hot: tuple[str, ...] | None
+    ) -> bool:
+        """The worker polls, and says so much. True: as far as we know, all its slots are taken."""
+        seat = self.find(session)
         if seat is None:
-            return
+            return False
+        if seat.worker.transport != "poll":
+            seat = self._take_over(session, seat)
+        if available is None and not seat.worker.skills:
+            available = session.skills  # it was full when it last said; now it asks for something
+        self._refresh(session, seat, available, hot)
+        return len(seat.holding) >= seat.worker.capacity
+
+    def _refresh(
+        self, session: Session, seat: Seat, available: tuple[str, ...] | None, hot: tuple[str, ...] | None
+    ) -> None:
         worker = seat.worker
         skills = worker.skills if available is None else available
         warm = worker.profile.hot if hot is None else hot
@@ -68,14 +84,12 @@ class Seating:
             session.worker = replace(worker, skills=skills, profile=replace(worker.profile, hot=warm))
             self._dispatcher.update(session.worker)
 
-    def take_over(self, session: Session) -> None:
+    def _take_over(self, session: Session, streaming: Seat) -> Seat:
         """The worker had a stream, and polls now: what it holds stays, and offers go to its mailbox."""
-        seat = self.find(session)
-        if seat is None or seat.worker.transport == "poll":
-            return
         session.mailbox.empty()  # what waited when the stream was opened has left through it
-        worker = session.worker = replace(seat.worker, transport="poll")
-        self._dispatcher.seat(worker, *self.hands(session, worker.id), seat.holding)
-        if seat.draining:
+        worker = session.worker = replace(streaming.worker, transport="poll")
+        seat = self._dispatcher.seat(worker, *self.hands(session, worker.id), streaming.holding)
+        if streaming.draining:
             self._dispatcher.drain(worker.id, True)
         self.grant(session)
+        return seat

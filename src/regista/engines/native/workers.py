@@ -479,22 +479,35 @@ class WorkerService:
         return task
 
     async def deliver(self, result: TaskResult) -> Verdict:
-        """A result; answered after the commit that it caused."""
-        return await self.report(result)
+        """A result; answered after the commit that it caused. While the store is away, nothing is forgotten."""
+        held = self._holds(result)
+        verdict = await self._pass_on(result)
+        if held or verdict.accepted:
+            self._forget(result.task_id)
+        return verdict
 
     def report(self, result: TaskResult) -> "asyncio.Future[Verdict]":
         """A result; the future is done after the commit that it caused."""
-        if result.failed and (checkpoint := self._signs.checkpoint(result.task_id)) is not None:
-            # Left a moment before the failure, it was not written down yet: it rides with the result.
-            result = replace(result, checkpoint=checkpoint)
-        seat = self._dispatcher.find(result.worker_id)
-        told = self._engine.executor.deliver(sound(result))
-        if seat is not None and result.task_id in seat.holding:
+        told = self._pass_on(result)
+        if self._holds(result):
             self._forget(result.task_id)
         else:  # maybe it has no right to speak of this attempt: the verdict tells
             told.add_done_callback(lambda told: self._forget_accepted(result.task_id, told))
+        return told
+
+    def _pass_on(self, result: TaskResult) -> "asyncio.Future[Verdict]":
+        """To whoever judges it. Until that is done, the attempt is neither missed nor lost."""
+        if result.failed and (checkpoint := self._signs.checkpoint(result.task_id)) is not None:
+            # Left a moment before the failure, it was not written down yet: it rides with the result.
+            result = replace(result, checkpoint=checkpoint)
+        told = self._engine.executor.deliver(sound(result))
         self._attendance.reported(result.task_id, told)
         return told
+
+    def _holds(self, result: TaskResult) -> bool:
+        """Whoever brings the result has the attempt."""
+        seat = self._dispatcher.find(result.worker_id)
+        return seat is not None and result.task_id in seat.holding
 
     def _forget_accepted(self, attempt_id: str, told: "asyncio.Future[Verdict]") -> None:
         if not told.cancelled() and told.exception() is None and told.result().accepted:
