@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from regista.blueprint import machine
+from regista.blueprint.step import Step
 from regista.dispatch import board
 from regista.engines.native import results, retries
 from regista.engines.native.executor import JobExecutor
@@ -21,7 +22,7 @@ from regista.storage.deadlines import DeadlineIndex
 from regista.storage.group_commit import GroupCommit
 from regista.storage.image import Image
 from regista.storage.journal import Batch, JobRow, Snapshot
-from regista.storage.lanes import Lanes, Line
+from regista.storage.lanes import Line
 from regista.storage.memory import MemoryStorage
 from regista.storage.shelves import Shelves
 from regista.upkeep import webhooks
@@ -69,11 +70,12 @@ def hand_over_before_the_flush(patch: pytest.MonkeyPatch) -> None:
     """A worker sees a task that the disk has not seen."""
     original = JobExecutor._match
 
-    def match(self: JobExecutor, act: Any, now: datetime) -> None:
-        original(self, act, now)
+    def match(self: JobExecutor, act: Any, step: Step, now: datetime) -> Step:
+        matched = original(self, act, step, now)
         if act.offers:
             self._dispatcher.deliver(act.offers)
-            act.offers = []
+            act.offers = ()
+        return matched
 
     patch.setattr(JobExecutor, "_match", match)
 
@@ -154,12 +156,7 @@ def _patch_restore(patch: pytest.MonkeyPatch, spoil: Callable[[JobRow], JobRow])
 
 def forget_to_queue_after_the_last_branch(patch: pytest.MonkeyPatch) -> None:
     """Whoever reaches zero does not write the ready entry."""
-    original = Image._settle
-
-    def settle(self: Image, cell: Any, change: Change, *rest: Any) -> bool:
-        return False if change.job is None else original(self, cell, change, *rest)
-
-    patch.setattr(Image, "_settle", settle)
+    patch.setattr(Image, "_wake", lambda self, cell, change, batch: False)
 
 
 def forget_lapsed_leases(patch: pytest.MonkeyPatch) -> None:
@@ -175,16 +172,7 @@ def expire_everything_after_an_outage(patch: pytest.MonkeyPatch) -> None:
 
 def offer_without_taking_from_the_lane(patch: pytest.MonkeyPatch) -> None:
     """The same attempt is handed to two workers."""
-
-    def discard(self: Lanes, line: Line, task_id: str) -> None:
-        return None
-
-    def claim(self: Image, worker: Any, lanes: Any, limit: int, *rest: Any) -> list[Task]:
-        return original(self, worker, lanes, min(limit, 1), *rest)  # more would never come to an end
-
-    original = Image.claim_tasks
-    patch.setattr(Lanes, "discard", discard)
-    patch.setattr(Image, "claim_tasks", claim)
+    patch.setattr(Line, "take", lambda self: self.head()[2])
 
 
 def ignore_what_a_task_requires(patch: pytest.MonkeyPatch) -> None:

@@ -108,22 +108,33 @@ class ActionFactory:
             attempt_timeout = either(call, "attempt_timeout", attempt_timeout, timeout_seconds)
         if resource_requirements is not None:
             requirements = either(call, "requirements", requirements, resource_requirements)
-        order = arguments.order(
-            call,
-            type=task_type,
-            params=params,
-            transitions=transitions,
-            priority=priority,
-            queue=queue,
-            dispatch_timeout=dispatch_timeout,
-            result_timeout=result_timeout,
-            heartbeat_timeout=heartbeat_timeout,
-            attempt_timeout=attempt_timeout,
-            retry=retry,
-            requirements=requirements,
-            dispatch_strategy=dispatch_strategy,
-            max_cost=max_cost,
-        )
+        order = arguments.order(call, task_type, params, transitions)
+        if not (
+            priority is None
+            and queue is None
+            and dispatch_timeout is None
+            and result_timeout is None
+            and heartbeat_timeout is None
+            and attempt_timeout is None
+            and retry is None
+            and requirements is None
+            and dispatch_strategy is None
+            and max_cost is None
+        ):
+            order = arguments.with_options(
+                call,
+                order,
+                priority=priority,
+                queue=queue,
+                dispatch_timeout=dispatch_timeout,
+                result_timeout=result_timeout,
+                heartbeat_timeout=heartbeat_timeout,
+                attempt_timeout=attempt_timeout,
+                retry=retry,
+                requirements=requirements,
+                dispatch_strategy=dispatch_strategy,
+                max_cost=max_cost,
+            )
         for target in order.transitions.values():
             self._target(call, target)
         if self._branches is None:

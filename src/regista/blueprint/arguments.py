@@ -7,6 +7,8 @@ from datetime import datetime
 from math import isfinite
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from ..errors import ActionError
 from ..model import STRATEGIES, RetryPolicy, check_requirements
 from .decisions import Order
@@ -106,12 +108,19 @@ def leads(call: str, value: object) -> dict[str, str]:
     return {str.__str__(key): str.__str__(target) for key, target in value.items()}
 
 
-def order(
+def order(call: str, task_type: object, params: object, transitions: object) -> Order:
+    """What every task says. What few ask for is added by `with_options`: a record of so many names is dear."""
+    return Order(
+        task_type=text(call, "task_type", task_type),
+        params=mapping(call, "params", params),
+        transitions=leads(call, transitions),
+    )
+
+
+def with_options(
     call: str,
+    order: Order,
     *,
-    type: object = None,
-    params: object = None,
-    transitions: object = None,
     priority: object = None,
     queue: object = None,
     dispatch_timeout: object = None,
@@ -123,16 +132,14 @@ def order(
     dispatch_strategy: object = None,
     max_cost: object = None,
 ) -> Order:
-    """One task, from the arguments of `dispatch_task` or an entry of `dispatch_parallel`.
+    """The task with the further arguments of `dispatch_task`, or of an entry of `dispatch_parallel`.
 
-    None means "not given" for all but `type` and `transitions`.
+    None means "not given".
     """
     if retry is not None and not isinstance(retry, RetryPolicy):
         raise wrong(call, "retry", "a RetryPolicy or None", retry)
-    return Order(
-        task_type=text(call, "task_type", type),
-        params=mapping(call, "params", params),
-        transitions=leads(call, transitions),
+    return replace(
+        order,
         priority=None if priority is None else number(call, "priority", priority),
         queue=None if queue is None else text(call, "queue", queue),
         dispatch_timeout_s=_limit(call, "dispatch_timeout", dispatch_timeout),
@@ -156,7 +163,10 @@ def order_of(call: str, task: dict[str, Any]) -> Order:
             hint = did_you_mean(str(key), _TASK_KEYS)
             raise ActionError(f"{call}: unknown key {key!r}{hint} (known: {known})")
         options[name] = either(call, name, options.get(name), value)
-    return order(call, **options)
+    basis = order(
+        call, options.pop("type", None), options.pop("params", None), options.pop("transitions", None)
+    )
+    return with_options(call, basis, **options) if options else basis
 
 
 def either(call: str, name: str, now: T | None, before: T | None) -> T | None:

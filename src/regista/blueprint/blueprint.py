@@ -101,7 +101,7 @@ class StateMachineBlueprint:
     @property
     def graph(self) -> Graph:
         """The shape of this blueprint, as declared so far."""
-        return self._compile().graph
+        return (self._compiled or self._compile()).graph
 
     @property
     def version(self) -> str:

@@ -5,6 +5,8 @@ must be written beside it. The two rules it never breaks: a terminal job is neve
 moves only along edges of its graph.
 """
 
+from typing import Any
+
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -72,18 +74,17 @@ def create(job: Job, scene: Scene) -> Step:
 
 def decide(job: Job, decision: Decision, scene: Scene, tasks: tuple[Task, ...] = ()) -> Step:
     """What the handler of the job's state wished for. `tasks` are the branches an aggregator has seen."""
-    found = decision.search_attributes
-    job = replace(
-        job,
-        status=_RUNNING,
-        data=decision.data,
-        wait=None,
-        handler_failures=0,
-        updated_at=scene.now,
-        result=job.result if decision.result is UNSET else decision.result,
-        search_attributes={**job.search_attributes, **found} if found else job.search_attributes,
-        waves=remember(job, tasks),
-    )
+    data, result, found = decision.data, decision.result, decision.search_attributes
+    if data or job.data or result is not UNSET or found or tasks or job.handler_failures:
+        # Status and wait are the action's: whatever it is, it sets both.
+        job = replace(
+            job,
+            data=data,
+            handler_failures=0,
+            result=job.result if result is UNSET else result,
+            search_attributes={**job.search_attributes, **found} if found else job.search_attributes,
+            waves=remember(job, tasks),
+        )
     step = _act(job, decision.action, scene)
     return replace(step, drop_tasks=True) if tasks else step
 
@@ -144,15 +145,32 @@ def handler_failed(job: Job, failure: HandlerFailed, scene: Scene) -> Step:
 
 def move(job: Job, to: str, scene: Scene, *, drop_tasks: bool = False) -> Step:
     """Leave the state and enter another; its handler can run at once."""
+    return follow(job, to, scene, job.data, job.waves, job.error, drop_tasks=drop_tasks)
+
+
+def follow(
+    job: Job,
+    to: str,
+    scene: Scene,
+    data: dict[str, Any],
+    waves: tuple[Wave, ...],
+    error: Fault | None,
+    *,
+    drop_tasks: bool = False,
+) -> Step:
+    """The same, with what a worker's result makes of the job."""
     entered = replace(
         job,
         status=_RUNNING,
         state=to,
         visit=job.visit + 1,
         entered_at=scene.now,
+        data=data,
+        error=error,
         wait=None,
         waiting_since=None,
         handler_failures=0,
+        waves=waves,
         updated_at=scene.now,
     )
     started = _started(entered, scene, previous=job.state)
@@ -225,7 +243,10 @@ def remember(job: Job, tasks: tuple[Task, ...]) -> tuple[Wave, ...]:
     """The job's waves with one more: these tasks are over, and their results may be sent again."""
     if not tasks:
         return job.waves
-    odd = {task.index: task.heard for task in tasks if task.heard != (1,)}
+    odd = {}
+    for task in tasks:
+        if task.heard != (1,):
+            odd[task.index] = task.heard
     visit = int(tasks[0].id.rsplit("_", 2)[1])
     return (*job.waves, Wave(visit, len(tasks), odd))[-WAVES_KEPT:]
 

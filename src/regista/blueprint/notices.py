@@ -8,11 +8,13 @@ from msgspec.structs import replace
 from ..model import Event, EventType, ItemWrite, Job, JobStatus
 from ..model.delivery import Delivery, delivery_write
 
-#: The event that must be part of a change → the statuses in which the change may leave the job.
+#: The status in which a change may leave the job → the event that must be part of the change.
 _TELLING = {
-    EventType.JOB_FINISHED: (JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELLED),
-    EventType.JOB_QUARANTINED: (JobStatus.QUARANTINED,),
-    EventType.APPROVAL_REQUESTED: (JobStatus.WAITING_FOR_HUMAN,),
+    JobStatus.FINISHED: EventType.JOB_FINISHED,
+    JobStatus.FAILED: EventType.JOB_FINISHED,
+    JobStatus.CANCELLED: EventType.JOB_FINISHED,
+    JobStatus.QUARANTINED: EventType.JOB_QUARANTINED,
+    JobStatus.WAITING_FOR_HUMAN: EventType.APPROVAL_REQUESTED,
 }
 #: Bytes that a delivery may have. A larger one goes without the job's result; whoever wants it asks for the job.
 MAX_BYTES = 256 * 1024
@@ -24,11 +26,13 @@ def notices(job: Job, events: Iterable[Event]) -> tuple[ItemWrite, ...]:
     `job` is as it will be stored, with its new revision. A child says only what needs a person: its end is its
     parent's business.
     """
-    if job.parent_id is not None and job.status.terminal:
+    telling = _TELLING.get(job.status)
+    if telling is None or (job.parent_id is not None and job.status.terminal):
         return ()
-    if not any(job.status in _TELLING.get(event.type, ()) for event in events):
-        return ()
-    return (_write(job),)
+    for event in events:
+        if event.type is telling:
+            return (_write(job),)
+    return ()
 
 
 def _write(job: Job) -> ItemWrite:

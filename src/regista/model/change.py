@@ -101,7 +101,7 @@ class OutcomeKind(StrEnum):
 
 
 #: Both mean that the change is in the store.
-_WRITTEN = frozenset({OutcomeKind.APPLIED, OutcomeKind.REPEATED})
+_APPLIED, _REPEATED = OutcomeKind.APPLIED, OutcomeKind.REPEATED
 
 
 class Outcome(Struct, frozen=True, gc=False):
@@ -116,4 +116,4 @@ class Outcome(Struct, frozen=True, gc=False):
     @property
     def ok(self) -> bool:
         """The change is in the store."""
-        return self.kind in _WRITTEN
+        return self.kind is _APPLIED or self.kind is _REPEATED

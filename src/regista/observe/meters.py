@@ -100,20 +100,30 @@ class Histogram(Meter):
 
     def observe(self, value: float, labels: Labels = ()) -> None:
         """One more value."""
-        self.observe_all((value,), labels)
+        series = self.values.get(labels) or self._new_series(labels)
+        series.counts[bisect_left(self.bounds, value)] += 1
+        series.total += value
+        if value < series.smallest:
+            series.smallest = value
+        if value > series.largest:
+            series.largest = value
 
     def observe_all(self, values: Sequence[float], labels: Labels = ()) -> None:
         """More values, at least one."""
-        series = self.values.get(labels)
-        if series is None:
-            place = self._place(labels, len(self.values))
-            series = self.values.setdefault(place, Series(len(self.bounds) + 1))
+        if len(values) == 1:
+            self.observe(values[0], labels)
+            return
+        series = self.values.get(labels) or self._new_series(labels)
         counts, bounds = series.counts, self.bounds
         for value in values:
             counts[bisect_left(bounds, value)] += 1
         series.total += sum(values)
         series.smallest = min(series.smallest, *values)
         series.largest = max(series.largest, *values)
+
+    def _new_series(self, labels: Labels) -> Series:
+        place = self._place(labels, len(self.values))
+        return self.values.setdefault(place, Series(len(self.bounds) + 1))
 
 
 class Tally:

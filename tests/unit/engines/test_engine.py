@@ -580,7 +580,7 @@ def test_waiting_for_any_answers_with_those_that_settled_and_with_none_when_the_
         again, _ = kit.call(lambda: kit.director.engine.wait_any(ids, 100))
         assert (list(again), kit.now) == ([slow.id], began)
         nobody = kit.call(lambda: kit.director.engine.wait_any(["nobody"], 100))
-        strangers = kit.call(lambda: kit.director.engine.wait_any([late.id], 100, mine=lambda job: False))
+        strangers = kit.call(lambda: kit.director.engine.wait_any([late.id], 100, owner="acme"))
         assert (nobody, strangers, kit.now) == (({}, ["nobody"]), ({}, [late.id]), began)
 
 
@@ -594,6 +594,35 @@ def test_waiting_for_any_lingers_for_those_that_settle_soon_after() -> None:
         ids = [third.id, first.id, second.id]
         ended, _ = kit.call(lambda: kit.director.engine.wait_any(ids, 100, linger_s=5))
         assert set(ended) == {first.id, second.id}
+
+
+def test_who_lingers_is_answered_when_the_last_one_settles() -> None:
+    with TestOrchestrator(script(lambda context, actions: actions.sleep(60, then="done"), "done")) as kit:
+        ids = []
+        for _ in range(3):
+            ids.append(kit.submit("script").id)
+            kit.skip(1)
+        began = kit.now
+        ended, unknown = kit.call(
+            lambda: kit.director.engine.wait_any([*ids, "nobody"], 100, linger_s=30, owner="")
+        )
+        assert (list(ended), unknown) == (ids, ["nobody"])
+        assert (kit.now - began).total_seconds() < 62
+
+
+def test_one_who_waits_for_the_same_jobs_may_leave_before_the_others() -> None:
+    with TestOrchestrator(script(lambda context, actions: actions.sleep(60, then="done"), "done")) as kit:
+        job, other = kit.submit("script"), kit.submit("script")
+        engine = kit.director.engine
+
+        async def together() -> tuple[Any, ...]:
+            return await asyncio.gather(
+                engine.wait_any([job.id, other.id], 10), engine.wait_any([job.id], 100), engine.wait(job.id)
+            )
+
+        left, stayed, waited = kit.call(together)
+        assert (left, list(stayed.ended), waited.status) == (({}, []), [job.id], JobStatus.FINISHED)
+        assert not engine.effects._watches
 
 
 def test_nobody_waits_for_an_orchestrator_that_has_stopped() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from typing import Any
 
 import msgspec
@@ -9,8 +10,12 @@ import pytest
 
 from regista import Job, JobStatus, MemoryStorage, OrchestratorEngine, Submission, Worker
 from regista.blueprint import ActionFactory, JobContext
+from regista.clock import SystemClock
 from regista.config import Config
+from regista.engines.native.desk import Desk
 from regista.errors import StorageUnavailable
+from regista.model import TaskResult
+from regista.wire.worker import Heartbeat, Registration
 from tests.support import script
 
 #: What a store answers with errors while nobody can reach it.
@@ -107,6 +112,37 @@ def test_a_job_that_was_claimed_when_the_store_went_away_does_not_wait_for_its_l
         async with asyncio.timeout(5):
             ended = [await director.wait(job.id) for job in jobs if isinstance(job, Job)]
         assert {job.status for job in ended} == {JobStatus.FINISHED}
+        await director.stop()
+
+    asyncio.run(main())
+
+
+def test_what_a_polling_worker_told_while_the_store_was_away_is_still_in_its_hands() -> None:
+    async def main() -> None:
+        storage = Remote()
+        director = OrchestratorEngine(storage, Config())
+        director.register_blueprint(script(start, "done"))
+        await director.start()
+        desk = Desk(director.workers, director.dispatcher, SystemClock(), 30.0, 45.0)
+        await desk.register(Registration(worker_id="w", supported_skills=["work"]))
+        job = await director.submit("script")
+        async with desk.poll("w", 5) as tasks:
+            (task,) = tasks
+        result = TaskResult(task_id=task.attempt_id, job_id=job.id, worker_id="w")
+        director.workers.started(task.attempt_id)
+        storage.away = True
+        with pytest.raises(StorageUnavailable):
+            await desk.result(result)
+        storage.away = False
+        # then: beats that do not list it are believed as little as before
+        for stamp in (1.0, 2.0, 3.0):
+            said = Heartbeat(current_tasks=[], timestamp=stamp)
+            assert (await desk.beat("w", said, time.monotonic())).stop == ()
+        verdict, known = await desk.result(result)
+        assert verdict.accepted
+        assert known is not None
+        assert known.transitions == {"success": "done"}
+        await desk.close()
         await director.stop()
 
     asyncio.run(main())

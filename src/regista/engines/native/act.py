@@ -2,52 +2,38 @@
 
 import asyncio
 
+from msgspec import Struct
+
 from ...blueprint.step import Step
 from ...model import Job, OutcomeKind, Quota, Task, TaskResult
 from ..base import Verdict
 from .results import TaskStep
 
 
-class Act:
+class Act(Struct, eq=False):
     """Collects what a turn does to one job until it is committed.
 
     `base` is the record as it is stored (None: it is not yet), `job` the one that the steps so far
     lead to. `step` is their sum; the commit goes from `base` to `job` in one write.
     """
 
-    __slots__ = (
-        "base",
-        "born",
-        "called_off",
-        "job",
-        "offers",
-        "quota",
-        "result",
-        "settled",
-        "step",
-        "task_step",
-        "tasks",
-        "told",
-    )
-
-    def __init__(self) -> None:
-        self.base: Job | None = None
-        self.job: Job | None = None
-        self.step: Step | None = None
-        self.task_step: TaskStep | None = None
-        #: The branches that an aggregator sees; None outside of one.
-        self.tasks: list[Task] | None = None
-        self.result: TaskResult | None = None
-        #: Answered after the commit: the submitter's job, or the worker's verdict.
-        self.born: asyncio.Future[Job | OutcomeKind] | None = None
-        #: What a new job counts for.
-        self.quota: Quota | None = None
-        self.told: asyncio.Future[Verdict] | None = None
-        #: Tasks that were matched with a worker before the commit.
-        self.offers: list[Task] = []
-        #: Branches that end with a sibling's failure: their workers are told after the commit.
-        self.called_off: list[Task] = []
-        self.settled = False
+    base: Job | None = None
+    job: Job | None = None
+    step: Step | None = None
+    task_step: TaskStep | None = None
+    #: The branches that an aggregator sees; None outside of one.
+    tasks: list[Task] | None = None
+    result: TaskResult | None = None
+    #: Answered after the commit: the submitter's job, or the worker's verdict.
+    born: asyncio.Future[Job | OutcomeKind] | None = None
+    #: What a new job counts for.
+    quota: Quota | None = None
+    told: asyncio.Future[Verdict] | None = None
+    #: Tasks that were matched with a worker before the commit.
+    offers: tuple[Task, ...] = ()
+    #: Branches that end with a sibling's failure: their workers are told after the commit.
+    called_off: tuple[Task, ...] = ()
+    settled: bool = False
 
     def add(self, step: Step) -> None:
         """One more decision."""
@@ -58,7 +44,7 @@ class Act:
         """The steps so far are in the store: the next commit starts from there."""
         self.base = self.job = job
         self.step = None
-        self.offers = []
+        self.offers = ()
 
     def fail(self, error: BaseException) -> None:
         """Whoever waits for this act gets the error."""

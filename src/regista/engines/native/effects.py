@@ -29,33 +29,40 @@ from ...patience import wake, woken
 from ...storage.base import Hint, HintKind
 from .executor import JobExecutor
 
+#: Kinds that every job brings along: to find a member through its class costs more than to act on it.
+_OUTBOX, _CHANGED, _ITEM, _TASK = HintKind.OUTBOX, HintKind.CHANGED, HintKind.ITEM, HintKind.TASK
+_READY, _DEADLINE, _PROGRESS = HintKind.READY, HintKind.DEADLINE, HintKind.PROGRESS
+
 
 class Watch:
     """Somebody who waits for the first of many jobs."""
 
-    __slots__ = ("_error", "_news", "_waiter", "job_ids")
+    __slots__ = ("_enough", "_error", "_news", "_waiter", "job_ids")
 
     def __init__(self, job_ids: Iterable[str]) -> None:
         self.job_ids = tuple(dict.fromkeys(job_ids))
         self._news: dict[str, None] = {}
+        self._enough = 1
         self._waiter: asyncio.Future[None] | None = None
         self._error: Exception | None = None
 
-    async def news(self, timeout_s: float) -> list[str]:
-        """The jobs that may have settled since the last call; none when the time is up."""
-        if not self._news and self._error is None:
+    async def news(self, timeout_s: float, enough: int = 1) -> tuple[str, ...]:
+        """The jobs that may have settled since the last call: `enough` of them, or fewer when the time is up."""
+        self._enough = enough
+        if len(self._news) < enough and self._error is None:
             self._waiter = asyncio.get_running_loop().create_future()
             await woken(self._waiter, timeout_s)
             self._waiter = None
         if self._error is not None:
             raise self._error
         news, self._news = self._news, {}
-        return list(news)
+        return tuple(news)
 
     def hear(self, job_id: str) -> None:
         """A job may have settled."""
         self._news[job_id] = None
-        self._wake()
+        if len(self._news) >= self._enough:
+            self._wake()
 
     def fail(self, error: Exception) -> None:
         """Nothing more will be heard."""
@@ -75,7 +82,7 @@ class Effects:
         self._instance = instance
         self._dispatcher = dispatcher
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
-        self._watches: dict[str, list[Watch]] = {}
+        self._watches: dict[str, tuple[Watch, ...]] = {}
         #: Called when a message for a job, a cancel for a worker, an outbox entry or a deadline was flushed.
         self.on_message: Callable[[], None] = _nothing
         self.on_cancel: Callable[[str], None] = _nothing
@@ -94,33 +101,38 @@ class Effects:
 
     def hear(self, hint: Hint) -> None:
         """Called by the store after each flush."""
-        match hint.kind:
-            case HintKind.CHANGED:
-                if self._waiters or self._watches:
-                    self.wake_waiters(hint.id)
-                self.on_settled(hint.id)
-            case HintKind.READY:
-                self._executor.wake()
-            case HintKind.TASK:
-                if hint.to in ("", self._instance):
-                    self._dispatcher.tasks_wait(lane_of(hint.id))
+        kind, about, to = hint
+        # What every job brings along comes first.
+        if kind is _OUTBOX:
+            self.on_entries()
+        elif kind is _CHANGED:
+            if self._waiters or self._watches:
+                self.wake_waiters(about)
+            self.on_settled(about)
+        elif kind is _ITEM:
+            self.on_item(about)
+        elif kind is _TASK:
+            if to in ("", self._instance):
+                self._dispatcher.tasks_wait(lane_of(about))
+        elif kind is _READY:
+            self._executor.wake()
+        elif kind is _DEADLINE:
+            self.on_deadline()
+        elif kind is _PROGRESS:
+            self.on_progress(about)
+        else:
+            self._hear_seldom(kind, about)
+
+    def _hear_seldom(self, kind: HintKind, about: str) -> None:
+        match kind:
             case HintKind.MESSAGE:
                 self.on_message()
             case HintKind.CANCEL:
-                self.on_cancel(hint.id)
-            case HintKind.OUTBOX:
-                self.on_entries()
-            case HintKind.DEADLINE:
-                self.on_deadline()
+                self.on_cancel(about)
             case HintKind.WORKER:
-                self.on_worker(hint.id)
-            case HintKind.PROGRESS:
-                self.on_progress(hint.id)
-            case HintKind.ITEM:
-                self.on_item(hint.id)
-            case HintKind.SLOTS:
-                if hint.id != self._instance:
-                    self.on_slots()
+                self.on_worker(about)
+            case HintKind.SLOTS if about != self._instance:
+                self.on_slots()
 
     def changed(self, job_id: str) -> "asyncio.Future[None]":
         """Done when the job has settled, or somebody thinks that all should look again."""
@@ -139,18 +151,20 @@ class Effects:
     def watch(self, job_ids: Iterable[str]) -> Watch:
         """Hear of each of these jobs that settles, until `unwatch`."""
         watch = Watch(job_ids)
+        alone = (watch,)  # mostly one asks for a job; so it costs nothing for each of them
         for job_id in watch.job_ids:
-            self._watches.setdefault(job_id, []).append(watch)
+            others = self._watches.get(job_id)
+            self._watches[job_id] = alone if others is None else (*others, watch)
         return watch
 
     def unwatch(self, watch: Watch) -> None:
         """Hear no more of them."""
         for job_id in watch.job_ids:
-            watches = self._watches.get(job_id)
-            if watches is not None and watch in watches:
-                watches.remove(watch)
-                if not watches:
-                    del self._watches[job_id]
+            watches = self._watches.get(job_id, ())
+            if watches == (watch,):
+                del self._watches[job_id]
+            elif watch in watches:
+                self._watches[job_id] = tuple(one for one in watches if one is not watch)
 
     def give_up(self, error: Exception) -> None:
         """Nothing will be heard any more: whoever waits is told so."""

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from datetime import datetime
 from hashlib import sha256
 from math import inf, isfinite
@@ -57,7 +57,7 @@ from .library import Library
 from .quotas import Ledger
 from .results import TaskStep
 from .runner import Runner, approval_token
-from .waiting import Gathered, Mine, Waiting, anybodys
+from .waiting import Gathered, Waiting
 
 log = logging.getLogger("regista.engine")
 
@@ -173,8 +173,8 @@ class NativeEngine:
     async def submit(self, submission: Submission, allowance: Allowance | None = None) -> Job:
         """Accept a job; durable when this returns. Its first handler may have run by then."""
         self._must_run()
-        job = self._new_job(submission, self._clock.now())
-        if allowance is None and not job.body_hash:  # nothing to look up, and nothing to count
+        job = self._new_job(submission, self._clock.now(), carried())
+        if allowance is None and (not job.body_hash or await self._known(submission, job) is None):
             born = await self.executor.submit(job)
             if isinstance(born, Job):
                 return born
@@ -191,7 +191,8 @@ class NativeEngine:
         """
         self._must_run()
         now = self._clock.now()
-        jobs = [self._new_job(submission, now) for submission in submissions]
+        trace = carried()
+        jobs = [self._new_job(submission, now, trace) for submission in submissions]
         answers = await self._create(submissions, jobs)
         return [answer for answer in answers if isinstance(answer, _Answer)]
 
@@ -202,10 +203,10 @@ class NativeEngine:
         self._must_run()
         answers: list[Job | RegistaError] = []
         sound: list[tuple[int, Submission, Job]] = []
-        now = self._clock.now()
+        now, trace = self._clock.now(), carried()
         for index, submission in enumerate(submissions):
             try:
-                wished = self._new_job(submission, now)
+                wished = self._new_job(submission, now, trace)
             except (NotPlain, BadSearchAttribute, BlueprintNotFound, WebhookRefused) as refusal:
                 answers.append(refusal)
             else:
@@ -220,8 +221,9 @@ class NativeEngine:
         self, submissions: Sequence[Submission], jobs: Sequence[Job], allowance: Allowance | None = None
     ) -> list[Job | RegistaError]:
         # A key that is there already is answered from the store: no handler runs for it again.
+        taken = await self._taken(jobs)
         answers: list[Job | RegistaError | None] = [
-            await self._known(*pair) if pair[1].body_hash else None
+            await self._known(*pair) if pair[1].id in taken else None
             for pair in zip(submissions, jobs, strict=True)
         ]
         fresh = [index for index, answer in enumerate(answers) if answer is None]
@@ -277,7 +279,7 @@ class NativeEngine:
         if self._deaf is None:
             raise OrchestratorStopped("the orchestrator is not running; start it first")
 
-    def _new_job(self, submission: Submission, now: datetime) -> Job:
+    def _new_job(self, submission: Submission, now: datetime, trace: dict[str, str]) -> Job:
         blueprint = self.library.get(submission.blueprint)
         graph = blueprint.graph
         submission = plain(submission, _decode_submission, "the submission")
@@ -306,9 +308,17 @@ class NativeEngine:
             result_timeout_s=submission.result_timeout_s,
             webhook_url=self.webhook_for(submission.client, submission.webhook_url),
             search_attributes=attributes,
-            tracing_context=submission.tracing_context or carried(),
+            tracing_context=submission.tracing_context or trace,
             body_hash="" if key is None else body_hash(submission),
         )
+
+    async def _taken(self, jobs: Sequence[Job]) -> Collection[str]:
+        """Which of these ids are there already. Only one that derives from a key can be."""
+        keyed = [job.id for job in jobs if job.body_hash]
+        if not keyed:
+            return ()
+        settled, going = await self._storage.standing(keyed)
+        return {*settled, *going} if settled or going else ()
 
     async def _known(self, submission: Submission, wished: Job) -> Job | IdempotencyConflict | None:
         """What is there under the key of this submission; with another body it is a conflict."""
@@ -329,13 +339,13 @@ class NativeEngine:
         return await self._waiting.one(job_id, timeout_s)
 
     async def wait_any(
-        self, job_ids: Sequence[str], timeout_s: float, linger_s: float = 0.0, mine: Mine = anybodys
+        self, job_ids: Sequence[str], timeout_s: float, linger_s: float = 0.0, owner: str | None = None
     ) -> Gathered:
         """Those of the jobs that have settled, as soon as there is one (and `linger_s` later), or none in time.
 
-        Ids that name no job, or none that is `mine`, are told apart and not waited for.
+        Ids that name no job, or where an owner is named none of his, are told apart and not waited for.
         """
-        return await self._waiting.any(job_ids, timeout_s, linger_s, mine)
+        return await self._waiting.any(job_ids, timeout_s, linger_s, owner)
 
     async def cancel(self, job_id: str, reason: str = "", by: Deed | None = None) -> Job:
         """Ask for a stop; JobAlreadyTerminal when it is too late. Twice is fine."""
@@ -590,5 +600,5 @@ def keyed_id(client: str, key: str) -> str:
 
 def body_hash(submission: Submission) -> str:
     """What must be the same when a key is used again: what is asked for, not how it travelled."""
-    asked = msgspec.structs.replace(submission, tracing_context={})
+    asked = replace(submission, tracing_context={}) if submission.tracing_context else submission
     return sha256(_in_order(asked)).hexdigest()[:32]

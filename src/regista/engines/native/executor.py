@@ -5,7 +5,7 @@ import contextvars
 import logging
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from msgspec import Struct
@@ -95,6 +95,8 @@ class JobExecutor:
         #: Jobs may wait in the ready queue. Starts true: a restart finds what an earlier run left.
         self._ready = True
         self._turns = 0
+        #: Tasks that have taken a turn and would take another: to begin one costs more than some turns.
+        self._free: list[asyncio.Future[tuple[list[Act], bool]]] = []
         self._scheduled = False
         self._slow: set[asyncio.Task[None]] = set()
         self._stopping = False
@@ -142,6 +144,9 @@ class JobExecutor:
         while self._slow or self._turns:
             self._idle.clear()
             await self._idle.wait()
+        for free in self._free:
+            free.cancel()
+        self._free.clear()
         for act in self._inbox:
             act.fail(OrchestratorStopped())
         self._inbox.clear()
@@ -169,25 +174,57 @@ class JobExecutor:
         if not self._inbox and not claims:
             return
         room = _TURN_ACTS - _CLAIMED_ACTS if claims else _TURN_ACTS
-        acts = [self._inbox.popleft() for _ in range(min(len(self._inbox), room))]
+        if len(self._inbox) <= room:
+            acts = list(self._inbox)
+            self._inbox.clear()
+        else:
+            acts = [self._inbox.popleft() for _ in range(room)]
         self._turns += 1
-        turn = asyncio.get_running_loop().create_task(self._turn(acts, claims), name="executor-turn")
-        turn.add_done_callback(self._turned)
+        self._begin(acts, claims)
 
-    def _turned(self, turn: asyncio.Task[None]) -> None:
-        self._turns -= 1
-        self._idle.set()
-        if turn.cancelled():
-            return  # the process ends; nothing of a user's gets this far
-        error = turn.exception()
-        if isinstance(error, StorageFailed):
-            return  # final: another turn would only spin until somebody stops us
-        if isinstance(error, StorageUnavailable):
-            # It says so itself, once.
-            self._ready = True
-            asyncio.get_running_loop().call_later(_STORE_AWAY_S, self._schedule)
-            return
+    def _begin(self, acts: list[Act], claims: bool) -> None:
+        """Give a turn to a task that is free, or to a new one."""
+        while self._free:
+            free = self._free.pop()
+            if not free.done():  # else the process ends
+                free.set_result((acts, claims))
+                return
+        asyncio.get_running_loop().create_task(self._take_turns(acts, claims), name="executor-turns")
+
+    async def _take_turns(self, acts: list[Act], claims: bool) -> None:
+        """Turn after turn, as they are given."""
+        while True:
+            error = None
+            try:
+                await self._turn(acts, claims)
+            except Exception as problem:  # noqa: BLE001  # it is told by `_turned`
+                error = problem
+            finally:
+                self._turns -= 1
+                self._idle.set()
+            self._turned(error)
+            if self._stopping:
+                return
+            free: asyncio.Future[tuple[list[Act], bool]] = asyncio.get_running_loop().create_future()
+            self._free.append(free)
+            del acts, error  # nothing of the last turn is kept here until the next
+            try:
+                acts, claims = await free
+            except asyncio.CancelledError:
+                if not free.cancelled():  # a turn was given, and will not be taken
+                    self._turns -= 1
+                    self._idle.set()
+                raise
+
+    def _turned(self, error: Exception | None) -> None:
         if error is not None:
+            if isinstance(error, StorageFailed):
+                return  # final: another turn would only spin until somebody stops us
+            if isinstance(error, StorageUnavailable):
+                # It says so itself, once.
+                self._ready = True
+                asyncio.get_running_loop().call_later(_STORE_AWAY_S, self._schedule)
+                return
             log.error("a turn failed", exc_info=error, extra={"action": "turn_failed"})
         if self._inbox or self._ready:
             self._schedule()
@@ -197,11 +234,11 @@ class JobExecutor:
             room = min(_TURN_ACTS - len(acts), self._settings.max_slow - len(self._slow))
             if claims and room > 0:
                 acts += await self._claim(room)
-            if len(self._inbox) and self._turns < _TURNS:
+            if self._inbox and self._turns < _TURNS:
                 self._schedule()
             self._new_scenes()
-            await self._prepare(acts)
-            self._new_scenes()
+            if any(act.base is not None or act.result is not None for act in acts):
+                await self._prepare(acts)
             acts = self._play_all(acts)
             await self._commit(acts)
         except BaseException as error:
@@ -234,27 +271,33 @@ class JobExecutor:
         return acts
 
     async def _prepare(self, acts: list[Act]) -> None:
-        """Load what the acts need, in one go."""
-        told = [act for act in acts if act.result is not None and act.base is None]
-        if told:
-            results = [act.result for act in told if act.result is not None]
-            jobs, tasks = await self._storage.load(
-                [result.job_id for result in results], [task_id_of(result.task_id) for result in results]
-            )
-            for act, job, task, result in zip(told, jobs, tasks, results, strict=True):
-                try:
-                    self._judge(act, job, task, result)
-                    if act.step is not None and task is not None and task.branch:
-                        await self._end_siblings(act, task)
-                except StorageAway:
-                    raise
-                except Exception as error:  # one bad word must not cost the others of this turn
-                    log.exception("a result could not be judged", extra={"action": "judge_failed"})
-                    act.fail(error)
-                    act.settled = True
+        """Load what the acts need, in one go. A new job needs nothing."""
+        told: list[tuple[Act, TaskResult]] = []
         for act in acts:
-            if act.result is None and act.base is not None and self._has_branches(act.base):
-                act.tasks = await self._storage.tasks_of(act.base.id)
+            result, base = act.result, act.base
+            if result is not None:
+                if base is None:
+                    told.append((act, result))
+            elif base is not None and self._has_branches(base):
+                act.tasks = await self._storage.tasks_of(base.id)
+        jobs: Sequence[Job | None] = ()
+        tasks: Sequence[Task | None] = ()
+        if told:
+            jobs, tasks = await self._storage.load(
+                [result.job_id for _, result in told], [task_id_of(result.task_id) for _, result in told]
+            )
+        self._new_scenes()
+        for (act, result), job, task in zip(told, jobs, tasks, strict=True):
+            try:
+                self._judge(act, job, task, result)
+                if task is not None and task.branch and act.step is not None:
+                    await self._end_siblings(act, task)
+            except StorageAway:
+                raise
+            except Exception as error:  # one bad word must not cost the others of this turn
+                log.exception("a result could not be judged", extra={"action": "judge_failed"})
+                act.fail(error)
+                act.settled = True
 
     def _judge(self, act: Act, job: Job | None, task: Task | None, result: TaskResult) -> None:
         scene = self._scene(job)
@@ -281,9 +324,10 @@ class JobExecutor:
         assert act.base is not None
         assert act.step is not None
         siblings = await self._storage.tasks_of(task.job_id)
-        act.called_off = [one for one in siblings if one.id != task.id and one.state in HELD_STATES]
+        act.called_off = tuple(one for one in siblings if one.id != task.id and one.state in HELD_STATES)
         act.step = with_siblings(act.base, act.step, siblings)
         act.job = act.step.job
+        self._new_scenes()
 
     def _has_branches(self, job: Job) -> bool:
         """An aggregator sees its branches, and so does the end of a cancelled fan-out."""
@@ -339,7 +383,8 @@ class JobExecutor:
             if len(self._slow) >= self._settings.max_slow and act.step is not None:
                 break  # too many handlers are suspended: what came is written, and the job waits in line
             verdict = self._runner.run(blueprint, scene.graph, job, act.tasks)
-            if isinstance(verdict, asyncio.Future):
+            # A check that fails is dear, and nearly every verdict is a decision.
+            if not isinstance(verdict, Decision) and isinstance(verdict, asyncio.Future):
                 self._go_slow(act, verdict)
                 break
             self._take(act, job, verdict, scene)
@@ -381,7 +426,7 @@ class JobExecutor:
         return scene
 
     def _new_scenes(self) -> None:
-        """A new turn begins: time has passed."""
+        """A new turn begins, or somebody was waited for: time has passed."""
         self._scenes.clear()
 
     def _chancy(self, scene: Scene) -> Scene:
@@ -391,33 +436,40 @@ class JobExecutor:
     # -- writing ---------------------------------------------------------------------------------
 
     async def _commit(self, acts: list[Act]) -> None:
-        pairs = [*self._job_changes(acts), *self._task_changes(acts)]
-        if not pairs:
+        changes: list[Change] = []
+        groups: list[list[Act]] = []
+        branches: list[tuple[Act, TaskStep]] = []
+        now = self._clock.now()
+        for act in acts:
+            if act.settled:
+                continue
+            if act.task_step is not None:
+                branches.append((act, act.task_step))
+            elif act.step is not None:
+                changes.append(self._job_change(act, act.step, now))
+                groups.append([act])
+        for step, group in self._together(branches) if branches else ():
+            changes.append(step.change(self._ids.token()))
+            groups.append(group)
+        if not changes:
             return
-        outcomes = await self._storage.commit([change for change, _ in pairs], self._settings.instance)
-        for (change, group), outcome in zip(pairs, outcomes, strict=True):
+        outcomes = await self._storage.commit(changes, self._settings.instance)
+        for change, group, outcome in zip(changes, groups, outcomes, strict=True):
             for act in group:
                 self._after(act, change, outcome)
 
-    def _job_changes(self, acts: list[Act]) -> list[tuple[Change, list[Act]]]:
-        changes = []
-        now = self._clock.now()
-        for act in acts:
-            if not act.settled and act.step is not None:
-                self._match(act, now)
-                change = act.step.change(act.base, self._ids.token())
-                changes.append((change if act.quota is None else replace(change, quota=act.quota), [act]))
-        return changes
+    def _job_change(self, act: Act, step: Step, now: datetime) -> Change:
+        if step.tasks:
+            step = self._match(act, step, now)
+        change = step.change(act.base, self._ids.token())
+        return change if act.quota is None else replace(change, quota=act.quota)
 
-    def _task_changes(self, acts: list[Act]) -> list[tuple[Change, list[Act]]]:
+    def _together(self, branches: list[tuple[Act, TaskStep]]) -> list[tuple[TaskStep, list[Act]]]:
         """Branches of one job that end in one turn are one change."""
         groups: dict[str, tuple[TaskStep, list[Act]]] = {}
         singles: list[tuple[TaskStep, list[Act]]] = []
         seen: set[str] = set()
-        for act in acts:
-            step = act.task_step
-            if act.settled or step is None:
-                continue
+        for act, step in branches:
             task_id = step.tasks[0].task.id
             sofar, group = groups.get(step.job_id, (step, []))
             if task_id in seen or sofar.revision != step.revision:
@@ -430,27 +482,23 @@ class JobExecutor:
                 groups[step.job_id] = (sofar.then(step), group)
             else:
                 groups[step.job_id] = (step, [act])
-        return [(step.change(self._ids.token()), group) for step, group in (*groups.values(), *singles)]
+        return [*groups.values(), *singles]
 
-    def _match(self, act: Act, now: datetime) -> None:
+    def _match(self, act: Act, step: Step, now: datetime) -> Step:
         """Offer new tasks to free workers in the very write that creates them."""
-        assert act.step is not None
-        if not act.step.tasks:
-            return
-        writes = list(act.step.tasks)
+        writes = list(step.tasks)
         changed = False
-        for index, write in enumerate(writes):
+        for index, write in enumerate(step.tasks):
             if write.attempt == 0 and write.task.waiting:
                 offered = self._dispatcher.reserve(write.task, now)
                 if offered is not None:
                     writes[index] = replace(write, task=offered)
-                    act.offers.append(offered)
+                    act.offers += (offered,)
                     changed = True
                 elif wakes := self._dispatcher.whom_to_wake(write.task):
                     writes[index] = replace(write, wakes=wakes)
                     changed = True
-        if changed:
-            act.step = replace(act.step, tasks=tuple(writes))
+        return replace(step, tasks=tuple(writes)) if changed else step
 
     def _after(self, act: Act, change: Change, outcome: Outcome) -> None:
         """The effects of a commit: all of them follow from what is stored (see effects.py)."""
@@ -459,7 +507,7 @@ class JobExecutor:
                 self._dispatcher.deliver(act.offers)
             for task in act.called_off:
                 self._dispatcher.cancel(task.worker_id, [task.attempt_id])
-            act.called_off = []
+            act.called_off = ()
             if act.told is not None:
                 act.answer(_ACCEPTED)
             if act.born is not None and change.job is not None:

@@ -77,8 +77,10 @@ def sound(result: TaskResult) -> TaskResult:
         result = plain(result, _decode_result, "the result")
         if result.started_at is not None and result.started_at.tzinfo is None:
             result = replace(result, started_at=None)  # nobody knows when that was
-        if isinstance(result.data, dict) and any(type(key) is not str for key in result.data):
-            raise NotPlain("the result's data", "expected a dict with str keys")
+        if type(result.data) is dict:
+            for key in result.data:
+                if type(key) is not str:
+                    raise NotPlain("the result's data", "expected a dict with str keys")
     except NotPlain as problem:
         failure = TaskFailure("PERMANENT_ERROR", words(problem))
         return replace(result, status=None, data=None, error=failure)
@@ -95,12 +97,12 @@ def judge(job: Job | None, task: Task | None, result: TaskResult, scene: Scene) 
         return _late(job, task, result.task_id)
     if result.worker_id and task.worker_id and result.worker_id != task.worker_id:
         return Verdict.STALE_TASK
-    task = replace(task, heard=(*task.heard, task.attempt))
+    heard = (*task.heard, task.attempt)
     if result.checkpoint is not None:
         task, result = replace(task, checkpoint=result.checkpoint), replace(result, checkpoint=None)
     fate = retries.fate_of_result(task, result, scene.now, scene.chance)
     events = (*_started(job, task, result), _reported(job, task, result, scene.now))
-    return settle(job, task, result, fate, events, scene)
+    return settle(job, task, result, fate, events, scene, heard)
 
 
 def with_siblings(base: Job, step: Step, siblings: list[Task]) -> Step:
@@ -125,7 +127,8 @@ def lost(job: Job, task: Task, kind: EventType, scene: Scene) -> Step | TaskStep
     """The worker died with the attempt, or never got it. `kind` says which (FENCES 10, 14)."""
     event = _task_event(kind, job, task, scene.now)
     fate = retries.fate_of_lost(task, scene.now)
-    return settle(job, task, _own_result(task, "failure", "LOST", "attempt lost"), fate, (event,), scene)
+    result = _own_result(task, "failure", "LOST", "attempt lost")
+    return settle(job, task, result, fate, (event,), scene, task.heard)
 
 
 def due(job: Job, task: Task, scene: Scene) -> Step | TaskStep | None:
@@ -152,28 +155,37 @@ def due(job: Job, task: Task, scene: Scene) -> Step | TaskStep | None:
     late = _own_result(task, "failure", "TIMEOUT_ERROR", f"no result within {task.attempt_timeout_s:g} s")
     event = _task_event(EventType.TASK_TIMED_OUT, job, task, now, code="attempt_timeout")
     fate = retries.fate_of_result(task, late, now, scene.chance)
-    return settle(job, task, late, fate, (event,), scene)
+    return settle(job, task, late, fate, (event,), scene, task.heard)
 
 
 def _timed_out(job: Job, task: Task, code: str, message: str, scene: Scene) -> Step | TaskStep:
     event = _task_event(EventType.TASK_TIMED_OUT, job, task, scene.now, code=code, message=message)
     result = _own_result(task, "timeout", code, message)
     fate = retries.fate_of_timeout(task, code, f"task {task.type!r}: {message}")
-    return settle(job, task, result, fate, (event,), scene)
+    return settle(job, task, result, fate, (event,), scene, task.heard)
 
 
 def settle(
-    job: Job, task: Task, result: TaskResult, fate: Fate, events: tuple[Event, ...], scene: Scene
+    job: Job,
+    task: Task,
+    result: TaskResult,
+    fate: Fate,
+    events: tuple[Event, ...],
+    scene: Scene,
+    heard: tuple[int, ...],
 ) -> Step | TaskStep:
-    """The fate of an attempt, as a change."""
-    if job.status is _CANCELLING:
-        return _settle_cancelling(job, task, result, events, scene)
-    if type(fate) is Retry:
-        retried = _retried(job, fate.task, scene)
+    """The fate of an attempt, as a change. `heard` are the attempts whose worker has spoken, maybe with this one."""
+    if type(fate) is Retry and job.status is not _CANCELLING:
+        again = replace(fate.task, heard=heard)
         return TaskStep(
-            job_id=job.id, revision=job.revision, tasks=(_write(fate.task, task),), events=(*events, retried)
+            job_id=job.id,
+            revision=job.revision,
+            tasks=(_write(again, task),),
+            events=(*events, _retried(job, again, scene)),
         )
-    closed = replace(task, state=_CLOSED, result=result)
+    closed = replace(task, state=_CLOSED, result=result, heard=heard)
+    if job.status is _CANCELLING:
+        return _settle_cancelling(job, task, closed, events, scene)
     if task.branch and not _fails_job(fate, result):
         # A branch's final failure is data for the aggregator (FENCES 8).
         return TaskStep(
@@ -190,10 +202,9 @@ def settle(
 
 
 def _settle_cancelling(
-    job: Job, task: Task, result: TaskResult, events: tuple[Event, ...], scene: Scene
+    job: Job, task: Task, closed: Task, events: tuple[Event, ...], scene: Scene
 ) -> Step | TaskStep:
     """Cancel wins: whatever the worker says is recorded, not followed (FENCES 15)."""
-    closed = replace(task, state=_CLOSED, result=result)
     if task.branch:
         return TaskStep(
             job_id=job.id,
@@ -214,8 +225,7 @@ def _fails_job(fate: Fate, result: TaskResult) -> bool:
 def _follow(job: Job, closed: Task, result: TaskResult, fate: Fate, scene: Scene) -> Step:
     waves = machine.remember(job, (closed,))
     if isinstance(fate, Follow):
-        data = _merged(job, closed, result)
-        return machine.move(replace(job, waves=waves, data=data, error=fate.fault), fate.to, scene)
+        return machine.follow(job, fate.to, scene, _merged(job, closed, result), waves, fate.fault)
     job = replace(job, waves=waves)
     match fate:
         case Fail(fault):
@@ -271,7 +281,7 @@ def _reported(job: Job, task: Task, result: TaskResult, now: datetime) -> Event:
         duration_ms=duration_ms,
         code=error.code if error is not None else None,
         message=error.message if error is not None else None,
-        detail=_told(error, duration_ms / 1000 * task.price),
+        detail=_told(error, duration_ms / 1000 * task.price) if error is not None or task.price else {},
     )
 
 
