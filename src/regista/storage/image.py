@@ -45,8 +45,12 @@ log = logging.getLogger("regista.storage")
 
 _READY = Hint(HintKind.READY)
 _DEADLINE = Hint(HintKind.DEADLINE)
-#: Commit tokens that are remembered. A repetition comes within milliseconds; so many commits do not.
-_TOKENS_KEPT = 16_384
+#: Members that every commit needs: to find one through its class costs more than the rest of the line.
+_CHANGED, _JOB, _TASK, _OFFERED = HintKind.CHANGED, DueKind.JOB, DueKind.TASK, AttemptState.OFFERED
+#: `Hint(...)` and `JobRow(...)` at a third of the price.
+_new = tuple.__new__
+#: Commit tokens that are remembered at least. A repetition comes within milliseconds; so many commits do not.
+_TOKENS_KEPT = 8_192
 _APPLIED = Outcome(OutcomeKind.APPLIED)
 _APPLIED_READY = Outcome(OutcomeKind.APPLIED, ready=True)
 _REPEATED = Outcome(OutcomeKind.REPEATED)
@@ -59,11 +63,13 @@ _OVER_QUOTA = Outcome(OutcomeKind.OVER_QUOTA)
 class _JobCell:
     """A live job: its bytes, and what the store itself keeps about it."""
 
-    __slots__ = ("body", "number", "open", "revision", "seq", "tasks", "version")
+    __slots__ = ("body", "due", "number", "open", "revision", "seq", "tasks", "version")
 
     def __init__(self, version: Version) -> None:
         self.version = version
         self.body = b""
+        #: Its deadline, as the index has it.
+        self.due: datetime | None = None
         self.revision = 0
         self.seq = 0
         self.open = 0
@@ -75,16 +81,23 @@ class _JobCell:
 class _TaskCell:
     """A live task."""
 
-    __slots__ = ("attempt", "body", "job_id", "line", "state", "worker_id")
+    __slots__ = ("attempt", "body", "due", "job_id", "line", "state", "worker_id")
 
     def __init__(self, task: Task, body: bytes) -> None:
         self.job_id = task.job_id
-        self.body = body
-        self.attempt = task.attempt
-        self.state = task.state
-        self.worker_id = task.worker_id if task.state in HELD_STATES else None
+        #: Its deadline, as the index has it.
+        self.due: datetime | None = None
         #: Where it waits, if it does.
         self.line: Line | None = None
+        self.show(task, body)
+
+    def show(self, task: Task, body: bytes) -> None:
+        """Be what the record says."""
+        self.body = body
+        self.attempt = task.attempt
+        self.state = state = task.state
+        #: Who may have it in its hands.
+        self.worker_id = task.worker_id if state in HELD_STATES else None
 
 
 #: An entry of the outbox, and its bytes.
@@ -117,8 +130,9 @@ class Image:
         self.leases = Leases()
         self._versions: dict[Version, Version] = {}
         self._messages: dict[str, bytes] = {}
-        #: The tokens of the last commits → their jobs.
-        self._tokens: OrderedDict[str, str] = OrderedDict()
+        #: The tokens of the last commits → their jobs, and those of the commits before them.
+        self._tokens: dict[str, str] = {}
+        self._older_tokens: dict[str, str] = {}
         self._outbox: deque[tuple[int, Entry]] = deque()
         #: The same by job: whoever looks at a job reads its own entries only.
         self._tails: dict[str, list[tuple[int, Entry]]] = {}
@@ -178,10 +192,12 @@ class Image:
             return refusal
         # All is encoded before anything is written: what cannot be leaves no half behind.
         job = change.job
-        writes = change.tasks
-        if change.drop_tasks:
-            writes = tuple(write for write in writes if not write.attempt)
-        tasks = [(write.task, encode(write.task), write.wakes) for write in writes] if writes else ()
+        drops = change.drop_tasks
+        tasks = [
+            (write.task, encode(write.task), write.wakes)
+            for write in change.tasks
+            if not (drops and write.attempt)
+        ]
         messages = [(message, encode(message)) for message in change.messages] if change.messages else ()
         births = self._encode_births(change) if change.children else ()
         if change.items:
@@ -195,8 +211,12 @@ class Image:
         if cell is None:
             assert job is not None  # _refuse lets only a creation pass without a cell
             cell = self._open_cell(job)
-        if change.drop_tasks:
-            self._drop_tasks(cell, batch)
+        else:
+            if job is not None:
+                self.leases.let_go(job.id)
+                self.ready.discard(cell.version, job.id)
+            if drops:
+                self._drop_tasks(cell, batch)
         for task, task_body, wakes in tasks:
             self._put_task(cell, task, task_body, batch, wakes)
         if change.opens_branches is not None:
@@ -217,12 +237,13 @@ class Image:
         if job is not None:
             self._put_job(cell, job, body, batch)
         if told is not None:
-            self._put_entry(cell, *told, batch, number)
+            self._put_entry(cell, told, batch, number)
         cell.number = number
-        woken = self._settle(cell, change, batch, instance, elapsed)
-        batch.jobs[change.job_id] = JobRow(
-            change.job_id, job is None or not job.status.terminal, cell.seq, cell.open, cell.body
-        )
+        if job is None:
+            woken, live = self._wake(cell, change, batch), True
+        else:
+            woken, live = False, self._settle(cell, job, change.hold_s, batch, instance, elapsed)
+        batch.jobs[change.job_id] = _new(JobRow, (change.job_id, live, cell.seq, cell.open, cell.body))
         return _APPLIED_READY if woken else _APPLIED
 
     def _refuse(self, change: Change, cell: _JobCell | None) -> Outcome | None:
@@ -230,8 +251,7 @@ class Image:
         ended = self._ended.get(change.job_id) if cell is None else None
         if ended is not None:
             # It may have ended between a write and its repetition: the token says so, as long as it is known.
-            known = self._tokens.get(change.token) == change.job_id
-            return _REPEATED if known else refuse_ended(change, ended[0])
+            return _REPEATED if self._is_known(change) else refuse_ended(change, ended[0])
         if change.job is not None and change.expected is None:
             if cell is not None:
                 return _REPEATED if self._was_applied(change, cell) else _EXISTS
@@ -281,9 +301,14 @@ class Image:
 
     def _was_applied(self, change: Change, cell: _JobCell) -> bool:
         """Only the answer of the change was lost. Others may have written since."""
-        if self._tokens.get(change.token) == change.job_id:
+        if self._is_known(change):
             return True
         return decode_job(cell.body).token == change.token  # all that is known after a restart
+
+    def _is_known(self, change: Change) -> bool:
+        """Its token is among those of the last commits."""
+        token = change.token
+        return (self._tokens.get(token) or self._older_tokens.get(token)) == change.job_id
 
     def _is_stale(self, cell: _JobCell, change: Change) -> bool:
         return cell.revision != change.expected
@@ -305,49 +330,55 @@ class Image:
     def _put_job(self, cell: _JobCell, job: Job, body: bytes, batch: Batch) -> None:
         version = (job.blueprint, job.version)
         if cell.version != version:
-            self.ready.discard(cell.version, job.id)
             cell.version = self._versions.setdefault(version, version)
         cell.body = body
         cell.revision = job.revision
         self._tokens[job.token] = job.id
-        if len(self._tokens) > _TOKENS_KEPT:
-            self._tokens.popitem(last=False)
-        if self.deadlines.set(DueKind.JOB, job.id, job.id, job.deadline):
-            batch.hints[_DEADLINE] = None
+        if len(self._tokens) >= _TOKENS_KEPT:
+            self._tokens, self._older_tokens = {}, self._tokens
+        due = job.deadline
+        if due is not cell.due:
+            cell.due = due
+            if self.deadlines.set(_JOB, job.id, job.id, due):
+                batch.hints[_DEADLINE] = None
 
     def _bear(self, birth: _Birth, batch: Batch, number: int) -> None:
         job = birth.job
         cell = self._open_cell(job)
         self._put_job(cell, job, birth.body, batch)
         if birth.told is not None:
-            self._put_entry(cell, *birth.told, batch, number)
+            self._put_entry(cell, birth.told, batch, number)
         cell.number = number
         batch.jobs[job.id] = JobRow(job.id, True, cell.seq, 0, cell.body)
         self._make_ready(job.id, cell, batch)
 
-    def _settle(self, cell: _JobCell, change: Change, batch: Batch, instance: str, elapsed: float) -> bool:
-        """What follows from the new state: ready entry, lease, or the end. True if a branch woke the job."""
-        job = change.job
-        if job is None:
-            woken = change.closes_branches > 0 and cell.open == 0 and decode_job(cell.body).runnable(0)
-            if woken:
-                self._make_ready(change.job_id, cell, batch)
-            return woken
-        self.leases.let_go(change.job_id)
-        self.ready.discard(cell.version, change.job_id)
-        if job.status.terminal:
-            self._end(change.job_id, cell, batch)
-        elif job.runnable(cell.open):
-            if change.hold_s is not None:
-                self.leases.take(change.job_id, instance, elapsed + change.hold_s)
+    def _wake(self, cell: _JobCell, change: Change, batch: Batch) -> bool:
+        """Only tasks were written: whoever closes the last branch makes the job ready. True: it is."""
+        woken = change.closes_branches > 0 and cell.open == 0 and decode_job(cell.body).runnable(0)
+        if woken:
+            self._make_ready(change.job_id, cell, batch)
+        return woken
+
+    def _settle(
+        self, cell: _JobCell, job: Job, hold_s: float | None, batch: Batch, instance: str, elapsed: float
+    ) -> bool:
+        """What follows from the new state: ready entry, lease, or the end. False: it has ended."""
+        job_id, status = job.id, job.status
+        if status.settled:
+            batch.hints[_new(Hint, (_CHANGED, job_id, ""))] = None
+            if status.terminal:
+                self._end(job_id, cell, batch)
+                return False
+        if job.runnable(cell.open):
+            if hold_s is not None:
+                self.leases.take(job_id, instance, elapsed + hold_s)
             else:
-                self._make_ready(change.job_id, cell, batch)
-        if job.status.settled:
-            batch.hints[Hint(HintKind.CHANGED, change.job_id)] = None
-        return False
+                self._make_ready(job_id, cell, batch)
+        return True
 
     def _end(self, job_id: str, cell: _JobCell, batch: Batch) -> None:
-        self._drop_tasks(cell, batch)
+        if cell.tasks:
+            self._drop_tasks(cell, batch)
         del self._jobs[job_id]
         self._ended[job_id] = (cell.body, cell.number)
 
@@ -372,54 +403,73 @@ class Image:
 
     # -- events ----------------------------------------------------------------------------------
 
-    def _put_entry(self, cell: _JobCell, entry: Entry, body: bytes, batch: Batch, number: int) -> None:
+    def _put_entry(self, cell: _JobCell, told: _Told, batch: Batch, number: int) -> None:
+        entry, body = told
         self._entries = entry.number
         cell.seq += len(entry.events)
         self._put_told(number, entry)
         batch.entries.append((entry.number, body))
 
     def prune(self, upto: int) -> None:
-        while self._outbox and self._outbox[0][1].number <= upto:
-            _, entry = self._outbox.popleft()
-            tail = self._tails[entry.job_id]
-            del tail[0]
-            if not tail:
-                del self._tails[entry.job_id]
+        outbox, tails = self._outbox, self._tails
+        while outbox and (entry := outbox[0][1]).number <= upto:
+            told = outbox.popleft()
+            tail = tails[entry.job_id]
+            if tail[-1] is told:
+                del tails[entry.job_id]
+            else:
+                del tail[0]
 
     def _put_told(self, number: int, entry: Entry) -> None:
         told = (number, entry)
         self._outbox.append(told)
-        self._tails.setdefault(entry.job_id, []).append(told)
+        tail = self._tails.get(entry.job_id)
+        if tail is None:
+            self._tails[entry.job_id] = [told]
+        else:
+            tail.append(told)
 
     # -- tasks -----------------------------------------------------------------------------------
 
     def _put_task(self, job: _JobCell, task: Task, body: bytes, batch: Batch, wakes: str = "") -> None:
-        old = self._tasks.get(task.id)
-        if old is not None:
-            self._unlink(task.id, old)
+        task_id = task.id
+        cell = self._tasks.get(task_id)
+        if cell is not None:
+            self._unlink(task_id, cell)
+            cell.show(task, body)
         else:
+            cell = self._tasks[task_id] = _TaskCell(task, body)
             # Mostly there is one task, and a tuple of one is half a list; more of them grow in place.
             if not job.tasks:
-                job.tasks = (task.id,)
+                job.tasks = (task_id,)
             elif isinstance(job.tasks, tuple):
-                job.tasks = [*job.tasks, task.id]
+                job.tasks = [*job.tasks, task_id]
             else:
-                job.tasks.append(task.id)
-        cell = self._tasks[task.id] = _TaskCell(task, body)
-        batch.tasks[task.id] = body
-        if self.deadlines.set(DueKind.TASK, task.id, task.job_id, task.deadline):
-            batch.hints[_DEADLINE] = None
+                job.tasks.append(task_id)
+        batch.tasks[task_id] = body
+        due = task.deadline
+        if due is not cell.due:
+            cell.due = due
+            if self.deadlines.set(_TASK, task_id, task.job_id, due):
+                batch.hints[_DEADLINE] = None
         if task.waiting:
             cell.line, hint = self.lanes.add(task.lane, task)
             batch.hints[Hint(hint.kind, hint.id, wakes) if wakes else hint] = None
         elif cell.worker_id is not None:
-            self._held.setdefault(cell.worker_id, {})[task.id] = None
-            if task.cancel_requested:
-                batch.hints[Hint(HintKind.CANCEL, cell.worker_id)] = None
+            self._hold(cell.worker_id, task, batch)
+
+    def _hold(self, worker_id: str, task: Task, batch: Batch) -> None:
+        held = self._held.get(worker_id)
+        if held is None:
+            held = self._held[worker_id] = {}
+        held[task.id] = None
+        if task.cancel_requested:
+            batch.hints[Hint(HintKind.CANCEL, worker_id)] = None
 
     def _unlink(self, task_id: str, cell: _TaskCell) -> None:
         if cell.line is not None:
             self.lanes.discard(cell.line, task_id)
+            cell.line = None
         elif cell.worker_id is not None:
             held = self._held[cell.worker_id]
             del held[task_id]
@@ -430,7 +480,8 @@ class Image:
         for task_id in job.tasks:
             cell = self._tasks.pop(task_id)
             self._unlink(task_id, cell)
-            self.deadlines.set(DueKind.TASK, task_id, cell.job_id, None)
+            if cell.due is not None:
+                self.deadlines.set(_TASK, task_id, cell.job_id, None)
             batch.tasks[task_id] = None
         job.tasks = ()
 
@@ -438,16 +489,18 @@ class Image:
         self, worker: Worker, lanes: Collection[Lane], limit: int, now: datetime, batch: Batch, number: int
     ) -> list[Task]:
         """Offer the best tasks that wait in these lanes to the worker, in the open batch."""
+        worker_id, session, profile = worker.id, worker.session, worker.profile
         offered: list[Task] = []
-        best = self.lanes.best(lanes)
-        while len(offered) < limit and (task_id := next(best, None)) is not None:
-            waiting = decode_task(self._tasks[task_id].body)
+        for task_id in self.lanes.take(lanes, limit):
+            cell = self._tasks[task_id]
+            cell.line = None
+            waiting = decode_task(cell.body)
             task = replace(
                 waiting,
-                state=AttemptState.OFFERED,
-                worker_id=worker.id,
-                session=worker.session,
-                price=worker.profile.cost_of(waiting.type),
+                state=_OFFERED,
+                worker_id=worker_id,
+                session=session,
+                price=profile.cost_of(waiting.type),
                 offered_at=now,
                 seen_at=now,
             )
@@ -549,7 +602,8 @@ class Image:
         cell = self._open_cell(job)
         cell.body, cell.revision = row.body, job.revision
         cell.seq, cell.open = row.seq, row.open_branches
-        self.deadlines.set(DueKind.JOB, job.id, job.id, job.deadline)
+        cell.due = job.deadline
+        self.deadlines.set(_JOB, job.id, job.id, cell.due)
         if job.runnable(cell.open):
             self._make_ready(job.id, cell, None)
 

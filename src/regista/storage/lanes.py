@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
+from functools import lru_cache
 from heapq import heapify, heappop, heappush
 
 from ..model import Lane, LaneStatus, Task, lane_name
@@ -15,6 +16,12 @@ def order_key(task: Task) -> float:
     """Who is next: age, with priority worth a fixed stretch of it, so that nothing starves."""
     queued = task.queued_at.timestamp() if task.queued_at else 0.0
     return queued - task.priority * AGEING_STEP_S
+
+
+@lru_cache(maxsize=4096)
+def _hint_of(lane: Lane) -> Hint:
+    """Something waits in the lane. Remembered: most lanes come and go with each task that waits for a moment."""
+    return Hint(HintKind.TASK, lane_name(lane))
 
 
 class Line:
@@ -45,7 +52,8 @@ class Line:
             self._late[task.id] = task.queued_at.timestamp()
 
     def discard(self, task_id: str) -> None:
-        self._late.pop(task_id, None)
+        if self._late:
+            self._late.pop(task_id, None)
         if self._live.pop(task_id, None) is not None and len(self._heap) > 2 * len(self._live) + 64:
             self._heap = self._entries()
             heapify(self._heap)
@@ -58,6 +66,17 @@ class Line:
         while self._live.get(self._heap[0][2]) != self._heap[0][1]:
             heappop(self._heap)
         return self._heap[0]
+
+    def take(self) -> str:
+        """Take out the best waiting task."""
+        heap, live = self._heap, self._live
+        _, arrival, task_id = heappop(heap)
+        while live.get(task_id) != arrival:
+            _, arrival, task_id = heappop(heap)
+        del live[task_id]
+        if self._late:
+            self._late.pop(task_id, None)
+        return task_id
 
     def place(self, task_id: str) -> int:
         """How many tasks of this line come before it, and itself. Looks at all of them."""
@@ -80,7 +99,7 @@ class _Lines:
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
-        self.hint = Hint(HintKind.TASK, lane_name(lane))
+        self.hint = _hint_of(lane)
         self.by_client: OrderedDict[str, Line] = OrderedDict()
 
     def first(self) -> Line:
@@ -98,9 +117,9 @@ class Lanes:
     def __len__(self) -> int:
         return sum(len(line) for line in self.lines())
 
-    def __contains__(self, lane: object) -> bool:
-        """Something waits there."""
-        return lane in self._lanes
+    def waits_in(self, lanes: Collection[Lane]) -> bool:
+        """Something waits in one of them."""
+        return not self._lanes.keys().isdisjoint(lanes)
 
     def lines(self) -> Iterator[Line]:
         """All of them; none is empty."""
@@ -123,26 +142,44 @@ class Lanes:
     def discard(self, line: Line, task_id: str) -> None:
         line.discard(task_id)
         if not line:
-            lines = self._lanes[line.lane].by_client
-            del lines[line.client]
-            if not lines:
-                del self._lanes[line.lane]
+            self._strike(line)
 
-    def best(self, lanes: Collection[Lane]) -> Iterator[str]:
-        """Ids of the tasks that are next in these lanes. The caller takes each out before it asks on.
+    def _strike(self, line: Line) -> None:
+        lines = self._lanes[line.lane].by_client
+        del lines[line.client]
+        if not lines:
+            del self._lanes[line.lane]
+
+    def take(self, lanes: Collection[Lane], limit: int) -> list[str]:
+        """Take out up to `limit` of the tasks that are next in these lanes; returns their ids.
 
         Clients take turns: next is the one whose line was served longest ago, with the best of its tasks
         in any of these lanes. The cost grows with the lanes, not with the clients.
         """
-        while waiting := [lines for lane in lanes if (lines := self._lanes.get(lane)) is not None]:
-            client = min((lines.first() for lines in waiting), key=_turn).client
-            theirs = [(lines, line) for lines in waiting if (line := lines.by_client.get(client)) is not None]
-            best = min(line.head() for _, line in theirs)
-            self._turns += 1
-            for lines, line in theirs:
+        taken: list[str] = []
+        waiting = [lines for lane in lanes if (lines := self._lanes.get(lane)) is not None]
+        while waiting and len(taken) < limit:
+            line = self._next(waiting)
+            taken.append(line.take())
+            if not line:
+                self._strike(line)
+                waiting = [lines for lines in waiting if lines.by_client]
+        return taken
+
+    def _next(self, waiting: list[_Lines]) -> Line:
+        """The line that has its turn, which is noted: all that its client has in these lanes counts as served."""
+        self._turns += 1
+        best = waiting[0].first()
+        if len(waiting) > 1:
+            client = min([lines.first() for lines in waiting], key=_turn).client
+            theirs = [line for lines in waiting if (line := lines.by_client.get(client)) is not None]
+            best = min(theirs, key=Line.head)
+        for lines in waiting:
+            line = lines.by_client.get(best.client)
+            if line is not None:
                 line.turn = self._turns
-                lines.by_client.move_to_end(client)
-            yield best[2]
+                lines.by_client.move_to_end(best.client)
+        return best
 
     def status(self) -> list[LaneStatus]:
         """Every line, in the order of lanes and clients."""

@@ -24,10 +24,10 @@ from ..model import (
     Worker,
 )
 from ..plain import words
-from .base import Due, Hint, HintKind, Version
-from .codec import UNENCODABLE, decode_job
+from .base import Due, Hint, HintKind, Standing, Version
+from .codec import UNENCODABLE, decode_job, standing_of
 from .counters import Buckets
-from .group_commit import GroupCommit
+from .group_commit import GroupCommit, TurnCommit
 from .image import Image, refuse_ended
 from .journal import Batch, Journal, NoJournal
 from .memory_shelves import MemoryShelves
@@ -37,6 +37,9 @@ log = logging.getLogger("regista.storage")
 #: How many ended jobs stay readable where no file keeps them, and how many are cached where one does.
 ENDED_IN_MEMORY = 100_000
 ENDED_CACHED = 1_000
+#: Told of with every batch, or asked about with every change: made and found once.
+_OUTBOX = Hint(HintKind.OUTBOX)
+_MISSING = OutcomeKind.MISSING
 
 
 class MemoryStorage(MemoryShelves):
@@ -64,7 +67,11 @@ class MemoryStorage(MemoryShelves):
     def _reset(self) -> None:
         self._image = Image(ENDED_CACHED if self._journal.keeps_ended else ENDED_IN_MEMORY, self._clock)
         self._buckets = Buckets(self._clock)
-        self._group = GroupCommit(Batch, self._journal.write, self._flushed, self._failed)
+        self._group = (
+            TurnCommit(Batch, self._flushed)
+            if type(self._journal) is NoJournal
+            else GroupCommit(Batch, self._journal.write, self._flushed, self._failed)
+        )
         self._workers: dict[str, tuple[Worker, float]] = {}
         self._slots: dict[str, tuple[list[Slots], float]] = {}
         self._leaders: dict[str, tuple[str, float]] = {}
@@ -115,7 +122,7 @@ class MemoryStorage(MemoryShelves):
         self._image.forget_ended(self._group.flushed)
         self._image.shelves.flushed(self._group.flushed)
         if batch.entries:
-            batch.hints[Hint(HintKind.OUTBOX)] = None
+            batch.hints[_OUTBOX] = None
         self._tell(batch.hints)
 
     def _tell(self, hints: Iterable[Hint]) -> None:
@@ -151,7 +158,7 @@ class MemoryStorage(MemoryShelves):
         except UNENCODABLE as error:
             # Raised before anything was written; the other changes of this call have nothing to do with it.
             return Outcome(OutcomeKind.UNSTORABLE, reason=words(error))
-        if outcome.kind is OutcomeKind.MISSING:
+        if outcome.kind is _MISSING:
             outcome = self._refuse_forgotten(change) or outcome
         return outcome
 
@@ -191,6 +198,23 @@ class MemoryStorage(MemoryShelves):
         await self._group.wait(number)
         return decode_job(body)
 
+    async def standing(self, job_ids: Sequence[str]) -> Standing:
+        self._group.batch()
+        bodies: list[tuple[str, bytes]] = []
+        newest = 0
+        find = self._image.find_job
+        for job_id in job_ids:
+            found = find(job_id)
+            if found is not None:
+                body, number = found
+                bodies.append((job_id, body))
+                if number > newest:
+                    newest = number
+            elif (old := self._forgotten(job_id)) is not None:
+                bodies.append((job_id, old))
+        await self._group.wait(newest)
+        return standing_of(bodies)
+
     # -- ready queue -----------------------------------------------------------------------------
 
     async def claim_ready(
@@ -226,7 +250,7 @@ class MemoryStorage(MemoryShelves):
         self, worker: Worker, lanes: Collection[Lane], limit: int, now: datetime
     ) -> list[Task]:
         batch = self._group.batch()
-        if limit < 1 or not any(lane in self._image.lanes for lane in lanes):
+        if limit < 1 or not self._image.lanes.waits_in(lanes):
             return []  # nothing to offer is not worth a flush
         number = self._group.touch()
         tasks = self._image.claim_tasks(worker, lanes, limit, now, batch, number)

@@ -9,7 +9,7 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import starmap
 from pathlib import Path
 
@@ -36,6 +36,10 @@ OWNER_PATIENCE_S = 10.0
 _SQLITE_NEEDED = (3, 38, 0)
 _FORGET = "DELETE FROM jobs WHERE NOT live AND id IN (SELECT value FROM json_each(?))"
 _INSERT_BATCH = f"INSERT INTO flush VALUES ({', '.join(17 * '?')})"
+#: An index and bodies of nothing, as most batches have it of most tables.
+_NO_ROWS = (None, b"")
+#: Digits before the body of each job.
+_COLUMNS = 21
 _encode_json = msgspec.json.Encoder().encode
 
 
@@ -191,7 +195,7 @@ class SqliteJournal:
 def _arguments(batch: Batch) -> tuple[object, ...]:
     """The columns of the view `flush`."""
     return (
-        *_pack(map(_job_body, batch.jobs.values())),
+        *_pack_jobs(batch.jobs.values()),
         *_pack_kept(batch.tasks),
         *_pack_kept(batch.messages),
         *_pack_entries(batch.entries),
@@ -202,8 +206,10 @@ def _arguments(batch: Batch) -> tuple[object, ...]:
     )
 
 
-def _pack(rows: Iterable[tuple[str, bytes]]) -> tuple[str | None, bytes]:
+def _pack(rows: Collection[tuple[str, bytes]]) -> tuple[str | None, bytes]:
     """Where the body of each id is, for json_each, and the bodies glued together."""
+    if not rows:
+        return _NO_ROWS
     places = {}
     bodies = []
     offset = 1  # substr counts from one
@@ -220,15 +226,30 @@ def _index(rows: object) -> str | None:
     return _encode_json(rows).decode() if rows else None
 
 
-def _job_body(row: JobRow) -> tuple[str, bytes]:
-    """The job's id, and its body behind the store's own columns."""
-    id, live, seq, open_branches, body = row
-    return id, b"%d%010d%010d%b" % (live, seq, open_branches, body)
+def _pack_jobs(rows: Iterable[JobRow]) -> tuple[str | None, bytes]:
+    """The same for jobs, each body behind the store's own columns."""
+    places = {}
+    bodies: list[bytes] = []
+    offset = 1
+    for id, live, seq, open_branches, body in rows:
+        length = _COLUMNS + len(body)
+        places[id] = offset << 30 | length
+        bodies += (_columns(live, seq, open_branches), body)
+        offset += length
+    return _index(places), b"".join(bodies)
+
+
+@functools.lru_cache(maxsize=1024)
+def _columns(live: bool, seq: int, open_branches: int) -> bytes:
+    """Remembered: most jobs take the same few steps."""
+    return b"%d%010d%010d" % (live, seq, open_branches)
 
 
 def _pack_kept(rows: dict[str, bytes | None]) -> tuple[str | None, bytes, str | None]:
     """The same, and the ids of those that are dropped."""
-    kept = _pack((id, body) for id, body in rows.items() if body is not None)
+    if not rows:
+        return None, b"", None
+    kept = _pack([(id, body) for id, body in rows.items() if body is not None])
     return *kept, _index([id for id, body in rows.items() if body is None])
 
 
@@ -240,8 +261,10 @@ def _pack_entries(entries: list[tuple[int, bytes]]) -> tuple[int | None, bytes]:
     return entries[-1][0], head + b"".join([body for _, body in entries])
 
 
-def _pack_counts(rows: Iterable[CountRow]) -> tuple[str | None, bytes]:
+def _pack_counts(rows: Collection[CountRow]) -> tuple[str | None, bytes]:
     """An index for json_each whose rows end in offset and length, and the names glued together."""
+    if not rows:
+        return _NO_ROWS
     index = []
     names = []
     offset = 1
@@ -253,8 +276,10 @@ def _pack_counts(rows: Iterable[CountRow]) -> tuple[str | None, bytes]:
     return _index(index), b"".join(names)
 
 
-def _pack_items(rows: Iterable[ItemRow]) -> tuple[str | None, bytes]:
+def _pack_items(rows: Collection[ItemRow]) -> tuple[str | None, bytes]:
     """The same for items, whose names are glued to their values."""
+    if not rows:
+        return _NO_ROWS
     index = []
     bodies: list[bytes] = []
     offset = 1

@@ -186,6 +186,19 @@ async def test_very_large_values_are_shown_by_size_and_had_by_checksum() -> None
     assert glanced.input["small"]["$offloaded"]["size"] > 1000
 
 
+@in_loop
+async def test_how_jobs_stand_is_shown_as_each_of_them_would_be() -> None:
+    records, storage = await kept()
+    await write(records, job=a_job(input={"large": VERY_BIG}))
+    ended = a_job(id="j2", input={"a": BIG, "large": VERY_BIG}, status=JobStatus.FINISHED)
+    await write(records, job=ended)
+    glance = cast(StorageBackend, Glance(cast(StorageBackend, storage)))
+
+    for store in (records, glance):
+        found = await store.standing(["j1", "j2", "j3"])
+        assert found == ({"j2": await store.get("j2")}, {"j1": ""})
+
+
 def test_the_size_of_a_small_record_costs_next_to_nothing() -> None:
     """Measured against an encode of the same record, which every commit pays anyway."""
     import timeit
