@@ -14,13 +14,16 @@ from regista import (
     ActionFactory,
     EventType,
     InvalidInputError,
+    Job,
     JobContext,
+    JobStatus,
     PermanentError,
     StateMachineBlueprint,
     Worker,
 )
 from regista.engines.base import Submission
 from tests.acceptance.any_store import history, redis_server, storage
+from tests.acceptance.cluster_kit import soon
 from tests.acceptance.serving import House, serving
 from tests.stopwatch import Stopwatch
 from tests.support import only, script
@@ -110,7 +113,14 @@ def test_8_many_stored_jobs_do_not_slow_a_new_one_down(storage: str) -> None:
             empty = await quickest(here)
             parked = [Submission(blueprint="parked", client="ada")] * 1000
             for _ in range(20):
-                await here.director.submit_many(parked)
+                *_, last = await here.director.submit_many(parked)
+                assert isinstance(last, Job)
+                last_id = last.id
+
+            async def is_parked() -> bool:
+                return (await here.director.get(last_id)).status is JobStatus.WAITING_FOR_HUMAN
+
+            await soon(is_parked, "the last question", 20)  # accepted is not yet parked
             await here.director.recorder.drain()
             full = await quickest(here)
         assert full < 0.1, "the original took 12.3 s"
