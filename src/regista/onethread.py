@@ -14,7 +14,7 @@ T = TypeVar("T")
 _Order = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
 
 #: For how long a thread waits at most before Python makes another one give up the GIL. Python's own is 5 ms.
-SWITCH_S = 0.000_1
+SWITCH_S = 0.000_2
 #: After so long without a piece of work that came to its end, the loop hands over the GIL on purpose.
 HAND_OVER_AFTER_S = 0.003
 #: For how long, at least. The kernel makes about 60 µs of it, which a thread needs to wake up.
