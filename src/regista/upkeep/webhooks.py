@@ -218,6 +218,8 @@ class WebhookSender:
         writes = [errand.moved(due, errand.revision) for errand, due in away]
         try:
             await self._shelves.put(writes)
+        except StorageAway:
+            return  # it says so itself; they are due again when their lease is over
         except Exception:
             log.exception("deliveries were not put off; they are due again when their lease is over")
             return

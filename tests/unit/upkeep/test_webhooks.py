@@ -537,6 +537,34 @@ async def test_a_store_that_is_away_after_the_word_was_heard_means_that_it_is_sa
     await storage.stop()
 
 
+@in_loop
+async def test_a_store_that_is_away_when_a_slow_receiver_is_put_off_is_no_error_of_ours(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    storage, clock = Moody(SystemClock()), ManualClock(THEN)
+    await storage.start()
+    await storage.put([delivery_write(delivery(job=f"j-{number}"), THEN) for number in range(10)])
+
+    class SlowAndAway(Receivers):
+        async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> Answer:
+            clock.move(9)
+            storage.away = True
+            return await super().__call__(url, headers, body)
+
+    post = SlowAndAway()
+    chore = sender(storage, post, alone=True, clock=clock)
+    await chore.run_once(THEN)
+    await chore.drain()
+    assert len(await storage.items(WEBHOOK_SHELF)) == 10
+    assert "Traceback" not in caplog.text
+
+    storage.away = False
+    clock.move(60)  # their lease is over
+    assert (await chore.run_once(clock.now())).done
+    await chore.drain()
+    await storage.stop()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(60)
 @in_loop
