@@ -72,9 +72,7 @@ def collect(bench: Bench, quick: bool, place: str) -> list[Sample]:
         began = time.perf_counter()
         print(f"[{place}] {bench.name} run {number}/{runs} ...", end="", file=sys.stderr, flush=True)
         sample = run_once(bench.name, quick)
-        found = (
-            ", ".join(f"{name} {_short(value)}" for name, value in sample.values.items()) or sample.missing
-        )
+        found = ", ".join(f"{name} {short(value)}" for name, value in sample.values.items()) or sample.missing
         print(f" {found} ({time.perf_counter() - began:.1f} s)", file=sys.stderr, flush=True)
         samples.append(sample)
         if sample.missing:
@@ -143,7 +141,8 @@ def _rounded(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
+    """A figure for people: three digits say enough."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
@@ -151,15 +150,12 @@ def table(lines: list[dict[str, Any]], quick: bool) -> str:
     """The same for people."""
     rows: list[tuple[str, ...]] = [("figure", "median", "runs", "must", "", "÷ raw", "raw is")]
     rows += [_row(line) for line in lines]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    text = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
-    text.insert(1, "  ".join("-" * width for width in widths))
+    text = aligned(rows).splitlines()
+    text.insert(1, "-" * max(map(len, text)))
     notes = {str(line["notes"]): line for line in lines if line.get("notes")}  # a bench's notes once
     text += ["", *(f"{line['figure']}: {_told(line['notes'])}" for line in notes.values())]
     if measured := next((line for line in lines if "loop" in line), None):
-        raw = f"{_short(measured['raw_commits_s'])} one-row commits/s, {_short(measured['raw_batched_rows_s'])} rows/s"
+        raw = f"{short(measured['raw_commits_s'])} one-row commits/s, {short(measured['raw_batched_rows_s'])} rows/s"
         text += [
             "",
             f"{measured['loop']}, Python {measured['python']}, SQLite {measured['sqlite']} (raw: {raw})",
@@ -169,21 +165,29 @@ def table(lines: list[dict[str, Any]], quick: bool) -> str:
     return "\n".join(text)
 
 
+def aligned(rows: list[tuple[str, ...]]) -> str:
+    """Columns as wide as their widest cell."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
 def _row(line: dict[str, Any]) -> tuple[str, ...]:
     if "missing" in line:
         return (line["figure"], "not available", line["missing"], "", "", "", "")
     sign = "≥" if line["better"] == "higher" else "≤"
     must = "" if line["must"] is None else f"{sign} {line['must']:,g}"
     verdict = {True: "pass", False: "MISS", None: ""}[line["met"]]
-    spread = f"{_short(min(line['runs']))} … {_short(max(line['runs']))}"
-    ratio = "" if line["ratio"] is None else _short(line["ratio"])
-    value = f"{_short(line['value'])} {line['unit']}"
+    spread = f"{short(min(line['runs']))} … {short(max(line['runs']))}"
+    ratio = "" if line["ratio"] is None else short(line["ratio"])
+    value = f"{short(line['value'])} {line['unit']}"
     return (line["figure"], value, spread, must, verdict, ratio, line["ratio_to"] or "")
 
 
 def _told(notes: dict[str, float | str]) -> str:
     return ", ".join(
-        f"{name} {value}" if isinstance(value, str) else f"{name} {_short(value)}"
+        f"{name} {value}" if isinstance(value, str) else f"{name} {short(value)}"
         for name, value in notes.items()
     )
 

@@ -3,7 +3,8 @@
 The peers' harnesses lie in another folder (`--source`, by default `../shared/bench/peers`; its `setup.sh` makes
 an environment for each) and print one JSON line per figure; each runs W1, W2 and W3 as we do. `original` is the system of
 the source documents with its own worker; `stock_50` is that worker with us, and `bench.original` shows more of both. Machines
-differ and are noisy: only the ratio between two figures of one run means something.
+differ and are noisy: only the ratio between two figures of one run means something, and the last table tells each bar in the
+measure of the first peer. `--rounds N` takes ours and the peers in turns, N times, since a machine changes within minutes.
 """
 
 import argparse
@@ -12,11 +13,13 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import msgspec
 
-from .core import ROOT, collect, figures
+from .bars import THEN, verdicts
+from .core import ROOT, aligned, collect, figures, short
 from .http_benches import HTTP_BENCHES
 from .measures import Better
 from .original import HOME, STOCK, measure
@@ -26,10 +29,14 @@ SAME = {
     "w1_batched": ("w1", "jobs_per_s_burst"),
     "w1_singles": ("w1", "jobs_per_s_burst"),
     "w1_100": ("w1", "jobs_per_s_100_in_flight"),
+    "w1_100_p99": ("w1", "latency_p99_100_in_flight"),
+    "w1_orchestrator_cpu": ("w1", "cpu"),
     "w1_p50": ("w1", "latency_p50_1_in_flight"),
     "w1_p99": ("w1", "latency_p99_1_in_flight"),
     "w2_burst": ("w2", "jobs_per_s_burst"),
     "w3_burst": ("w3", "jobs_per_s_burst"),
+    "submit_singles": ("w1", "submit"),
+    "submit_batches": ("w1", "submit"),
     "stock_50": ("original", "jobs_per_s_50_in_flight"),
     "start_to_first_job": ("w4", "start_to_first_job"),
     "idle_rss": ("w4", "idle_rss_total"),
@@ -45,17 +52,28 @@ def main() -> int:
     parser.add_argument("--peers", default=",".join(PEERS), help="NAME:CONFIG, separated by commas")
     parser.add_argument("--source", type=Path, default=HARNESSES)
     parser.add_argument("--home", type=Path, default=HOME)
+    parser.add_argument(
+        "--rounds", type=int, default=1, metavar="N", help="ours and the peers in turns, N times"
+    )
     parser.add_argument("--quick", action="store_true", help="two smaller runs of ours")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     asked = parser.parse_args()
     if not (asked.source / "common.py").exists():
         parser.error(f"expected the peers' harnesses in {asked.source}, found none; name them with --source")
-    ours = run_ours(asked.quick)
-    others = {name: run_peer(name, asked.source, asked.home) for name in asked.peers.split(",") if name}
+    names = [name for name in asked.peers.split(",") if name]
+    rounds = [
+        (run_ours(asked.quick), {name: run_peer(name, asked.source, asked.home) for name in names})
+        for _ in range(asked.rounds)
+    ]
+    ours = middle([ours for ours, _ in rounds])
+    others = {name: _medians([found[name] for _, found in rounds]) for name in names}
     if asked.json:
         asked.json.write_bytes(msgspec.json.encode({"regista": ours, **others}))
     print()
     print(table(ours, others))
+    for peer in [name for name in names if name in THEN and others[name]][:1]:
+        print()
+        print(aligned(verdicts(ours, peer, others[peer], SAME)))
     return 0
 
 
@@ -67,6 +85,20 @@ def run_ours(quick: bool) -> dict[str, dict[str, Any]]:
             samples = collect(bench, quick, f"{number}/{len(HTTP_BENCHES)}")
             found |= {line["figure"]: line for line in figures(bench, samples)}
     return found
+
+
+def middle(rounds: list[dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """Our lines with the median of the rounds for a value, and all of them beside it."""
+    last = rounds[-1]
+    for figure, line in last.items():
+        values = [found[figure]["value"] for found in rounds if "value" in found[figure]]
+        last[figure] = line | ({"value": median(values), "rounds": values} if values else {})
+    return last
+
+
+def _medians(rounds: list[dict[str, float]]) -> dict[str, float]:
+    names = {name for found in rounds for name in found}
+    return {name: median(found[name] for found in rounds if name in found) for name in names}
 
 
 def run_peer(name: str, source: Path, home: Path) -> dict[str, float]:
@@ -110,24 +142,23 @@ def table(
     same: dict[str, tuple[str, str]] = SAME,
 ) -> str:
     """One row per figure; beside each peer's value how many times better ours is."""
-    rows = [("figure", "regista", *others)]
+    rows: list[tuple[str, ...]] = [("figure", "regista", *others)]
     for figure, (workload, metric) in same.items():
         line = ours.get(figure, {})
         value = line.get("value")
-        cells = [f"{value:,.4g} {line['unit']}" if value is not None else "-"]
+        cells = [f"{short(value)} {line['unit']}" if value is not None else "-"]
         for found in others.values():
             theirs = found.get(f"{workload} {metric}")
             cells.append(_beside(value, theirs, line.get("better", "")))
         rows.append((figure, *cells))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows)
+    return aligned(rows)
 
 
 def _beside(ours: float | None, theirs: float | None, better: str) -> str:
     if ours is None or not theirs or not ours:
         return "-"
     times = ours / theirs if better == Better.HIGHER.name.lower() else theirs / ours
-    return f"{theirs:,.4g} (x{times:.2g})"
+    return f"{short(theirs)} (x{times:.2g})"
 
 
 if __name__ == "__main__":
