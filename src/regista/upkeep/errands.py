@@ -4,9 +4,11 @@ import logging
 from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
+from typing import cast
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..clock import Clock, later
 from ..model import Item, ItemWrite
@@ -17,6 +19,14 @@ log = logging.getLogger("regista.webhooks")
 
 #: URLs whose receivers are remembered.
 _REMEMBERED = 500
+#: Leases in memory from which on those are looked for whose time is over.
+_MANY = 500
+#: Ports that nobody needs to name.
+_PORTS = {"http": 80, "https": 443}
+#: Seconds that a lease is longer than a delivery can take: so long may it stand in a line before it is sent.
+SPARE_S = 2.0
+#: Seconds for which a later word of a job waits before it looks again whether the one before it was tried.
+_BEHIND_S = 1.0
 
 
 class Errand(Struct, frozen=True, gc=False):
@@ -28,6 +38,8 @@ class Errand(Struct, frozen=True, gc=False):
     item: Item
     #: What the item's revision is while it is ours.
     revision: int
+    #: When it was taken on, by the clock's elapsed seconds.
+    since: float
 
     def moved(self, due: datetime, expected: int) -> ItemWrite:
         """The same item, due at another time."""
@@ -61,12 +73,16 @@ class Hands:
         for key in self._let_go:
             self._until.pop(key, None)
         self._let_go.clear()
+        if len(self._until) > _MANY:
+            # Some were taken off the shelf by others, so nobody will ask for them again.
+            now = self._clock.elapsed()
+            self._until = {key: until for key, until in self._until.items() if until > now}
         return len(self._until)
 
     def errand(self, delivery: Delivery, item: Item) -> Errand:
         """What the delivery will be once it was taken on."""
         revision = item.revision if self._alone else item.revision + 1
-        return Errand(delivery, receiver_of(delivery.url), item, revision)
+        return Errand(delivery, receiver_of(delivery.url), item, revision, self._clock.elapsed())
 
     def has(self, key: str) -> bool:
         """It was taken on, and its time is not over."""
@@ -81,11 +97,53 @@ class Hands:
     async def take(self, errands: Sequence[Errand], now: datetime) -> Sequence[bool]:
         """Take them on; says of each whether it is ours now."""
         if self._alone:
-            until = self._clock.elapsed() + self._lease_s
-            self._until.update((errand.item.key, until) for errand in errands)
+            self._until.update((errand.item.key, self._end(errand)) for errand in errands)
             return [True] * len(errands)
         due = later(now, self._lease_s)
         return await self._shelves.put([errand.moved(due, errand.item.revision) for errand in errands])
+
+    def owns(self, errand: Errand) -> bool:
+        """It is ours still, as far as can be seen from here: others may have taken it on after its time."""
+        end = self._end(errand)
+        if self._alone and self._until.get(errand.item.key) != end:
+            return False
+        return end > self._clock.elapsed()
+
+    def has_time(self, errand: Errand) -> bool:
+        """It can be sent before its time is over."""
+        return self._clock.elapsed() <= errand.since + SPARE_S
+
+    async def renew(self, errand: Errand) -> Errand | None:
+        """Take it on for another while, since it stood in a line for long; None: it is not ours any more."""
+        if not self.owns(errand):
+            return None
+        renewed = replace(errand, since=self._clock.elapsed())
+        if self._alone:
+            self._until[errand.item.key] = self._end(renewed)
+            return renewed
+        due = later(self._clock.now(), self._lease_s)
+        (mine,) = await self._shelves.put([errand.moved(due, errand.revision)])
+        return replace(renewed, revision=errand.revision + 1) if mine else None
+
+    def _end(self, errand: Errand) -> float:
+        return errand.since + self._lease_s
+
+    async def behind(self, delivery: Delivery, now: datetime) -> datetime | None:
+        """When to look again, where an earlier word about the same job was not tried yet; None: it may go.
+
+        Once the earlier one was tried, nobody waits for its retries.
+        """
+        after = f"{delivery.job.id}-"
+        while items := await self._shelves.items(WEBHOOK_SHELF, after, 1):
+            item, after = items[0], items[0].key
+            if item.key >= delivery.id:
+                return None
+            first = readable(item)  # one that nobody can read is put aside when it is its turn
+            if first is not None and first.job.id == delivery.job.id and first.tries == 0:
+                # Within a lease it may be on its way; one that was put off for longer is not asked for each second.
+                put_off = item.due is not None and item.due > later(now, self._lease_s)
+                return later(cast(datetime, item.due) if put_off else now, _BEHIND_S)
+        return None
 
     def let_go(self, key: str) -> None:
         """What became of it is written down. Whoever looks at the shelf just now may still see it as it was, so it is
@@ -108,9 +166,14 @@ def read(item: Item, writes: list[ItemWrite]) -> Delivery | None:
 
 @lru_cache(_REMEMBERED)
 def receiver_of(url: str) -> str:
-    """Who is told, without the path and whatever secrets it has: scheme, host and port."""
+    """Who is told, without the path and whatever secrets it has: scheme, host and port.
+
+    However it is written: a receiver has one line, and not one for each way to write its name.
+    """
     try:
         parts = urlsplit(url)
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        host, port = (parts.hostname or "").rstrip("."), parts.port
     except ValueError:
         return "an unreadable URL"
+    told = f"{parts.scheme}://[{host}]" if ":" in host else f"{parts.scheme}://{host}"
+    return told if port in (None, _PORTS.get(parts.scheme)) else f"{told}:{port}"

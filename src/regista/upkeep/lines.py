@@ -13,8 +13,9 @@ AT_ONCE, QUICK_AT_ONCE = 4, 8
 _QUICK_S, _SLOW_S = 0.1, 2.0
 #: Seconds that a receiver is thought to need before it was seen to.
 _FIRST_GUESS_S = 0.01
-#: How much the newest delivery says about the pace, against all before it.
-_WEIGHT = 0.3
+#: How much the newest delivery says about the pace of its receiver, against all before it, and of its client, which has
+#: many receivers: one that hangs says little about the others.
+_WEIGHT, _CLIENTS_WEIGHT = 0.3, 0.05
 #: As many wait in a line as have their turn within so many seconds, and this many at most; the others come back later.
 _PATIENCE_S, WAITING = 1.0, 64
 #: All that wait, at most, for each that can be told at once.
@@ -24,7 +25,10 @@ _LEAST_S, _MOST_S = 0.1, 900.0
 #: When this part of the room is taken, the rest is for clients that have less than their own part of it.
 _FREE_FOR_ALL, _PART = 2, 4
 #: Seconds that a client's delivery is thought to need, at least, when its room is full.
-_LEAST_PACE_S = 0.25
+_LEAST_PACE_S = 0.05
+#: Of what one client can have alone, three parts of four may be told to receivers that are slow or were never told: the
+#: rest is for those that answer. So many seconds is such a delivery thought to need, at least.
+_DOUBTFUL, _DOUBTFUL_S = 0.75, 0.25
 #: Lines that are remembered although nobody stands in them.
 _REMEMBERED = 1000
 
@@ -44,13 +48,18 @@ GO, WAIT = Turn.GO, Turn.WAIT
 class _Line(Generic[T]):
     """Who is being told by this line and who waits, how long a turn takes, and when the next free one is."""
 
-    __slots__ = ("busy", "known", "next_at", "pace_s", "places", "waiting")
+    __slots__ = ("busy", "doubtful", "doubts", "known", "next_at", "pace_s", "places", "step_s", "waiting")
 
     def __init__(self, now: datetime) -> None:
         self.busy = 0
+        #: The one who is told now was counted among the doubtful of its client; and, of a client, the line of all those.
+        self.doubtful = False
+        self.doubts: _Line[T] | None = None
         self.pace_s = _FIRST_GUESS_S
         self.known = False
         self.next_at = now
+        #: Seconds from one turn to the next, by which `next_at` was reckoned, at most.
+        self.step_s = _FIRST_GUESS_S
         #: Those who wait with their clients, and how many that are, with those who are on their way here.
         self.waiting: deque[tuple[str, T]] = deque()
         self.places = 0
@@ -70,15 +79,24 @@ class _Line(Generic[T]):
         """One more that waits will have its turn soon."""
         return self.places < WAITING and self.places * self.pace_s < _PATIENCE_S * room and not self.slow
 
-    def learn(self, took_s: float) -> None:
+    def learn(self, took_s: float, weight: float) -> None:
         self.known = True
-        self.pace_s += _WEIGHT * (took_s - self.pace_s)
+        self.pace_s += weight * (took_s - self.pace_s)
 
     def put_off(self, now: datetime, room: int, least_s: float = 0.001) -> datetime:
-        """When to come back: each gets a time of its own."""
-        step = timedelta(seconds=max(self.pace_s, least_s) / room)
-        self.next_at = max(self.next_at, now + timedelta(seconds=_LEAST_S)) + step
-        return min(self.next_at, now + timedelta(seconds=_MOST_S))
+        """When to come back: each gets a time of its own, after all that were given away.
+
+        Those were reckoned by the pace of their time. Once turns take less than half of that, they are reckoned anew: a
+        receiver that was away for long and is quick again finds nobody waiting for as long as it was slow.
+        """
+        step_s = max(self.pace_s, least_s) / room
+        ahead_s = (self.next_at - now).total_seconds()
+        if step_s < self.step_s / 2:
+            ahead_s *= step_s / self.step_s
+            self.step_s = step_s
+        self.step_s = max(self.step_s, step_s)
+        self.next_at = now + timedelta(seconds=min(max(ahead_s, _LEAST_S) + step_s, _MOST_S))
+        return self.next_at
 
 
 class Lines(Generic[T]):
@@ -92,6 +110,7 @@ class Lines(Generic[T]):
         self._room = room
         self._free_for_all = max(1, room // _FREE_FOR_ALL)
         self._part = max(1, room // _PART)
+        self._doubtful = max(1, int(self._free_for_all * _DOUBTFUL))
         self._busy = self._places = 0
         self._lines: dict[str, _Line[T]] = {}
         self._clients: dict[str, _Line[T]] = {}
@@ -110,6 +129,8 @@ class Lines(Generic[T]):
                 return line.put_off(now, room)
             self._stand(line, own, 1)
             return WAIT
+        if room == 1 and own.doubts is not None and own.doubts.busy >= self._doubtful:
+            return own.doubts.put_off(now, self._doubtful, _DOUBTFUL_S)
         if self._busy >= self._free_for_all and own.busy >= self._part:
             return own.put_off(now, self._part, _LEAST_PACE_S)
         self._begin(line, own)
@@ -135,9 +156,14 @@ class Lines(Generic[T]):
         self._busy -= 1
         line.busy -= 1
         own.busy -= 1
+        if line.doubtful and own.doubts is not None:  # nobody else was on the way there, so it is the one
+            line.doubtful = False
+            own.doubts.busy -= 1
+            if took_s is not None:
+                own.doubts.learn(took_s, _WEIGHT)
         if took_s is not None:
-            line.learn(took_s)
-            own.learn(took_s)
+            line.learn(took_s, _WEIGHT)
+            own.learn(took_s, _CLIENTS_WEIGHT)
         going: list[T] = []
         # Where room is scarce, one goes on and the others leave theirs to whoever has none.
         while line.waiting and line.busy < line.room and (not line.busy or self._busy < self._free_for_all):
@@ -174,6 +200,10 @@ class Lines(Generic[T]):
         self._busy += 1
         line.busy += 1
         own.busy += 1
+        if line.room == line.busy == 1:
+            line.doubtful = True
+            own.doubts = own.doubts or _Line(own.next_at)
+            own.doubts.busy += 1
 
 
 def _line(lines: dict[str, _Line[T]], name: str, now: datetime) -> _Line[T]:

@@ -9,15 +9,15 @@ from heapq import heappop, heappush
 
 from msgspec.structs import replace
 
-from ..clock import Clock, later
+from ..clock import Clock
 from ..errors import StorageAway
 from ..model import Item, ItemWrite
-from ..model.delivery import DEAD_SHELF, WEBHOOK_SHELF, Delivery, dead_write, delivery_write, readable
+from ..model.delivery import DEAD_SHELF, WEBHOOK_SHELF, Delivery, dead_write, delivery_write
 from ..storage.base import Shelves
 from ..webhooks.base import Answer, Post
 from ..webhooks.book import Book
 from ..webhooks.signature import sign
-from .errands import Errand, Hands, read
+from .errands import SPARE_S, Errand, Hands, read
 from .lines import GO, Lines, Turn
 from .loop import Report
 
@@ -29,10 +29,6 @@ PAUSES_S = (5.0, 30.0, 120.0, 600.0, 1800.0, 3600.0, 7200.0, 14_400.0, 28_800.0)
 _JITTER = 0.2
 #: Deliveries that are looked at in one go.
 _PAGE = 100
-#: Seconds for which a later word of a job waits before it looks again whether the one before it was tried.
-_BEHIND_S = 1.0
-#: Seconds beyond twice the time-out after which a delivery that somebody took on is anybody's again.
-_MARGIN_S = 2.0
 
 
 class WebhookSender:
@@ -70,7 +66,8 @@ class WebhookSender:
         self._render = render
         self._clock = clock
         self._chance = chance
-        self._hands = Hands(shelves, clock, 2 * timeout_s + _MARGIN_S, alone)
+        # A try is up to twice the time-out: over a connection that was left open, and over a new one.
+        self._hands = Hands(shelves, clock, 2 * timeout_s + SPARE_S, alone)
         self._lines: Lines[Errand] = Lines(concurrency)
         self._sending: set[asyncio.Task[None]] = set()
         #: When something is due that was put off; what others put off is found by the interval.
@@ -153,25 +150,15 @@ class WebhookSender:
                 writes.append(ItemWrite(item.shelf, item.key, None, None, item.revision))
                 continue
             errand = self._hands.errand(delivery, item)
-            if await self._is_behind(delivery):
-                writes.append(errand.moved(later(now, _BEHIND_S), item.revision))
+            look_again = await self._hands.behind(delivery, now)
+            if look_again is not None:
+                writes.append(errand.moved(look_again, item.revision))
                 continue
             turn = self._lines.turn(errand.receiver, now, delivery.job.client)
             if isinstance(turn, Turn):
                 chosen.append((errand, turn))
             else:
                 writes.append(errand.moved(turn, item.revision))
-
-    async def _is_behind(self, delivery: Delivery) -> bool:
-        """An earlier word about the same job has not been tried yet. Once it was, nobody waits for its retries."""
-        for item in await self._shelves.items(WEBHOOK_SHELF, f"{delivery.job.id}-", 1):
-            if item.key >= delivery.id:
-                return False
-            first = readable(item)
-            if first is None:  # it is put aside when it is its turn, and nobody waits for it
-                return False
-            return first.job.id == delivery.job.id and first.tries == 0
-        return False
 
     def _set_out(self, errand: Errand, turn: Turn) -> None:
         if turn is GO or self._lines.enter(errand.receiver, errand.delivery.job.client, errand):
@@ -215,9 +202,11 @@ class WebhookSender:
 
     async def _put_off(self, away: list[tuple[Errand, datetime]]) -> None:
         """Their receiver has become slow: they wait on the shelf, where nobody stands behind them."""
+        away = [(errand, due) for errand, due in away if self._hands.owns(errand)]
         writes = [errand.moved(due, errand.revision) for errand, due in away]
         try:
-            await self._shelves.put(writes)
+            if writes:
+                await self._shelves.put(writes)
         except StorageAway:
             return  # it says so itself; they are due again when their lease is over
         except Exception:
@@ -229,12 +218,16 @@ class WebhookSender:
 
     async def _send(self, errand: Errand) -> float | None:
         """Tell one and write down how it went; returns the seconds that its receiver took, where that is known."""
-        began, took_s = self._clock.elapsed(), None
+        took_s = None
         try:
-            answer = await self._tell(errand.delivery)
+            ours = errand if self._hands.has_time(errand) else await self._hands.renew(errand)
+            if ours is None:
+                return None  # it stood in the line for too long, and was taken on anew meanwhile
+            began = self._clock.elapsed()
+            answer = await self._tell(ours.delivery)
             took_s = self._clock.elapsed() - began
-            await self._note(errand, answer)
-            self._hands.let_go(errand.item.key)
+            await self._note(ours, answer)
+            self._hands.let_go(ours.item.key)
         except StorageAway:
             pass  # it says so itself; the delivery is due again when its lease is over
         except Exception:

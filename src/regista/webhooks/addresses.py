@@ -7,8 +7,22 @@ from functools import lru_cache
 from ..errors import WebhookRefused
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 #: IPv4 behind NAT64: such an address is as good as the one inside.
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+#: Public by their numbers, as some versions of Python see them, and yet inside: what belongs to protocols (one cloud
+#: keeps credentials there), old relays, the host that every machine of another cloud has beside it, examples.
+_INSIDE = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        "192.0.0.0/24",
+        "192.88.99.0/24",
+        "168.63.129.16/32",
+        "64:ff9b:1::/48",
+        "3fff::/20",
+        "5f00::/16",
+    )
+)
 #: Hosts that are remembered as allowed: most jobs name the same few.
 _REMEMBERED = 1000
 
@@ -44,11 +58,17 @@ class Allowed:
         self.check(host)
 
     def _is_allowed(self, address: _Address) -> bool:
-        if any(address.version == one.version and address in one for one in self._networks):
+        if _is_in(address, self._networks):
             return True
+        if _is_in(address, _INSIDE):
+            return False
         if isinstance(address, ipaddress.IPv6Address) and address.is_site_local:
             return False  # given up long ago, and yet routed inside some networks
         return address.is_global and not address.is_multicast and not address.is_reserved
+
+
+def _is_in(address: _Address, networks: Sequence[_Network]) -> bool:
+    return any(address.version == one.version and address in one for one in networks)
 
 
 def _meant(address: _Address) -> list[_Address]:

@@ -10,8 +10,11 @@ from msgspec import Struct
 _MOST_HEAD, _MOST_BODY = 16 * 1024, 64 * 1024
 #: Words before the answer (100 Continue and the like) that are passed over.
 _MOST_WORDS = 5
-_STATUS = re.compile(rb"HTTP/1\.([01]) (\d{3})(?: |$)")
+_STATUS = re.compile(rb"HTTP/1\.([01]) ([1-9]\d\d)(?: |$)")
+#: A head whose every line is a name, a colon and a value, and goes on in no other line.
+_PLAIN = re.compile(rb"[^\r\n]*(?:\r?\n[!#-'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*)*\r?")
 _HEAD_END = re.compile(rb"\r?\n\r?\n")
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 #: How a body ends that says no length: by a last chunk, or with the connection.
 _CHUNKED, _WITH_CONNECTION = -1, -2
 _SWITCHING, _NO_CONTENT, _NOT_MODIFIED = 101, 204, 304
@@ -40,20 +43,27 @@ def read_head(raw: bytes) -> Head:
     fields: dict[bytes, bytes] = {}
     for line in lines:
         name, _, value = line.partition(b":")
-        fields[name.strip().lower()] = value.strip()
+        name, value = name.lower(), value.strip(b" \t\r")
+        # Said twice is said in a list: two lengths are none, and of two wishes neither is lost.
+        fields[name] = fields[name] + b"," + value if name in fields else value
     status, told = int(start[2]), fields.get(b"retry-after")
-    kept = start[1] == b"1" and b"close" not in fields.get(b"connection", b"").lower()
-    body = _body(status, fields) if kept else _WITH_CONNECTION
+    # Where others could see other lines than we do, what they say about the body is not believed.
+    clear = start[1] == b"1" and _PLAIN.fullmatch(raw) is not None
+    body = _body(status, fields) if clear else _WITH_CONNECTION
     return Head(status, body, None if told is None else told.decode("latin-1"))
 
 
 def _body(status: int, fields: dict[bytes, bytes]) -> int:
+    """How long the body is. Whatever can be understood in two ways ends with the connection, at the latest."""
+    if status == _SWITCHING or b"close" in fields.get(b"connection", b"").lower():
+        return _WITH_CONNECTION
+    length = fields.get(b"content-length")
     if b"transfer-encoding" in fields:
-        return _CHUNKED if fields[b"transfer-encoding"].lower() == b"chunked" else _WITH_CONNECTION
+        chunked = length is None and fields[b"transfer-encoding"].lower() == b"chunked"
+        return _CHUNKED if chunked else _WITH_CONNECTION
     if status in (_NO_CONTENT, _NOT_MODIFIED):
         return 0
-    length = fields.get(b"content-length", b"")
-    return int(length) if length.isdigit() and len(length) < 12 else _WITH_CONNECTION
+    return int(length) if length is not None and length.isdigit() and len(length) < 12 else _WITH_CONNECTION
 
 
 def is_whole(head: Head, body: bytes) -> bool:
@@ -66,14 +76,13 @@ def is_whole(head: Head, body: bytes) -> bool:
 def _has_last_chunk(body: bytes) -> bool:
     """These are chunks up to the last one. One with words of its own (trailers, extensions) counts as none."""
     at = 0
-    while (end := body.find(b"\r\n", at)) > 0:
-        try:
-            size = int(body[at:end], 16)
-        except ValueError:
+    while (line := _CHUNK.match(body, at)) is not None:
+        size = int(line[1], 16)
+        at = line.end() + size + 2
+        if body[at - 2 : at] != b"\r\n":
             return False
-        if size <= 0:
-            return size == 0 and body[end:] == b"\r\n\r\n"
-        at = end + 2 + size + 2
+        if not size:
+            return at == len(body)
     return False
 
 
@@ -96,6 +105,8 @@ class Connection(asyncio.Protocol):
         """
         if self._transport is None:
             raise ConnectionResetError("the connection was closed")
+        if self._head is None and self._came:
+            raise BadAnswer("expected an answer in HTTP/1.1, got words before anything was asked")
         loop = asyncio.get_running_loop()
         self._head, self._came = None, b""
         self._waiter = loop.create_future()
@@ -114,9 +125,11 @@ class Connection(asyncio.Protocol):
 
     @property
     def free(self) -> bool:
-        """It can be used for another request."""
-        head = self._head
-        return self._transport is not None and head is not None and is_whole(head, self._came)
+        """It can be used for another request: the last one has left, too, and is not read so late."""
+        head, transport = self._head, self._transport
+        if transport is None or head is None or transport.get_write_buffer_size():
+            return False
+        return is_whole(head, self._came)
 
     @property
     def may_be_free(self) -> bool:
@@ -155,9 +168,9 @@ class Connection(asyncio.Protocol):
         """Read the head of the answer, if it is there. No end of it lies before `start`."""
         for _ in range(_MOST_WORDS):
             end = _HEAD_END.search(self._came, start)
+            if (len(self._came) if end is None else end.start()) > _MOST_HEAD:
+                raise BadAnswer("expected the head of an answer in 16 KiB")
             if end is None:
-                if len(self._came) > _MOST_HEAD:
-                    raise BadAnswer("expected the head of an answer in 16 KiB")
                 return
             head, self._came, start = read_head(self._came[: end.start()]), self._came[end.end() :], 0
             if head.status >= 200 or head.status == _SWITCHING:

@@ -109,13 +109,44 @@ def test_many_receivers_of_one_client_leave_room_for_those_of_others() -> None:
     lines: Lines[str] = Lines(32)
     bobs = [lines.turn(f"bob-{number}", THEN, "bob") for number in range(100)]
     put_off = [when for when in bobs if when is not GO]
-    assert len(bobs) - len(put_off) == 16
+    assert len(bobs) - len(put_off) == 12
     assert len(set(put_off)) == len(put_off)
     assert [lines.turn(f"ada-{number}", THEN, "ada") for number in range(8)] == [GO] * 8
     assert lines.turn("ada-9", THEN, "ada") is not GO
     for number in range(9):
         lines.left(f"bob-{number}", 10.0, "bob")
     assert lines.turn("bob-100", THEN, "bob") is GO
+
+
+def test_receivers_that_hang_leave_room_for_one_of_the_same_client_that_answers() -> None:
+    # given one that answers, and many that may not
+    lines: Lines[str] = Lines(32)
+    for _ in range(10):
+        assert lines.turn("good", THEN, "bob") is GO
+        lines.left("good", 0.01, "bob")
+    hanging = [name for name in map(str, range(100)) if lines.turn(name, THEN, "bob") is GO]
+    assert len(hanging) == 12
+    # then it is told as often as somebody asks for it, one after the other
+    for _ in range(100):
+        assert lines.turn("good", THEN, "bob") is GO
+        lines.left("good", 0.01, "bob")
+    # and when one of the others is given up, the next has its turn
+    assert lines.turn("next", THEN, "bob") is not GO
+    lines.left(hanging[0], 10.0, "bob")
+    assert lines.turn("next", THEN, "bob") is GO
+    assert lines.turn("another", THEN, "bob") is not GO
+
+
+def test_a_client_whose_receivers_are_quick_comes_back_soon_when_its_room_was_full() -> None:
+    lines: Lines[str] = Lines(32)
+    for receiver in ("a", "b", "c"):
+        for _ in range(10):
+            assert lines.turn(receiver, THEN) is GO
+            lines.left(receiver, 0.005)
+    assert turns(lines, QUICK_AT_ONCE) == turns(lines, QUICK_AT_ONCE, "b") == [GO] * QUICK_AT_ONCE
+    times = [lines.turn("c", THEN) for _ in range(200)]
+    assert all(not isinstance(when, Turn) and when < THEN + timedelta(seconds=2) for when in times)
+    assert len(set(times)) == 200
 
 
 def test_those_of_one_client_who_wait_leave_places_for_those_of_others() -> None:
@@ -156,3 +187,37 @@ def test_receivers_that_nobody_told_for_long_are_forgotten() -> None:
         assert lines.turn(receiver, THEN + timedelta(seconds=number)) is GO
         lines.left(receiver, 0.01)
     assert len(lines._lines) <= 1000
+
+
+def test_a_receiver_that_becomes_slower_is_not_left_idle_until_all_that_it_owes_would_be_told() -> None:
+    # given some that were sent away while a turn took no time, and come back soon
+    lines = known(0.01)
+    turns(lines, QUICK_AT_ONCE + WAITING)
+    early = [lines.turn("a", THEN) for _ in range(100)]
+    assert all(not isinstance(when, Turn) and when < THEN + timedelta(seconds=1) for when in early)
+    # when it turns out that each takes its time, and they come back too early
+    now = THEN + timedelta(seconds=1)
+    lines.left("a", 5.0)
+    again = lines.turn("a", now)
+    # then they are sent away for a few turns, and not for a hundred
+    assert not isinstance(again, Turn)
+    assert again < now + timedelta(seconds=3)
+
+
+def test_a_receiver_that_is_quick_again_finds_nobody_who_waits_for_the_hours_that_it_was_slow() -> None:
+    # given a crowd that was sent away, again and again, from a receiver that did not answer
+    lines = known(10.0)
+    assert lines.turn("a", THEN) is GO
+    for _ in range(10_000):
+        lines.turn("a", THEN)
+    # when it answers at once, and more come than can be told
+    now = THEN + timedelta(minutes=1)
+    lines.left("a", 0.01)
+    for _ in range(30):
+        assert lines.turn("a", now) is GO
+        lines.left("a", 0.01)
+    turns(lines, QUICK_AT_ONCE + WAITING)
+    # then they come back soon, each at a time of its own
+    times = [lines.turn("a", now) for _ in range(100)]
+    assert all(not isinstance(when, Turn) and now < when < now + timedelta(seconds=2) for when in times)
+    assert len(set(times)) == len(times)

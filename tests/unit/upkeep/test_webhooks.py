@@ -3,7 +3,7 @@
 import asyncio
 import random
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -212,6 +212,23 @@ def test_a_later_word_waits_for_the_first_try_of_an_earlier_one_and_not_for_its_
         assert first == again < second
 
 
+@in_loop
+async def test_a_word_behind_one_that_was_put_off_is_not_sent_before_it_nor_written_again_each_second() -> (
+    None
+):
+    storage = await store(delivery(revision=4))
+    later = THEN + timedelta(minutes=10)
+    await storage.put([delivery_write(one, later) for one in (delivery(tries=1), delivery(revision=3))])
+    post = Receivers()
+    chore = sender(storage, post, clock=ManualClock(THEN))
+    await chore.run_once(THEN)
+    await chore.drain()
+    assert post.asked == []
+    *_, last = await storage.items(WEBHOOK_SHELF)
+    assert last.due == later + timedelta(seconds=1)
+    await storage.stop()
+
+
 # -- by itself, over a store -------------------------------------------------------------------------
 
 
@@ -361,6 +378,51 @@ async def test_those_who_wait_for_a_receiver_that_turns_out_slow_go_back_to_the_
     assert (await chore.run_once(clock.now())).done
     await chore.drain()
     assert len(post.told) > 2
+    await storage.stop()
+
+
+class Polite(MemoryStorage):
+    """A store that lets others go first before it writes, as one does that waits for a flush."""
+
+    async def put(self, writes: Sequence[ItemWrite]) -> list[bool]:
+        await asyncio.sleep(0)
+        return await super().put(writes)
+
+
+class Tiring(Receivers):
+    """Quick at first; after some deliveries each takes its time, though it is not called slow."""
+
+    def __init__(self, clock: ManualClock, quick: int) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self._clock, self._quick = clock, quick
+
+    async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> Answer:
+        self.ids.append(headers["webhook-id"])
+        if len(self.ids) > self._quick:
+            self._clock.move(1.9)
+        return await super().__call__(url, headers, body)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@in_loop
+async def test_those_who_stand_in_a_line_for_longer_than_their_lease_are_told_once(alone: bool) -> None:
+    clock = ManualClock(THEN)
+    storage = Polite(SystemClock())
+    await storage.start()
+    await storage.put([delivery_write(delivery(job=f"a-{number:02}"), THEN) for number in range(10)])
+    post = Tiring(clock, quick=10)
+    chore = sender(storage, post, alone=alone, clock=clock)
+    await chore.run_once(clock.now())
+    await chore.drain()
+    await storage.put([delivery_write(delivery(job=f"b-{number:02}"), THEN) for number in range(60)])
+    async with asyncio.timeout(5):
+        while await storage.items(WEBHOOK_SHELF):
+            await chore.run_once(clock.now())
+            clock.move(0.1)
+            await asyncio.sleep(0)
+    assert len(post.ids) == len(set(post.ids)) == 70
+    await chore.stop()
     await storage.stop()
 
 

@@ -13,6 +13,9 @@ PRIVATE = [
     "172.16.0.1",
     "192.168.1.1",
     "169.254.169.254",  # where clouds keep credentials
+    "192.0.0.192",  # the same, of another cloud
+    "168.63.129.16",  # what every machine of a third has beside it
+    "192.88.99.1",
     "100.64.0.1",
     "198.18.0.1",
     "224.0.0.1",
@@ -30,6 +33,10 @@ PRIVATE = [
     "::ffff:127.0.0.1",
     "::ffff:10.0.0.1",
     "64:ff9b::10.0.0.1",
+    "64:ff9b:1::10.0.0.1",
+    "::ffff:168.63.129.16",
+    "3fff::1",
+    "5f00::1",
     "2002:7f00:1::",  # 6to4 around 127.0.0.1
     "2001:0:4136:e378:8000:63bf:3fff:fdd2",  # Teredo
 ]

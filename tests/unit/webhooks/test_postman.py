@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import socket
 import ssl
-import threading
 import time
 from base64 import b64encode
 from collections.abc import AsyncIterator
@@ -17,8 +16,8 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from regista.webhooks.addresses import Allowed
 from regista.webhooks.base import Answer
+from regista.webhooks.connection import BadAnswer, Connection
 from regista.webhooks.postman import Postman
-from regista.webhooks.resolver import OwnThreads
 from tests.certificates import Authority
 from tests.webhook_kit import Receiver, in_loop, receiving
 
@@ -221,13 +220,8 @@ async def test_no_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPa
 
 
 @in_loop
-async def test_names_are_looked_up_by_the_system_in_threads_of_their_own() -> None:
+async def test_names_are_looked_up_by_the_system() -> None:
     async with receiving() as receiver:
-        resolver = OwnThreads()
-        (found, *_) = await resolver.resolve("localhost", receiver.port)
-        assert (found["host"], found["port"]) == ("127.0.0.1", receiver.port)
-        assert any(one.name.startswith("webhook-names") for one in threading.enumerate())
-        await resolver.close()
         assert (await post(f"http://localhost:{receiver.port}/", Allowed(["127.0.0.0/8", "::1/128"]))).ok
         nobody = await post("http://no-such-host.invalid/")
         assert (nobody.status, nobody.final) == (None, False)
@@ -356,6 +350,53 @@ async def test_a_head_without_end_is_not_read_to_its_end(answer: bytes) -> None:
 
 
 @in_loop
+async def test_a_head_that_is_too_long_is_not_read_though_its_end_has_come() -> None:
+    """All of it may come at once, and each of its lines costs something."""
+    async with scripted([b"HTTP/1.1 200 OK\r\n" + b"a:\n" * 20_000 + b"\r\n\r\n"]) as receiver:
+        told = await post(receiver.url)
+        assert (told.status, told.error) == (None, "expected the head of an answer in 16 KiB")
+
+
+@in_loop
+async def test_a_connection_on_which_the_last_request_is_not_read_yet_is_not_used_again() -> None:
+    """Whoever answers before it has read may never read: the next delivery does not stand behind that."""
+    connections = 0
+    told = asyncio.Event()
+
+    async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        await told.wait()
+        writer.transport.abort()
+
+    server = await asyncio.start_server(deaf, "127.0.0.1", 0, limit=1024)
+    async with server:
+        postman = Postman(HERE, 2.0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        answers = [await postman(url, {}, b"x" * 20_000_000) for _ in range(2)]
+        await postman.stop()
+        told.set()
+        await asyncio.sleep(0.05)
+    assert answers == [Answer(status=200)] * 2
+    assert connections == 2
+
+
+@in_loop
+async def test_who_speaks_before_it_is_asked_is_no_receiver() -> None:
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    async with server:
+        address = server.sockets[0].getsockname()[:2]
+        _, connection = await asyncio.get_running_loop().create_connection(Connection, *address)
+        connection.data_received(b"220 mail.example.com")
+        with pytest.raises(BadAnswer, match="before anything was asked"):
+            await connection.ask(b"POST / HTTP/1.1\r\n\r\n", 1.0)
+        connection.close()
+        await asyncio.sleep(0)
+
+
+@in_loop
 async def test_connections_that_nobody_needs_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regista.webhooks.postman._KEPT_S", 0.05)
     async with receiving() as receiver:
@@ -420,8 +461,21 @@ def test_over_tls_only_a_certificate_that_is_trusted_is_told(
             await asyncio.sleep(0.05)
         return answers
 
+    async def tell_another_name() -> Answer:
+        served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        served.load_cert_chain(authority.cert("other"), authority.key("other"))
+        async with scripted([answer], tls=served) as receiver:
+            told = await post(f"https://127.0.0.1:{receiver.port}/")
+            await asyncio.sleep(0.05)
+        assert receiver.heard == []
+        return told
+
     stranger, _ = asyncio.run(tell())
     assert (stranger.status, stranger.final) == (None, False)
     assert "certificate verify failed" in stranger.error
     monkeypatch.setenv("SSL_CERT_FILE", authority.ca)
     assert asyncio.run(tell()) == [Answer(status=200)] * 2
+    authority.subject("other", "/CN=127.0.0.1")
+    impostor = asyncio.run(tell_another_name())
+    assert (impostor.status, impostor.final) == (None, False)
+    assert "certificate verify failed" in impostor.error
