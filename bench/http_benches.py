@@ -244,7 +244,7 @@ async def stock(folder: Path, quick: bool, figure: str, storage: str, processes:
 
 async def idle_crowd(folder: Path, quick: bool) -> Sample:
     """Thousands of workers, connected and idle: what each costs."""
-    count = 1000 if quick else 9000  # each is a file descriptor here and there; 20,000 is a common limit
+    count = 1000 if quick else 10_000
     with House(folder, workers=0) as running:
         running.wait_ready()
         before = running.rss_mib("orchestrator")

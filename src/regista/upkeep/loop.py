@@ -64,22 +64,28 @@ class Grace:
     """After an outage of our own, nothing expires for one full lease (FENCES 12).
 
     A worker whose heartbeats piled up while we slept is alive; a result that waits at a worker since
-    we were away is in time. So start-up, a stalled loop and a SIGCONT all restart the grace.
+    we were away is in time. So start-up, a stalled loop and a SIGCONT all restart the grace. What began
+    only after the outage missed nothing, and expires in its own time.
     """
 
     def __init__(self, clock: Clock, lease_s: float) -> None:
         self._clock = clock
         self._lease_s = lease_s
-        self._until = clock.elapsed() + lease_s
+        self.restart()
 
     def restart(self) -> None:
         """There was an outage until now."""
         self._until = self._clock.elapsed() + self._lease_s
+        self._back_at = self._clock.now()
 
     @property
     def over(self) -> bool:
         """Things may expire."""
         return self._clock.elapsed() >= self._until
+
+    def covers(self, began_at: datetime | None) -> bool:
+        """What began then must not expire yet: the outage may have kept a sign of life from us."""
+        return not self.over and (began_at is None or began_at <= self._back_at)
 
     def over_for(self, lease_s: float) -> bool:
         """What has a lease of its own may expire: one full lease of that length has passed."""

@@ -21,7 +21,7 @@ class Watcher:
 
     `due` never pops, so a crash between looking and acting changes nothing; and the commit is fenced,
     so two watchers at once fire every deadline once. Alarms (a timer, a retry) ring at once; expiries
-    (a timeout) wait for the grace after an outage, since the answer may be on its way to us.
+    (a timeout) of what began before an outage wait for the grace, since the answer may be on its way to us.
     """
 
     name = "watcher"
@@ -80,12 +80,13 @@ class Watcher:
         return int(acted)
 
     def _job_due(self, job: Job, tasks: list[Task], scene: Scene) -> Step | None:
-        if not self._grace.over and not isinstance(job.wait, AwaitTimer | AwaitRetry):
+        rings = isinstance(job.wait, AwaitTimer | AwaitRetry)
+        if not rings and self._grace.covers(job.entered_at):
             return None
         return signals.due(job, tasks, scene)
 
     def _task_due(self, job: Job, task: Task, scene: Scene) -> Step | TaskStep | None:
         rings = task.state is AttemptState.QUEUED and task.not_before is not None
-        if not self._grace.over and not rings:
+        if not rings and self._grace.covers(task.queued_at):
             return None
         return results.due(job, task, scene)

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from regista import EventType, JobStatus, MemoryStorage, RetryPolicy
+from regista import Config, EventType, JobStatus, MemoryStorage, RetryPolicy
 from regista.storage.base import DueKind
 from regista.testing.clock import Clock
 from regista.testing.orchestrator import TestOrchestrator
@@ -93,6 +93,32 @@ def test_a_cancel_that_nobody_confirms_waits_for_the_grace_as_well() -> None:
         assert kit.get(job).status is JobStatus.CANCELLING
         kit.skip(60)
         assert kit.get(job).status is JobStatus.CANCELLED
+
+
+def test_what_began_after_the_outage_expires_in_its_own_time() -> None:
+    with TestOrchestrator(one_task(result_timeout=2)) as kit:
+        kit.director.grace.restart()
+        kit.skip(0.1)
+        job = kit.submit("script")
+        kit.skip(2)
+        assert kit.get(job).status is JobStatus.FAILED
+
+
+def test_a_cancel_waits_for_the_grace_only_where_the_work_began_before_the_outage() -> None:
+    with TestOrchestrator(one_task(), config=Config(instance_id="test", cancel_grace_s=5)) as kit:
+        puppet = Puppet(kit, lease_s=1000)
+        puppet.join()
+        before = kit.submit("script")
+        puppet.settle()
+        kit.director.grace.restart()
+        kit.skip(0.1)
+        after = kit.submit("script")
+        puppet.settle()
+        kit.cancel(before)
+        kit.cancel(after)
+        kit.skip(5)
+        assert kit.get(before).status is JobStatus.CANCELLING
+        assert kit.get(after).status is JobStatus.CANCELLED
 
 
 def test_what_stays_due_in_spite_of_the_watcher_does_not_make_it_spin() -> None:
