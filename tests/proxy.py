@@ -1,6 +1,7 @@
 """A stretch of network between two programs that can be cut, stalled and closed, and that can swallow what it carries."""
 
 import asyncio
+from typing import Self
 
 #: What a gateway says that does not let WebSockets through.
 NO_UPGRADE = b"HTTP/1.1 426 Upgrade Required\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -27,7 +28,7 @@ class Proxy:
         #: Seconds that every 64 KiB take, in both directions.
         self.slowness_s = 0.0
 
-    async def __aenter__(self) -> "Proxy":
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 

@@ -17,7 +17,8 @@ async def check_server(link: Link, prefix: str) -> None:
     """Raise StorageError when the server is not fit; warn when it forgets everything at a restart."""
     info = info_of((await link.ask(("INFO",)))[0])
     version = info.get("redis_version", "0")
-    if int(version.partition(".")[0]) < OLDEST:
+    major = re.match(r"\d+", version)
+    if major is None or int(major[0]) < OLDEST:
         raise StorageError(f"expected Redis {OLDEST} or newer, or Valkey; got {version}: upgrade the server")
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":

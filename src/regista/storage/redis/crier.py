@@ -31,11 +31,27 @@ class Crier:
     ) -> None:
         self._url = url
         self._channel = channel
-        self._origin = origin
+        self._name = origin
         self._tell = tell
         self._timeout_s = timeout_s
         self._task: asyncio.Task[None] | None = None
         self._subscribed = asyncio.Event()
+        #: Why the last connection ended.
+        self._trouble = ""
+
+    @property
+    def listens(self) -> bool:
+        """Whether the subscription stands, as far as is known here."""
+        return self._subscribed.is_set()
+
+    @property
+    def origin(self) -> str:
+        """Our name, for what is published; empty while nobody listens here.
+
+        The server publishes what we do only if there are others to hear it: it must know whether we are one of those
+        who listen.
+        """
+        return self._name if self.listens else ""
 
     async def start(self) -> None:
         """Begin to listen; returns when the subscription stands, or does not come within the timeout."""
@@ -46,7 +62,11 @@ class Crier:
             async with asyncio.timeout(self._timeout_s):
                 await self._subscribed.wait()
         except TimeoutError:
-            log.warning("no hints from other instances yet; trying on", extra={"action": "storage_hints"})
+            log.warning(
+                "no hints from other instances yet; trying on: %s",
+                self._trouble or "no answer",
+                extra={"action": "storage_hints"},
+            )
 
     async def stop(self) -> None:
         """Listen no more. Twice is fine."""
@@ -54,6 +74,7 @@ class Crier:
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+            self._subscribed.clear()
 
     async def _run(self) -> None:
         backoff_s = BACKOFF_S
@@ -61,6 +82,7 @@ class Crier:
             try:
                 await self._listen()
             except Exception as error:  # the loop's outermost turn: hints may be lost, but not for good
+                self._trouble = str(error)
                 expected = isinstance(error, RedisError | OSError)
                 # Once for each outage: it may last, and the calls that fail say so too.
                 level = logging.WARNING if self._subscribed.is_set() or not expected else logging.DEBUG
@@ -76,28 +98,38 @@ class Crier:
             await asyncio.sleep(backoff_s)
 
     async def _listen(self) -> None:
-        connection = connection_of(self._url, f"hints-{self._origin}", self._timeout_s)
+        connection = connection_of(self._url, f"hints-{self._name}", self._timeout_s)
         try:
-            await connection.connect()  # type: ignore[no-untyped-call]
-            await connection.send_command("SUBSCRIBE", self._channel)
-            quiet = False
+            await self._subscribe(connection)
             while True:
-                said = await self._next(connection)
+                said = await self._next(connection, QUIET_S)
                 if said is None:
-                    if quiet:
-                        raise ConnectionError("no sign of life")
                     await connection.send_command("PING")
-                elif said[0] == b"subscribe":
-                    self._subscribed.set()
-                    self._tell(LOOK_AGAIN)
-                elif said[0] == b"message":
+                    said = await self._next(connection, self._timeout_s)
+                if said is None:
+                    raise ConnectionError("no sign of life")
+                if said[0] == b"message":
                     self._hear(said[2])
-                quiet = said is None
         finally:
             await hang_up(connection)
 
-    async def _next(self, connection: AbstractConnection) -> list[bytes] | None:
-        said: list[bytes] | None = await connection.read_response(disable_decoding=True, timeout=QUIET_S)
+    async def _subscribe(self, connection: AbstractConnection) -> None:
+        # Once to connect, once for the answers: the library waits for those for ever.
+        patience_s = 2 * self._timeout_s
+        try:
+            async with asyncio.timeout(patience_s):
+                await connection.connect()  # type: ignore[no-untyped-call]
+                await connection.send_command("SUBSCRIBE", self._channel)
+                said = await self._next(connection, patience_s)
+        except TimeoutError:
+            said = None
+        if said is None:
+            raise ConnectionError(f"no answer within {patience_s} s")
+        self._subscribed.set()
+        self._tell(LOOK_AGAIN)
+
+    async def _next(self, connection: AbstractConnection, timeout_s: float) -> list[bytes] | None:
+        said: list[bytes] | None = await connection.read_response(disable_decoding=True, timeout=timeout_s)
         return said
 
     def _hear(self, message: bytes) -> None:
@@ -106,5 +138,5 @@ class Crier:
         except msgspec.MsgspecError as error:  # somebody else's words, or of another version
             log.warning("a hint cannot be read: %s", error, extra={"action": "storage_hints"})
             return
-        if origin != self._origin:
+        if origin != self._name:
             self._tell(hints_from(words))

@@ -90,7 +90,7 @@ class Flusher:
     def __init__(
         self,
         scripts: Scripts,
-        origin: str,
+        origin: Callable[[], str],
         ended_ttl_s: float,
         outbox_limit: int,
         tell: Callable[[Sequence[Hint]], None],
@@ -111,15 +111,16 @@ class Flusher:
         if not parcels:
             return
         more: dict[str, tuple[int, ...]] = {"commit": self._limits, "put": ()}
-        calls: list[Call] = [
-            (script, next(self._names), self._origin, *more[script], parcel.packed(), *parcel.bodies)
-            for script, parcel, _ in parcels
-        ]
+        origin = self._origin()
         try:
+            calls: list[Call] = [
+                (script, next(self._names), origin, *more[script], parcel.packed(), *parcel.bodies)
+                for script, parcel, _ in parcels
+            ]
             replies = await self._scripts.call_many(calls)
-        except StorageError as error:
+        except (StorageError, *UNENCODABLE) as error:
             # Whatever it was, it concerns this batch only: the server has the others.
-            raise StorageUnavailable(str(error)) from error
+            raise StorageUnavailable(words(error)) from error
         for (_, _, answers), reply in zip(parcels, replies, strict=True):
             letters, _, hints = reply.partition(b"\n")
             for answer, letter in zip(answers, letters, strict=True):

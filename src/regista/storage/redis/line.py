@@ -26,6 +26,8 @@ _PASSING = (
 _UNFINISHED = object()
 #: A line is looked at so often in the time that silence may last.
 _LOOKS = 4
+#: Bytes that may be under way after we have handed them over: more than that no system keeps for us.
+_ON_ITS_WAY = 4 << 20
 #: Bytes a second that a network carries at the very least.
 _LEAST_RATE = 1 << 20
 #: However much arrives meanwhile, nobody waits longer than so many times the silence that is borne.
@@ -46,11 +48,11 @@ def connection_of(url: str, name: str, timeout_s: float) -> AbstractConnection:
     settings = {
         "socket_connect_timeout": timeout_s,
         "socket_timeout": None,
-        "protocol": 2,
         "client_name": name,
     }
     try:
-        made: AbstractConnection = kind(**{**settings, **parts})
+        # Whatever the URL says: in the other protocol answers have other shapes, and come unasked.
+        made: AbstractConnection = kind(**{**settings, **parts, "protocol": 2})
     except TypeError as error:
         raise StorageError(f"{_EXPECTED}; an option of its query is unknown: {error}") from None
     return made
@@ -90,6 +92,12 @@ class Asked:
 class Refused(Exception):
     """The server's own words about a command that it did not carry out."""
 
+    def of(self, *names: str) -> StorageError:
+        """What that means to whoever had asked for these, while the store runs."""
+        told = f"the store refused {' or '.join(map(repr, names))}: {self}"
+        # We had that right at the start: somebody has taken it away, and can give it back.
+        return StorageUnavailable(told) if str(self).startswith("NOPERM") else StorageError(told)
+
 
 class Line(asyncio.Protocol):
     """Sends commands and hands out the answers; cut for good when the server is silent for `patience_s`.
@@ -111,8 +119,10 @@ class Line(asyncio.Protocol):
         #: The network takes no more for now; what waits is sent when it does.
         self._full = False
         self._watch: asyncio.TimerHandle | None = None
-        #: When something last came from the server, and how many bytes were sent to it since.
-        self._heard, self._sent = 0.0, 0
+        #: When something last moved, either way, and how many bytes were sent since the server last said something.
+        self._moved, self._sent = 0.0, 0
+        #: Bytes that were ever sent, and those of them that the network had not taken at the last look, and had.
+        self._written, self._left, self._taken = 0, 0, 0
         self.broken: BaseException | None = None
         #: Names the process of the server: another one has begun anew.
         self.run = ""
@@ -144,6 +154,7 @@ class Line(asyncio.Protocol):
         if self.broken is not None:
             return
         self.broken = reason
+        self._transport.abort()  # what is still unsent was given up: it must not arrive later
         asked, self._asked = self._asked, deque()
         for waiter in [one.waiter for one in asked]:
             if not waiter.done():
@@ -161,10 +172,16 @@ class Line(asyncio.Protocol):
         """Whether anything still moves, as long as somebody waits."""
         self._watch = None
         if not self._asked or self.broken is not None:
+            self._left = 0
             return
         now, asked_at = self._loop.time(), self._asked[0].at
-        # What was sent may still be on its way: nobody can see how far the network has carried it.
-        patient_until = max(self._heard, asked_at) + self._patience_s + self._sent / _LEAST_RATE
+        left = self._transport.get_write_buffer_size()
+        if self._left and self._written - left > self._taken:
+            self._moved = now
+        self._left, self._taken = left, self._written - left
+        # What the network has taken may still be on its way: nobody can see how far that has come.
+        on_its_way_s = min(self._sent, _ON_ITS_WAY) / _LEAST_RATE
+        patient_until = max(self._moved, asked_at) + self._patience_s + on_its_way_s
         left_s = min(patient_until, asked_at + _LONGEST * self._patience_s) - now
         if left_s <= 0:
             self.cut(TimeoutError(f"the store did not answer within {self._patience_s} s"))
@@ -175,6 +192,7 @@ class Line(asyncio.Protocol):
         if self._unsent and not self._full and self.broken is None:
             unsent, self._unsent = b"".join(self._unsent), []
             self._sent += len(unsent)
+            self._written += len(unsent)
             self._transport.write(unsent)
 
     # -- what the connection tells ---------------------------------------------------------------
@@ -194,15 +212,18 @@ class Line(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Answers, or a part of one."""
-        self._heard, self._sent = self._loop.time(), 0
+        self._moved, self._sent = self._loop.time(), 0
         try:
             self._reader.feed(data)
             while self.broken is None and (reply := self._reader.gets()) is not _UNFINISHED:
                 self._answer(reply)
-        except (HiredisError, IndexError) as error:
+        except HiredisError as error:
             self.cut(error)
 
     def _answer(self, reply: Reply) -> None:
+        if not self._asked:
+            self.cut(ConnectionError(f"the server said what nobody had asked for: {reply!r:.80}"))
+            return
         asked = self._asked[0]
         asked.answers.append(reply)
         refused = type(reply) is ReplyError

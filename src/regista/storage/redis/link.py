@@ -10,8 +10,10 @@ from .line import Command, Line, Refused, Reply, connection_of, hang_up
 
 log = logging.getLogger("regista.storage")
 
-#: Seconds before the first and at most before each further try to connect.
+#: Seconds before the first and at most before each further try of a call. However many calls there are, none of them
+#: tries to connect sooner than the first after somebody else has failed to.
 BACKOFF_S, MAX_BACKOFF_S = 0.05, 1.0
+_CLOSED = "the store is closed; `start` opens it"
 
 
 class Link:
@@ -27,12 +29,14 @@ class Link:
         self._line: Line | None = None
         self._opening = asyncio.Lock()
         self._closed = True
+        #: When connecting last failed, and why: whoever comes right after that is told the same.
+        self._failed_at, self._failure = float("-inf"), ""
         #: The server was away when it was last asked: that, and its return, are told once each.
         self._away = False
 
     async def open(self) -> None:
         """Connect now. Wrong credentials are told from a server that is away."""
-        self._closed = False
+        self._closed, self._failed_at = False, float("-inf")
         # Once to connect, which says by itself why it cannot; once for an answer.
         patience_s = 2 * self._patience_s
         try:
@@ -91,18 +95,37 @@ class Link:
                 return await self._ready_line()
         except TimeoutError:
             raise StorageUnavailable(f"the store did not answer within {self._patience_s} s") from None
+        except StorageUnavailable:
+            raise
+        except StorageError as error:
+            # It worked at the start: somebody has changed it, and can change it back.
+            raise StorageUnavailable(str(error)) from None
 
     async def _ready_line(self) -> Line:
         async with self._opening:
             if self._closed:
-                raise StorageUnavailable("the store is closed; `start` opens it")
+                raise StorageUnavailable(_CLOSED)
             if self._line is not None and self._line.broken is None:
                 return self._line
             if self._line is not None:
                 await self._line.close()
                 self._line = None
-            self._line = await self._connect()
+            if asyncio.get_running_loop().time() < self._failed_at + BACKOFF_S:
+                raise StorageUnavailable(self._failure)
+            self._line = await self._new_line()
             return self._line
+
+    async def _new_line(self) -> Line:
+        """A line that is open, unless the link was closed meanwhile."""
+        try:
+            line = await self._connect()
+        except StorageError as error:
+            self._failed_at, self._failure = asyncio.get_running_loop().time(), str(error)
+            raise
+        if self._closed:
+            await line.close()
+            raise StorageUnavailable(_CLOSED)
+        return line
 
     async def _connect(self) -> Line:
         connection = connection_of(self._url, self._name, self._patience_s)
@@ -134,7 +157,9 @@ class Link:
         return line
 
 
-def info_of(reply: bytes) -> dict[str, str]:
+def info_of(reply: Reply) -> dict[str, str]:
     """What INFO said, by name."""
+    if not isinstance(reply, bytes):
+        raise StorageError(f"expected a Redis 7 or newer, or Valkey; INFO was answered with {reply!r:.80}")
     lines = reply.decode(errors="replace").splitlines()
     return dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))

@@ -1,9 +1,11 @@
 """Scripts: the Lua files beside this one, called by name. Each is one round trip."""
 
-from collections.abc import Iterable, Sequence
+import secrets
+from collections.abc import Sequence
 from functools import cache
 from hashlib import sha1
 from importlib.resources import files
+from itertools import count
 from typing import Any
 
 from ...errors import StorageError
@@ -69,6 +71,9 @@ SHARED = {
 }
 #: Those that are told the server's process first, since what they do depends on what it has gone through.
 MEETING = frozenset({"claim_ready", "commit", "lapsed", "register", "stranded"})
+#: Those that take something out for the caller. They are told the name of the call, and how often it was sent before:
+#: when an answer is lost, what was taken with it is handed out again.
+CLAIMING = frozenset({"claim_ready", "claim_tasks", "take"})
 
 
 @cache
@@ -91,6 +96,7 @@ class Scripts:
             name: before + "".join(map(source_of, (*SHARED.get(name, ()), name))) for name in NAMES
         }
         self._hashes = {name: sha1(text.encode()).hexdigest() for name, text in self._texts.items()}
+        self._names = map(f"{secrets.token_hex(8)}:{{}}".format, count(1))
         #: How often a script was called: what a job costs the server.
         self.calls = 0
 
@@ -104,37 +110,43 @@ class Scripts:
     async def call(self, name: str, *arguments: Any) -> Reply:
         """The answer of one script."""
         self.calls += 1
-        command = self._command(name, arguments)
+        if name in CLAIMING:
+            arguments = (next(self._names), *arguments)
         try:
-            return (await self._link.ask(command))[0]
+            return (await self._link.ask(self._command(name, arguments)))[0]
         except Refused as refused:
-            return (await self._ask_again([command], refused, name))[0]
+            return (await self._ask_again([(name, *arguments)], refused))[0]
 
     async def call_many(self, calls: Sequence[Call]) -> list[Reply]:
         """The answers of several calls, sent together and carried out in order."""
         self.calls += len(calls)
-        commands = [self._command(name, arguments) for name, *arguments in calls]
         try:
-            return await self._link.ask(*commands)
+            return await self._link.ask(*(self._command(name, arguments) for name, *arguments in calls))
         except Refused as refused:
-            return await self._ask_again(commands, refused, *dict.fromkeys(name for name, *_ in calls))
+            return await self._ask_again(calls, refused)
 
-    def _command(self, name: str, arguments: Iterable[Any]) -> Command:
-        words = ("EVALSHA", self._hashes[name], 1, self._prefix)
+    def _command(self, name: str, arguments: Sequence[Any], *, whole: bool = False) -> Command:
+        """The call by its hash; or with the whole text, which the server then knows."""
+        how = ("EVAL", self._texts[name]) if whole else ("EVALSHA", self._hashes[name])
+        words = (*how, 1, self._prefix)
+        # The rest is said when it is sent, and not before: after an outage another process may be the one that answers.
+        if name in CLAIMING:
+            sent = count(int(whole))
+            return lambda run: (*words, run, next(sent), *arguments)
         if name in MEETING:
-            # Named when it is sent, and not before: after an outage another process may be the one that answers.
             return lambda run: (*words, run, *arguments)
         return (*words, *arguments)
 
-    async def _ask_again(self, commands: Sequence[Command], refused: Refused, *names: str) -> list[Reply]:
+    async def _ask_again(self, calls: Sequence[Call], refused: Refused) -> list[Reply]:
         """Once more, if the server had only forgotten the scripts: it restarted, or was flushed by somebody.
 
-        What went through before that is safe to send again.
+        What went through before that is safe to send again. The text goes with the call: between a load and a call the
+        scripts may be forgotten another time.
         """
         if str(refused).startswith("NOSCRIPT"):
-            await self.load()
+            commands = [self._command(name, arguments, whole=True) for name, *arguments in calls]
             try:
                 return await self._link.ask(*commands)
             except Refused as again:
                 refused = again
-        raise StorageError(f"the store refused {' or '.join(map(repr, names))}: {refused}") from None
+        raise refused.of(*dict.fromkeys(name for name, *_ in calls)) from None

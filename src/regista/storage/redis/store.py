@@ -41,6 +41,7 @@ from .encode import field_of, length, version_name
 from .flushing import Batch, Flusher
 from .line import Refused, Reply, Words
 from .link import Link
+from .presence import Presence
 from .scripts import Scripts
 from .shelves import RedisShelves
 from .workers import RedisWorkers
@@ -87,12 +88,13 @@ class RedisStorage(RedisWorkers, RedisShelves):
         self._clock = clock or SystemClock()
         # One tag, so that a cluster keeps all of it on one node: a script sees only what is there.
         self._prefix = f"regista:{{{namespace}}}:"
-        self._origin = secrets.token_hex(8)
-        self._link = Link(url, f"regista-{self._origin}", patience_s)
+        name = secrets.token_hex(8)
+        self._crier = crier = Crier(url, f"{self._prefix}hints", name, self._tell, patience_s)
+        self._presence = Presence(name, self._clock)
+        self._link = Link(url, f"regista-{name}", patience_s)
         self._scripts = Scripts(self._link, self._prefix, now)
-        self._flusher = Flusher(self._scripts, self._origin, ended_ttl_s, outbox_limit, self._tell)
+        self._flusher = Flusher(self._scripts, lambda: crier.origin, ended_ttl_s, outbox_limit, self._tell)
         self._group = GroupCommit(Batch, self._flusher.flush, self._flusher.flushed)
-        self._crier = Crier(url, f"{self._prefix}hints", self._origin, self._tell, patience_s)
         self._listeners: dict[int, Callable[[Hint], None]] = {}
         self._next_listener = 0
         self._started = False
@@ -135,7 +137,7 @@ class RedisStorage(RedisWorkers, RedisShelves):
 
     async def nudge(self, hints: Sequence[Hint]) -> None:
         words = [word for hint in hints for word in (hint.kind.value, hint.id, hint.to)]
-        await self._ask(("PUBLISH", f"{self._prefix}hints", encode((self._origin, words))))
+        await self._ask(("PUBLISH", f"{self._prefix}hints", encode((self._crier.origin, words))))
         self._tell(hints)
 
     def _tell(self, hints: Sequence[Hint]) -> None:
@@ -150,7 +152,7 @@ class RedisStorage(RedisWorkers, RedisShelves):
         try:
             return await self._link.ask(*commands)
         except Refused as refused:
-            raise StorageError(f"the store refused {commands[0][0]!r}: {refused}") from None
+            raise refused.of(str(commands[0][0])) from None
 
     def _job_key(self, job_id: str) -> str:
         return f"{self._prefix}job:{job_id}"
@@ -222,10 +224,11 @@ class RedisStorage(RedisWorkers, RedisShelves):
         return [job_id.decode() for job_id in kept]
 
     async def relinquish(self, instance: str) -> int:
-        return int(await self._scripts.call("relinquish", self._origin, instance))
+        return int(await self._scripts.call("relinquish", self._crier.origin, instance))
 
     async def attend(self, instance: str, versions: Collection[Version], lease_s: float) -> None:
-        await self._scripts.call("attend", instance, length(lease_s), *map(version_name, versions))
+        said = (self._presence.process, instance, length(lease_s), *map(version_name, versions))
+        self._presence.learn(instance, (await self._scripts.call("attend", *said)).decode(), lease_s)
 
     async def stranded(self, limit: int) -> list[Job]:
         if limit < 1:
@@ -241,9 +244,8 @@ class RedisStorage(RedisWorkers, RedisShelves):
             return []
         cost_of = worker.profile.cost_of
         asked = [part for lane in dict.fromkeys(lanes) for part in (lane_name(lane), cost_of(lane.type))]
-        hints, cells = await self._scripts.call(
-            "claim_tasks", self._origin, worker.id, worker.session, micros(now), limit, encode(asked)
-        )
+        said = (self._crier.origin, worker.id, worker.session, micros(now), limit)
+        hints, cells = await self._scripts.call("claim_tasks", *said, encode(asked))
         self._tell(hints_of(hints))
         return readable(task_of, cells)
 

@@ -9,6 +9,7 @@ from ...clock import Clock
 from ...model import Slots, Worker
 from ..base import Hint, HintKind
 from ..codec import encode
+from .crier import Crier
 from .decode import readable, slots_of, worker_of
 from .encode import length
 from .scripts import Scripts
@@ -18,7 +19,7 @@ class RedisWorkers(ABC):
     """`WorkerStore` and `SlotBoard`, for `RedisStorage`, which opens and closes what is used here."""
 
     _clock: Clock
-    _origin: str
+    _crier: Crier
     _scripts: Scripts
 
     @abstractmethod
@@ -27,7 +28,7 @@ class RedisWorkers(ABC):
 
     async def register(self, worker: Worker, lease_s: float) -> Worker:
         known = replace(worker, session=0, notes=0, registered_at=self._clock.now())
-        said = (self._origin, worker.id, encode(known), length(lease_s))
+        said = (self._crier.origin, worker.id, encode(known), length(lease_s))
         session = await self._scripts.call("register", *said)
         self._tell([Hint(HintKind.WORKER, worker.id)])
         return replace(known, session=session)
@@ -37,7 +38,7 @@ class RedisWorkers(ABC):
 
     async def note(self, worker: Worker) -> Worker | None:
         body = encode(replace(worker, session=0, notes=0))
-        said = (self._origin, worker.id, worker.session, worker.notes, body)
+        said = (self._crier.origin, worker.id, worker.session, worker.notes, body)
         if not await self._scripts.call("note", *said):
             return None
         self._tell([Hint(HintKind.WORKER, worker.id)])
@@ -58,7 +59,7 @@ class RedisWorkers(ABC):
         return readable(worker_of, await self._scripts.call("lapsed"))
 
     async def forget(self, worker_id: str, session: int, *, lapsed: bool = False) -> bool:
-        gone = await self._scripts.call("forget", self._origin, worker_id, session, int(lapsed))
+        gone = await self._scripts.call("forget", self._crier.origin, worker_id, session, int(lapsed))
         if gone:
             self._tell([Hint(HintKind.WORKER, worker_id)])
         return bool(gone)
@@ -66,7 +67,9 @@ class RedisWorkers(ABC):
     # -- slots -----------------------------------------------------------------------------------
 
     async def show_slots(self, instance: str, slots: Sequence[Slots], ttl_s: float) -> None:
-        await self._scripts.call("show_slots", self._origin, instance, length(ttl_s), encode(list(slots)))
+        await self._scripts.call(
+            "show_slots", self._crier.origin, instance, length(ttl_s), encode(list(slots))
+        )
         self._tell([Hint(HintKind.SLOTS, instance)])
 
     async def slots(self) -> dict[str, list[Slots]]:

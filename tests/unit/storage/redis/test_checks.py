@@ -1,5 +1,7 @@
 import asyncio
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -141,3 +143,45 @@ def test_the_wrong_node_of_a_cluster_names_the_right_one() -> None:
     why = why_not("MovedError: 3999 10.0.0.7:6381", "regista:{r0}:")
 
     assert "they all live on one, so name that in the URL: 10.0.0.7:6381" in why
+
+
+@asynccontextmanager
+async def impostor(info: bytes) -> AsyncIterator[str]:
+    """The address of something that says OK to everything, and this to INFO."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        calls.append(asyncio.current_task())
+        with suppress(OSError):  # they hang up
+            while asked := await reader.read(65536):
+                ours = b"INFO" in asked and b"SETINFO" not in asked
+                writer.write(info if ours else b"+OK\r\n" * (asked.count(b"\r\n*") + 1))
+        writer.transport.abort()
+
+    calls: list[asyncio.Task[None] | None] = []
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        yield f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
+        await asyncio.gather(*filter(None, calls))
+
+
+def said(text: bytes) -> bytes:
+    return b"$%d\r\n%s\r\n" % (len(text), text)
+
+
+@pytest.mark.parametrize(
+    ("info", "refusal"),
+    [
+        (said(b"redis_version:6.2.1\r\n"), "expected Redis 7 or newer, or Valkey; got 6.2.1"),
+        (said(b"redis_version:unheard-of\r\n"), "expected Redis 7 or newer, or Valkey; got unheard-of"),
+        (b"$-1\r\n", "INFO was answered with None"),
+        (b"*1\r\n:5\r\n", r"INFO was answered with \[5\]"),
+        (said(b"redis_version:7.0.0\r\n") * 2, "the server said what nobody had asked for"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "Protocol error"),
+    ],
+)
+def test_what_is_no_redis_that_we_know_is_refused_in_plain_words(info: bytes, refusal: str) -> None:
+    async def play() -> None:
+        async with impostor(info) as url:
+            with pytest.raises(StorageError, match=refusal):
+                await RedisStorage(url, patience_s=0.2).start()
+
+    asyncio.run(play())

@@ -5,7 +5,9 @@ import pytest
 
 from regista.model import Birth
 from regista.storage.base import Hint, HintKind
+from regista.storage.redis import crier
 from regista.storage.redis.crier import LOOK_AGAIN
+from regista.storage.redis.store import RedisStorage
 from regista.testing.conformance.storage.kit import (
     FINISHED,
     PARKED,
@@ -109,3 +111,70 @@ def test_words_that_nobody_understands_are_passed_over(
             assert await hears(heard, Hint(HintKind.READY))
 
     asyncio.run(play())
+
+
+def test_who_listens_alone_hears_one_whose_own_ear_is_cut_off(open_store: Open) -> None:
+    async def play() -> None:
+        async with running(open_store()) as here, running(open_store()) as there:
+            heard: list[Hint] = []
+            there.listen(heard.append)
+            await here._crier.stop()
+            await create(here, make_job())
+            assert await hears(heard, Hint(HintKind.READY))
+
+    asyncio.run(play())
+
+
+def test_a_subscription_that_is_never_answered_is_asked_for_again(
+    open_store: Open, server: RedisServer
+) -> None:
+    async def play() -> None:
+        async with (
+            Proxy(server.port) as network,
+            running(open_store(f"redis://127.0.0.1:{network.port}/0", patience_s=0.3)) as here,
+        ):
+            heard: list[Hint] = []
+            here.listen(heard.append)
+            network.deaf = True  # what is said to a connection meanwhile is lost for good
+            network.cut()
+            await asyncio.sleep(0.3)
+            network.deaf = False
+            assert await hears(heard, *LOOK_AGAIN)
+
+    asyncio.run(play())
+
+
+def test_a_server_that_falls_silent_is_left_soon_after_it_was_asked(
+    open_store: Open, server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crier, "QUIET_S", 1.0)
+
+    async def play() -> float:
+        async with (
+            Proxy(server.port) as network,
+            running(open_store(f"redis://127.0.0.1:{network.port}/0", patience_s=0.1)) as here,
+        ):
+            network.deaf = True
+            await asyncio.sleep(0.5)
+            began = asyncio.get_running_loop().time()
+            while here._crier.listens:  # noqa: ASYNC110  # what it waits for has no event
+                await asyncio.sleep(0.02)
+            return asyncio.get_running_loop().time() - began
+
+    assert asyncio.run(play()) < 1.0
+
+
+def test_a_subscription_that_is_refused_is_told_with_the_reason(
+    mortal: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    mortal.ask("ACL", "SETUSER", "deaf", "on", ">secret", "~*", "&*", "+@all", "-subscribe")
+
+    async def play() -> None:
+        url = f"redis://deaf:secret@127.0.0.1:{mortal.port}/0"
+        async with running(RedisStorage(url, patience_s=0.3)):
+            pass
+
+    with caplog.at_level(logging.WARNING, "regista.storage"):
+        asyncio.run(play())
+    assert "no hints from other instances yet" in caplog.text
+    assert "'subscribe'" in caplog.text

@@ -109,3 +109,41 @@ def test_what_cannot_be_stored_does_not_trouble_its_neighbours(open_store: Open)
             assert only_bad[0].kind is OutcomeKind.UNSTORABLE
 
     asyncio.run(play())
+
+
+def test_what_nobody_can_pack_concerns_its_own_batch_only(open_store: Open) -> None:
+    async def play() -> None:
+        async with running(open_store()) as store:
+            with pytest.raises(StorageUnavailable, match="surrogates not allowed"):
+                await store.commit([write(make_job("bad"), hold_s=1.0)], "half a character: \udc80")
+            assert await commit(store, write(make_job("good"))) == [APPLIED]
+
+    asyncio.run(play())
+
+
+def test_scripts_that_are_forgotten_again_and_again_are_loaded_again_and_again(
+    open_store: Open, server: RedisServer
+) -> None:
+    async def flush_scripts(stop: asyncio.Event) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        while not stop.is_set():
+            writer.write(b"SCRIPT FLUSH SYNC\r\n")
+            await reader.readline()
+        writer.close()
+        await writer.wait_closed()
+
+    async def play() -> None:
+        stop = asyncio.Event()
+        async with running(open_store()) as store:
+            flushing_scripts = asyncio.ensure_future(flush_scripts(stop))
+            try:
+                for turn in range(10):
+                    jobs = [make_job(f"j{turn}-{n}") for n in range(10)]
+                    calls = [commit(store, write(job, events=(event(),))) for job in jobs]
+                    assert await asyncio.gather(*calls) == [[APPLIED]] * 10
+                    await asyncio.gather(store.roll(), store.now(), store.messages(1))
+            finally:
+                stop.set()
+                await flushing_scripts
+
+    asyncio.run(play())

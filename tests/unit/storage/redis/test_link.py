@@ -217,6 +217,70 @@ def test_closing_twice_is_fine_and_a_closed_link_says_so(server: RedisServer) ->
     asyncio.run(play())
 
 
+def test_a_link_that_is_closed_while_it_connects_stays_closed(server: RedisServer) -> None:
+    async def play() -> None:
+        async with Proxy(server.port) as network:
+            link = Link(f"redis://127.0.0.1:{network.port}", "leaver", 2.0)
+            await link.open()
+            network.stall()
+            network.cut()
+            asking = asyncio.ensure_future(link.ask(("PING",)))
+            await asyncio.sleep(0.1)
+            await link.close()
+            network.go_on()
+            with pytest.raises(StorageUnavailable, match="closed"):
+                await asking
+            for _ in range(200):
+                if "name=leaver " not in server.ask("CLIENT", "LIST"):
+                    return
+                await asyncio.sleep(0.01)
+            raise AssertionError("a connection was left open")
+
+    asyncio.run(play())
+
+
+def test_many_callers_who_find_the_server_gone_knock_a_few_times_only(server: RedisServer) -> None:
+    async def play() -> None:
+        async with Knocked(server.port) as network, linked(f"redis://127.0.0.1:{network.port}", 1.0) as link:
+            network.close_the_line()
+            network.knocks = 0
+            callers = [asyncio.ensure_future(link.ask(("ECHO", n))) for n in range(200)]
+            for n in range(200):
+                callers.append(asyncio.ensure_future(link.ask(("ECHO", n))))
+                await asyncio.sleep(0.002)
+            answers = await asyncio.gather(*callers, return_exceptions=True)
+            assert {type(answer) for answer in answers} == {StorageUnavailable}
+            assert 3 < network.knocks < 40  # twenty a second, and no more
+            network.open_the_line()
+            assert await link.ask(("ECHO", "back")) == [b"back"]
+
+    asyncio.run(play())
+
+
+class Knocked(Proxy):
+    """Counts who comes."""
+
+    knocks = 0
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.knocks += 1
+        await super()._accept(reader, writer)
+
+
+def test_a_password_that_was_changed_is_an_outage_for_who_is_running(mortal: RedisServer) -> None:
+    async def play() -> None:
+        async with linked(mortal.url, patience_s=0.3) as link:
+            mortal.ask("CONFIG", "SET", "requirepass", "changed")
+            await link.ask(("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no"))
+            with pytest.raises(StorageUnavailable, match="refused our credentials"):
+                await link.ask(("PING",))
+            with pytest.raises(StorageError, match="refused our credentials") as caught:
+                await _open(mortal.url)
+            assert not isinstance(caught.value, StorageUnavailable)
+
+    asyncio.run(play())
+
+
 def test_tls_is_asked_for_by_the_url(require: Require, tmp_path: Path) -> None:
     key, cert, port = tmp_path / "key.pem", tmp_path / "cert.pem", free_port()
     request = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]

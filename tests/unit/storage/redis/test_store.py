@@ -296,6 +296,48 @@ def test_no_lease_lapses_for_one_lease_after_a_long_silence(server: RedisServer,
     asyncio.run(play())
 
 
+def test_leases_lapse_one_lease_after_the_servers_clock_was_set_back(
+    server: RedisServer, namespace: str
+) -> None:
+    async def play() -> None:
+        clock, an_hour_ahead = ManualClock(START), ManualClock(at(3600))
+        async with running(
+            HandMovedRedis(server.url, an_hour_ahead, seen=False, namespace=namespace)
+        ) as store:
+            await create(store, make_job("job-1"))
+            await store.register(make_worker(), 30)
+            assert await store.lapsed() == []
+            assert await claim(store, "gone") == ["job-1"]
+            assert await store.lead("chore", "gone", 30)
+        async with running(HandMovedRedis(server.url, clock, seen=False, namespace=namespace)) as store:
+            assert await claim(store) == []
+            assert await store.lapsed() == []
+            for _ in range(7):  # somebody looks all the while
+                clock.move(4.5)
+                found = await claim(store), [worker.id for worker in await store.lapsed()]
+            assert found == (["job-1"], ["w1"])
+            assert await store.lead("chore", "me", 30)
+
+    asyncio.run(play())
+
+
+def test_a_right_that_was_taken_away_is_an_outage_for_who_is_running(mortal: RedisServer) -> None:
+    mortal.ask("ACL", "SETUSER", "stage", "on", ">sesame", "~*", "&*", "+@all")
+
+    async def play() -> None:
+        url = f"redis://stage:sesame@127.0.0.1:{mortal.port}/0"
+        async with running(RedisStorage(url, patience_s=0.2)) as store:
+            await create(store, make_job())
+            mortal.ask("ACL", "SETUSER", "stage", "-evalsha", "-hmget")
+            for ask in (store.roll, lambda: store.get("job-1")):
+                with pytest.raises(StorageUnavailable, match="NOPERM"):
+                    await ask()
+            mortal.ask("ACL", "SETUSER", "stage", "+@all")
+            assert await store.get("job-1") is not None
+
+    asyncio.run(play())
+
+
 def test_two_namespaces_on_one_server_know_nothing_of_each_other(server: RedisServer, namespace: str) -> None:
     async def play() -> None:
         one, other = (RedisStorage(server.url, namespace=f"{namespace}-{n}") for n in range(2))

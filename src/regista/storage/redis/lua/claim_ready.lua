@@ -1,7 +1,20 @@
 -- claim_ready: leases jobs that can run, one from each version in turn; answers their bodies.
--- ARGV: run, instance, limit, length of the lease, versions.
-local FIRST = 5
-local at, limit, length = now(), tonumber(ARGV[3]), tonumber(ARGV[4])
+-- ARGV: run, how often it was sent before, name of the call, instance, limit, length of the lease, versions.
+local FIRST = 7
+-- How long it is known what was claimed, for a repetition, in milliseconds.
+local DONE_MS = 30000
+local at, instance, limit, length = now(), ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
+local done = P .. 'done:' .. ARGV[3]
+local before = ARGV[2] ~= '0' and call('GET', done)
+if before then -- only the answer was lost
+  local bodies = {}
+  for _, id in ipairs(unpacked(before)) do
+    if call('HGET', P .. 'owners', id) == instance then
+      bodies[#bodies + 1] = call('HGET', P .. 'job:' .. id, 'b') or nil
+    end
+  end
+  return bodies
+end
 meet(ARGV[1], at)
 return_lapsed(at)
 note_lease(length)
@@ -9,7 +22,7 @@ local lines = {}
 for number = FIRST, #ARGV do
   lines[#lines + 1] = P .. 'ready:' .. ARGV[number]
 end
-local claimed = {}
+local claimed, ids = {}, {}
 while #lines > 0 and #claimed < limit do
   local left = {}
   for _, line in ipairs(lines) do
@@ -17,8 +30,9 @@ while #lines > 0 and #claimed < limit do
     if id then
       local body = call('HGET', P .. 'job:' .. id, 'b')
       if body then
-        lease(id, ARGV[2], at + length)
+        lease(id, instance, at + length)
         claimed[#claimed + 1] = body
+        ids[#ids + 1] = id
       end
       left[#left + 1] = line
     end
@@ -26,4 +40,7 @@ while #lines > 0 and #claimed < limit do
   lines = left
 end
 write_down()
+if #ids > 0 then
+  call('SET', done, pack(ids), 'PX', DONE_MS)
+end
 return claimed

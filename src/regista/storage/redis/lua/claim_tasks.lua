@@ -1,10 +1,13 @@
 -- claim_tasks: offers the best tasks that wait in these lanes to a worker; answers their cells.
--- ARGV: origin, worker, session, the caller's now, limit, lanes and what the worker asks for each (packed in turn).
+-- ARGV: run, how often it was sent before, name of the call, origin, worker, session, the caller's now, limit, lanes and
+-- what the worker asks for each (packed in turn).
 -- Clients take turns. Next is the one whose line in any of these lanes was served longest ago, with the best of
 -- its tasks; then all its lines here count as served. Turns are written once, at the end: until then `order` has
 -- them, and whoever was not served yet comes first, since every turn that is stored is lower than a new one.
-local worker, session, offered_at, limit = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local asked = unpacked(ARGV[6])
+local worker, session, offered_at, limit = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local asked, done = unpacked(ARGV[9]), P .. 'done:' .. ARGV[3]
+-- How long it is known what was offered, for a repetition, in milliseconds.
+local DONE_MS = 30000
 
 local newest = newest_if_gone(worker, session, now())
 if newest then
@@ -15,6 +18,24 @@ if newest then
     end
   end
   return { pack(hints), {} }
+end
+
+local function place_of(task)
+  local id = string.match(task, '^(.*)_[^_]*_[^_]*$')
+  return P .. 'job:' .. id, sub(task, #id + 1)
+end
+
+local before = ARGV[2] ~= '0' and call('GET', done)
+if before then -- only the answer was lost
+  local cells = {}
+  for _, task in ipairs(unpacked(before)) do
+    local cell = call('HGET', place_of(task))
+    local head = cell and head_in(cell)
+    if head and head[STATE] == 'o' and head[WORKER] == worker and head[SESSION] == session then
+      cells[#cells + 1] = cell
+    end
+  end
+  return { pack(hints), cells }
 end
 
 -- Clients of a lane that are looked at in one go.
@@ -62,8 +83,7 @@ local function best_of(lane, client)
 end
 
 local function offer(lane, task)
-  local id = string.match(task, '^(.*)_[^_]*_[^_]*$')
-  local key, field = P .. 'job:' .. id, sub(task, #id + 1)
+  local key, field = place_of(task)
   local head, body = split(call('HGET', key, field))
   leave_line(head, task)
   head[STATE], head[WORKER], head[SESSION], head[PRICE], head[OFFERED] = 'o', worker, session, lane.price, offered_at
@@ -134,7 +154,7 @@ local function next_client()
   end
 end
 
-local cells = {}
+local cells, offered = {}, {}
 while #cells < limit do
   local client, from, best = next_client()
   if not client then
@@ -143,7 +163,8 @@ while #cells < limit do
   order[#order + 1] = client
   served[client] = #order
   from.seen[client].place = from.seen[client].place + 2
-  cells[#cells + 1] = offer(from, sub(best, 17))
+  offered[#offered + 1] = sub(best, 17)
+  cells[#cells + 1] = offer(from, offered[#offered])
 end
 local before = last_of('turns')
 counters.turns = before + #order
@@ -155,5 +176,8 @@ for client, place in pairs(served) do
   end
 end
 write_down()
-publish(ARGV[1])
+if #offered > 0 then
+  call('SET', done, pack(offered), 'PX', DONE_MS)
+end
+publish(ARGV[4])
 return { pack(hints), cells }

@@ -13,7 +13,7 @@
 --   outbox            stream: <number>-0 -> j (job), s (first seq), b (body)
 --   workers, sessions, notes  hash: worker -> body, session, how often it was noted
 --   beats             zset: worker by expiry
---   attending         hash: instance -> packed expiry and versions
+--   attending         hash: instance -> packed expiry, versions and process
 --   slots             hash: instance -> packed expiry and body
 --   counters, pulse   hash; leader:<chore>, secret:<name>, done:<batch>, bucket:<name>  strings
 --   (items and quotas: see shelf.lua and quota.lua)
@@ -131,9 +131,10 @@ local function hint(kind, id, to)
   end
 end
 
+-- `origin` names the caller, who is one of those who listen; it is empty while it does not.
 local function publish(origin)
   local channel = P .. 'hints'
-  if #hints > 0 and call('PUBSUB', 'NUMSUB', channel)[2] > 1 then
+  if #hints > 0 and call('PUBSUB', 'NUMSUB', channel)[2] > (origin == '' and 0 or 1) then
     call('PUBLISH', channel, pack({ origin, hints }))
   end
 end

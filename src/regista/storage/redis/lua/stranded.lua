@@ -1,5 +1,7 @@
 -- stranded: the bodies of runnable jobs whose version no instance attends, oldest first.
 -- ARGV: run, limit.
+-- The word of an instance is kept for so long after it counts, in microseconds: it looks for it, and clocks may jump.
+local KEPT = 86400000000
 local at, limit = now(), tonumber(ARGV[2])
 meet(ARGV[1], at)
 return_lapsed(at)
@@ -12,7 +14,7 @@ for number = 1, #known, 2 do
     for _, version in ipairs(word[2]) do
       attended[version] = true
     end
-  else
+  elseif word[1] + KEPT < at then
     call('HDEL', P .. 'attending', known[number])
   end
 end

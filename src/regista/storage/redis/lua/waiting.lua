@@ -120,12 +120,25 @@ local function meet(run, at)
   end
 end
 
--- Whether leases may lapse now. After the store was silent for long, nothing does for one full lease.
+-- The clock was set back: no lease is longer than the longest.
+local function shorten_leases(latest)
+  for _, name in ipairs({ 'leases', 'beats' }) do
+    for _, member in ipairs(call('ZRANGEBYSCORE', P .. name, '(' .. digits(latest), '+inf')) do
+      call('ZADD', P .. name, digits(latest), member)
+    end
+  end
+end
+
+-- Whether leases may lapse now. After the store was silent for long, or its clock was set, nothing does for one full
+-- lease.
 local function may_judge(at)
   local pulse = call('HMGET', P .. 'pulse', 'seen', 'calm', 'longest')
   local seen, calm = tonumber(pulse[1]), tonumber(pulse[2] or 0)
-  if seen and at - seen > GAP then
+  if seen and math.abs(at - seen) > GAP then
     calm = at + tonumber(pulse[3] or 0)
+    if at < seen then
+      shorten_leases(calm)
+    end
   end
   call('HSET', P .. 'pulse', 'seen', digits(at), 'calm', digits(calm))
   return at >= calm
