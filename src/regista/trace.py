@@ -22,7 +22,7 @@ class About(Protocol):
 
     @property
     def ids(self) -> Mapping[str, str]:
-        """What every log line carries that is written meanwhile: job_id, task_id, worker_id."""
+        """What every log line carries that is written meanwhile: job_id, task_id, attempt_id, worker_id."""
         ...
 
     @property
@@ -84,14 +84,15 @@ def span_id_of(name: str) -> str:
 def from_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """The trace that a request comes with; empty when there is none, or nothing that is one."""
     parent = headers.get("traceparent")
-    if parent is None or place_of({"traceparent": parent}) is None:
+    if parent is None or not _may_be_kept(parent) or place_of({"traceparent": parent}) is None:
         return {}
     state = headers.get("tracestate", "")
-    return (
-        {"traceparent": parent, "tracestate": state}
-        if 0 < len(state) <= _MAX_STATE
-        else {"traceparent": parent}
-    )
+    return {"traceparent": parent, "tracestate": state} if _may_be_kept(state) else {"traceparent": parent}
+
+
+def _may_be_kept(header: str) -> bool:
+    """It is stored with the job: no more than that, and no bytes that are no text."""
+    return 0 < len(header) <= _MAX_STATE and header.isascii()
 
 
 def carried() -> dict[str, str]:

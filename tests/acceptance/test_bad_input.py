@@ -18,7 +18,7 @@ from tests.support import one_task
 def nothing_is_logged(caplog: pytest.LogCaptureFixture) -> Any:
     with caplog.at_level(logging.WARNING):
         yield
-    assert [record.getMessage() for record in caplog.records] == []
+    assert [record.getMessage() for record in caplog.get_records("call")] == []
 
 
 def run(body: Callable[[House], Coroutine[Any, Any, None]], **settings: Any) -> None:

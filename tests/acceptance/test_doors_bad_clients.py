@@ -22,7 +22,7 @@ GET = b"GET /_public/status HTTP/1.1\r\nHost: x\r\n\r\n"
 def nothing_is_logged(caplog: pytest.LogCaptureFixture) -> Any:
     with caplog.at_level(logging.WARNING):
         yield
-    assert [record.getMessage() for record in caplog.records] == []
+    assert [record.getMessage() for record in caplog.get_records("call")] == []
 
 
 def run(body: Callable[[House], Coroutine[Any, Any, None]], **settings: Any) -> None:

@@ -36,7 +36,7 @@ from . import (
 from .middleware import ratelimit
 from .middleware.entrance import Entrance
 from .middleware.observed import Observer
-from .openapi import OPERATIONS
+from .openapi import DOCUMENT, OPERATIONS, Document
 from .operations import Operation
 from .router import Router
 from .stage import STAGE, Stage
@@ -85,6 +85,7 @@ def create_app(stage: Stage) -> web.Application:
     app[STAGE] = stage
     ratelimit.install(app, gate)
     app[OPERATIONS] = [operation for noun in NOUNS for operation in noun]
+    app[DOCUMENT] = Document(app[OPERATIONS])
     for table in TABLES:
         app.add_routes(table)
     logins.install(app)

@@ -127,5 +127,10 @@ def endpoint_of(blueprint: StateMachineBlueprint) -> str | None:
     """The path of its own at which jobs of it can be created, if it has one."""
     if not blueprint.api_endpoint:
         return None
-    version = (blueprint.api_version or "").strip("/")
+    version = version_of(blueprint)
     return "/".join(["/api", *([version] if version else []), blueprint.api_endpoint.strip("/")])
+
+
+def version_of(blueprint: StateMachineBlueprint) -> str:
+    """The part of the path before its endpoint; empty where it has none."""
+    return (blueprint.api_version or "").strip("/")

@@ -23,6 +23,9 @@ MAX_DEPTH = 100
 #: Members that the wire names and we do not serve yet: said so instead of a guess at a typing mistake.
 _NOT_YET = {"concurrency_key": "is not supported by this version"}
 
+#: What reading a body may raise: chunks that are none, or nobody there any more.
+UNREADABLE = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
+
 #: A string of JSON, with whatever it hides.
 _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
@@ -53,10 +56,8 @@ async def _read(request: web.Request, config: Config) -> bytes:
         raise Problem(408, "body_timeout", detail, headers={"Connection": "close"}) from None
     except web.HTTPRequestEntityTooLarge:
         raise too_large(config.max_body_bytes) from None
-    except (HttpProcessingError, web.RequestPayloadError) as error:
-        # Chunks, or a compression, that are not what they say.
-        detail = f"the body cannot be read: {_why(error)}"
-        raise Problem(400, "malformed_body", detail, headers={"Connection": "close"}) from None
+    except UNREADABLE as error:
+        raise unreadable(error) from None
 
 
 async def _read_packed(request: web.Request, config: Config) -> bytes:
@@ -87,8 +88,12 @@ def unsupported_encoding(coding: str) -> Problem:
     )
 
 
-def _why(error: Exception) -> str:
-    return getattr(error, "message", "") or str(error) or "it is not what its headers say"
+def unreadable(error: Exception) -> Problem:
+    """The refusal of a body that does not come to its end as its headers say."""
+    if isinstance(error, ConnectionError):
+        return Problem(400, "hung_up", "the connection was closed before the end of the body")
+    why = getattr(error, "message", "") or str(error) or "it is not what its headers say"
+    return Problem(400, "malformed_body", f"the body cannot be read: {why}", headers={"Connection": "close"})
 
 
 def too_large(most: int) -> Problem:

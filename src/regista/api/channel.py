@@ -33,8 +33,8 @@ _HANDSHAKE = (
 routes = web.RouteTableDef()
 
 
-@routes.get("/_worker/ws/{worker_id}")
-@routes.get("/_worker/ws")
+@routes.get("/_worker/ws/{worker_id}", allow_head=False)
+@routes.get("/_worker/ws", allow_head=False)
 async def connect(request: web.Request) -> web.StreamResponse:
     """Our own workers ask for the stream by its subprotocol; anybody else gets the command socket."""
     worker_id = request.match_info.get("worker_id")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
@@ -21,13 +22,16 @@ class Connection(RequestHandler):
 
     Whoever has not sent the head of a first request after `head_timeout_s` is cut off, and so is whoever has begun
     a later one and does not come to its end: else anybody could keep all our sockets without a token. Between
-    requests a connection may be silent for long, as ever.
+    requests a connection may be silent for long, as ever. Whoever asks and then takes nothing of a large answer for
+    `unread_s` is cut off, too: else the answer would be kept for as long as that program hangs.
     """
 
-    __slots__ = ("_head_timeout_s", "_head_timer", "_heads")
+    __slots__ = ("_head_timeout_s", "_head_timer", "_heads", "_unread_timer", "_wire")
 
     #: Packed bodies stay packed until somebody who was let in wants them: `bodies` unpacks, and knows when to stop.
     leaves_packed = True
+    #: Seconds in which a client takes some of what is ready for it.
+    unread_s = 60.0
 
     def __init__(
         self, manager: web.Server, *, loop: asyncio.AbstractEventLoop, head_timeout_s: float, **more: Any
@@ -37,10 +41,14 @@ class Connection(RequestHandler):
         self._head_timer: asyncio.TimerHandle | None = None
         #: Heads that had come when the timer was set.
         self._heads = 0
+        self._unread_timer: asyncio.TimerHandle | None = None
+        #: The connection itself, also while it is being closed: what was written before is still sent then.
+        self._wire: asyncio.WriteTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected."""
         super().connection_made(transport)
+        self._wire = self.transport
         self._head_timer = self._loop.call_later(self._head_timeout_s, self._check_head)
 
     def data_received(self, data: bytes) -> None:
@@ -49,6 +57,8 @@ class Connection(RequestHandler):
         super().data_received(data)
         timer = self._head_timer
         if heads != self._request_count:
+            if self._current_request is not None or len(self._messages) > 1:
+                self._check_body()
             if timer is not None:
                 timer.cancel()
                 self._head_timer = None
@@ -56,11 +66,27 @@ class Connection(RequestHandler):
             self._heads = heads
             self._head_timer = self._loop.call_later(self._head_timeout_s, self._check_head)
 
+    def _check_body(self) -> None:
+        """Where chunks end in something else, nothing more can be read: nobody needs to wait for the rest of the body."""
+        last, _ = self._messages[-1]
+        if isinstance(last, RawRequestMessage):
+            return
+        if len(self._messages) > 1:
+            content = self._messages[-2][1]
+        elif self._current_request is not None:
+            content = self._current_request.content
+        else:
+            return
+        if not content.is_eof():
+            content.set_exception(web.RequestPayloadError(last.message or ""))
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """It is gone."""
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+        self._forget_reader()
+        self._wire = None
         super().connection_lost(exc)
 
     def _check_head(self) -> None:
@@ -68,6 +94,33 @@ class Connection(RequestHandler):
         if self._request_count == self._heads:
             log.debug("no request from %s in time", self.peername, extra={"action": "no_request"})
             self.force_close()
+
+    def pause_writing(self) -> None:
+        """More is ready than the client takes."""
+        super().pause_writing()
+        self._watch_reader()
+
+    def resume_writing(self) -> None:
+        """It has taken nearly all of it."""
+        self._forget_reader()
+        super().resume_writing()
+
+    def _watch_reader(self) -> None:
+        if self._wire is not None:
+            left = self._wire.get_write_buffer_size()
+            self._unread_timer = self._loop.call_later(self.unread_s, self._check_reader, left)
+
+    def _check_reader(self, before: int) -> None:
+        if self._wire is not None and self._wire.get_write_buffer_size() >= before:
+            log.debug("%s does not read its answer", self.peername, extra={"action": "answer_unread"})
+            self._wire.abort()
+        else:
+            self._watch_reader()
+
+    def _forget_reader(self) -> None:
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None

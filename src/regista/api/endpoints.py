@@ -12,7 +12,8 @@ from ..wire.jobs import Accepted, Positive, Text, WebhookUrl
 from . import bodies, parameters, view
 from .allowance import allowance
 from .audit import tell_submitted
-from .blueprints import endpoint_of
+from .blueprints import endpoint_of, version_of
+from .middleware.known_query import check_query
 from .operations import CLIENTS_ONLY, Handler
 from .stage import CLIENT, STAGE, Stage
 
@@ -42,10 +43,8 @@ async def anything_else(request: web.Request) -> web.StreamResponse:
     """Whatever no other route takes: a blueprint's own endpoint, or nothing."""
     stage = request.app[STAGE]
     blueprint = find_blueprint(stage, _tail(request))
-    if blueprint is None:
-        raise await _nothing_here(request)
-    if request.method != "POST":
-        raise web.HTTPMethodNotAllowed(request.method, ["POST"])
+    if blueprint is None or request.method != "POST":
+        raise await _not_so(request, set() if blueprint is None else {"POST"})
     order = _order(await bodies.read(request))
     job = await stage.engine.submit(
         Submission(
@@ -84,12 +83,12 @@ def _pattern(request: web.Request) -> str:
     return resource.canonical if resource is not None else ""
 
 
-async def _nothing_here(request: web.Request) -> Exception:
-    """404, or 405 where the path is one of ours under another method."""
-    allowed: set[str] = set()
+async def _not_so(request: web.Request, also: set[str]) -> Exception:
+    """404, or 405 where the path is taken under another method: by one of ours, or under what is `also` allowed."""
+    allowed = also
     for resource in request.app.router.resources():
         if "/api/{" not in resource.canonical:
-            allowed |= (await resource.resolve(request))[1]
+            allowed = allowed | (await resource.resolve(request))[1]
     if allowed:
         return web.HTTPMethodNotAllowed(request.method, sorted(allowed))
     return web.HTTPNotFound()
@@ -101,9 +100,10 @@ def under_version(handler: Handler) -> Handler:
     @functools.wraps(handler)
     async def versioned(request: web.Request) -> web.StreamResponse:
         stage = request.app[STAGE]
-        versions = {one.api_version for one in stage.library.blueprints() if one.api_endpoint}
+        versions = {version_of(one) for one in stage.library.blueprints() if one.api_endpoint}
         if request.match_info["version"] not in versions:
             return await anything_else(request)
+        check_query(request, handler)
         answer = await handler(request)
         if request.path.endswith("/cancel") and answer.status == 200:
             return view.json({"status": "cancellation_request_accepted"})

@@ -17,6 +17,7 @@ from ..errors import FileTooLarge, JobAlreadyTerminal, JobNotFound
 from ..payloads.task_files import TaskFiles
 from ..wire import file_links
 from . import view
+from .bodies import UNREADABLE, unreadable
 from .middleware.ratelimit import tell
 from .problems import Problem
 from .sending import whole_or_cut, write
@@ -107,6 +108,8 @@ async def _pieces(request: web.Request, name: str, most: int, silence_s: float) 
                 f"expected {LEAST_RATE} bytes a second over {silence_s:g} s, and only {lately} bytes came"
             )
             raise Problem(408, "body_timeout", detail, headers={"Connection": "close"}) from None
+        except UNREADABLE as error:
+            raise unreadable(error) from None
         if not piece:
             return
         sofar, lately = sofar + len(piece), lately + len(piece)

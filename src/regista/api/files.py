@@ -19,6 +19,7 @@ from . import bodies, parameters, view
 from .address import is_secure
 from .operations import Operations
 from .parameters import LIMIT, NEXT, Parameter
+from .problems import Problem
 from .stage import STAGE, Stage
 
 routes = Operations("files")
@@ -143,6 +144,8 @@ def _link(
     request: web.Request, stage: Stage, name: str, method: str, url: str, expires_s: float, size: int | None
 ) -> FileLink:
     if url.startswith("/"):  # it leads to us, and nobody has said where people reach us: where they just did
+        if not request.host.isascii():
+            raise Problem(400, "malformed_request", "expected ASCII in the header Host")
         scheme = "https" if is_secure(request) else "http"
         url = f"{scheme}://{request.host}{url}"
     until = stage.clock.now() + timedelta(seconds=expires_s)

@@ -17,7 +17,7 @@ from ..wire.pages import Page, token_of
 from . import bodies, parameters, view
 from .allowance import allowance
 from .audit import deed, tell, tell_submitted
-from .listing import QUERY, asked, list_jobs, place_in
+from .listing import NO_HISTORY, QUERY, asked, list_jobs, place_in
 from .operations import Operations
 from .parameters import BLUEPRINT, KEY, LIMIT, NEXT, STATUS, WAIT, Parameter
 from .searches import story_lines, stream
@@ -101,6 +101,7 @@ async def patient(stage: Stage, job: Job, wait_s: float) -> Job:
     "/jobs",
     parameters=[STATUS, BLUEPRINT, LIMIT, NEXT, QUERY],
     answers={200: Page[JobObject]},
+    problems=NO_HISTORY,
 )
 async def find(request: web.Request) -> web.Response:
     """List jobs, newest first, or as a query asks for.

@@ -25,6 +25,8 @@ QUERY = Parameter(
     "`AssetType = 'video' AND StartTime > '2026-01-01' ORDER BY CloseTime DESC`.",
     schema={"type": "string", "maxLength": 10_000},
 )
+#: What every list refuses beside what all operations do.
+NO_HISTORY = {501: "no history is configured, and a list is made from it"}
 _MICROSECOND = timedelta(microseconds=1)
 #: Whole numbers in histories have 64 bits.
 _MOST_NUMBER = 1 << 63

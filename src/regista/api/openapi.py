@@ -46,11 +46,33 @@ Every path below `/api/v1` answers below `/api` too. A refusal is `application/p
 )
 async def openapi(request: web.Request) -> web.Response:
     """Read this document."""
-    return view.json(document(request.app[OPERATIONS], request.app[STAGE]))
+    return view.json(request.app[DOCUMENT].told(request.app[STAGE]))
+
+
+class Document:
+    """The document as it is sent.
+
+    To make it takes tens of milliseconds, and anybody may ask for it, without a token: it is made anew only when
+    there are other blueprints than before.
+    """
+
+    def __init__(self, operations: list[Operation]) -> None:
+        self._operations = operations
+        self._made_for: list[tuple[str, str | None]] | None = None
+        self._made = msgspec.Raw()
+
+    def told(self, stage: Stage) -> msgspec.Raw:
+        """The JSON of it."""
+        wanted = [(blueprint.name, endpoint_of(blueprint)) for blueprint in stage.library.blueprints()]
+        if wanted != self._made_for:
+            self._made = msgspec.Raw(view.encode(document(self._operations, stage)))
+            self._made_for = wanted
+        return self._made
 
 
 #: All operations of an application, for its document.
 OPERATIONS = web.AppKey("operations", list[Operation])
+DOCUMENT = web.AppKey("document", Document)
 
 
 def document(operations: list[Operation], stage: Stage) -> dict[str, Any]:

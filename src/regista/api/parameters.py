@@ -78,6 +78,11 @@ def unknown(name: str, known: Sequence[str]) -> Problem:
     )
 
 
+def twice(name: str) -> Problem:
+    """The refusal of a parameter that comes more than once: only one of them could count."""
+    return Problem(400, "bad_parameter", f"{name}: expected it once, got it more than once", parameter=name)
+
+
 def seconds(request: web.Request, name: str, most: float) -> float | None:
     """A length of time, cut at `most`; None when it is not given."""
     text = request.query.get(name)

@@ -18,7 +18,6 @@ from ..wire.bad_message import BadMessage, read
 from ..wire.dialects import progress_of, result_of, skills_of, task_object
 from ..wire.worker import (
     ID_HEADER,
-    PROTOCOL_VERSION,
     VERSION_HEADER,
     Heartbeat,
     Message,
@@ -34,7 +33,7 @@ from .middleware.ratelimit import GATE, gate_of, tell
 from .problems import Problem
 from .rivals import rival_of, warn_of_two
 from .stage import STAGE, Stage
-from .worker_auth import admit, check_signature, check_still_in, check_worker
+from .worker_auth import admit, check_signature, check_still_in, check_worker, version_of
 
 #: A poll may ask for so many tasks at once.
 MAX_TASKS = 1000
@@ -92,7 +91,7 @@ async def register(request: web.Request) -> web.Response:
     worker = arrival.worker
     answer: dict[str, Any] = {
         "status": "registered",
-        "version": request.headers.get(VERSION_HEADER, PROTOCOL_VERSION)[:32],
+        "version": version_of(request),
         "stream": {"url": f"/_worker/ws/{worker.id}", "protocol": 1},
         "session": worker.session,
         "cluster_id": await stage.workers.cluster_id(),

@@ -7,8 +7,11 @@ would ask them, so the answer is the same.
 
 import re
 
-from aiohttp import web
+from aiohttp import hdrs, web
+from aiohttp.http import HttpVersion11
 from msgspec import Struct
+
+from .pathway import Pathway, is_pathway
 
 #: A group of a pattern that takes some of one part of a path, and never a slash.
 _WITHIN_A_PART = re.compile(r"\(\?P<(\w+)>\[\^(?:{})?/\]\+\)")
@@ -23,10 +26,6 @@ class Way(Struct, frozen=True, eq=False):
     parts: tuple[str | None, ...]
     #: More may come behind these parts.
     is_open: bool
-
-    def takes(self, part: str | None, depth: int) -> bool:
-        """It goes on with this part; None stands for one that nobody asks for by name."""
-        return self.is_open if depth >= len(self.parts) else self.parts[depth] in (None, part)
 
 
 Ways = tuple[Way, ...]
@@ -45,12 +44,38 @@ class Junction:
         self.otherwise = self
 
 
+async def say_continue(request: web.Request) -> None:
+    """Tell whoever waits for that word that the body may come. Nothing else that is expected of us means anything.
+
+    aiohttp would refuse it before any of our own steps, so without a problem that says why; and it fails at bytes
+    that are no text.
+    """
+    if request.headers[hdrs.EXPECT].lower() == "100-continue" and request.version == HttpVersion11:
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # the answer itself has not begun
+
+
 class Router(web.UrlDispatcher):
     """Finds the route of a request."""
 
     def __init__(self) -> None:
         super().__init__()
         self._start: Junction | None = None
+
+    def freeze(self) -> None:
+        """No more routes come. All of them take what is expected of us in our way."""
+        super().freeze()
+        for route in self.routes():
+            route._expect_handler = say_continue
+
+    def add_resource(self, path: str, *, name: str | None = None) -> web.Resource:
+        """A resource for this path; the last one, if it is that."""
+        last = self._resources[-1] if self._resources else None
+        if not is_pathway(path) or (last is not None and last.name == name and last.raw_match(path)):
+            return super().add_resource(path, name=name)
+        pathway = Pathway(path, name=name)
+        self.register_resource(pathway)
+        return pathway
 
     def index_resource(self, resource: web.AbstractResource) -> None:
         """A resource is new, or has a new path: the application was mounted below a prefix."""
@@ -70,7 +95,9 @@ class Router(web.UrlDispatcher):
             found, _ = await resource.resolve(request)
             if found is not None:
                 return found
-        return await super().resolve(request)  # nobody: aiohttp knows how to say that
+        nobody = await super().resolve(request)  # aiohttp knows how to say that
+        nobody.route._expect_handler = say_continue
+        return nobody
 
     def _ways(self) -> Ways:
         """All of them, in the order in which aiohttp asks: the deepest key first, then as they were added."""
@@ -80,6 +107,8 @@ class Router(web.UrlDispatcher):
 
 def _way(resource: web.AbstractResource) -> Way:
     path = resource.canonical
+    if isinstance(resource, Pathway):
+        return Way(resource, resource.parts, False)
     if isinstance(resource, web.PlainResource):
         return Way(resource, tuple(path.split("/")), False)
     if isinstance(resource, web.DynamicResource):
@@ -112,9 +141,15 @@ def _junction(ways: Ways, depth: int, known: dict[tuple[int, Ways], Junction]) -
 
 
 def _lead_on(junction: Junction, ways: Ways, depth: int, known: dict[tuple[int, Ways], Junction]) -> None:
-    def after(part: str | None) -> Junction:
-        return _junction(tuple(way for way in ways if way.takes(part, depth)), depth + 1, known)
-
-    named = {way.parts[depth] for way in ways if len(way.parts) > depth}
-    junction.ahead = {part: after(part) for part in named if part is not None}
-    junction.otherwise = after(None)
+    # The next part → the ways that go on with it, in their order; `anything` goes on with all others.
+    named: dict[str, list[Way]] = {}
+    anything: list[Way] = []
+    for way in ways:
+        part = way.parts[depth] if depth < len(way.parts) else None
+        if part is not None:
+            named.setdefault(part, anything.copy()).append(way)
+        elif way.is_open or depth < len(way.parts):
+            for each in (anything, *named.values()):
+                each.append(way)
+    after = {part: _junction(tuple(each), depth + 1, known) for part, each in named.items()}
+    junction.ahead, junction.otherwise = after, _junction(tuple(anything), depth + 1, known)

@@ -10,7 +10,7 @@ from ..history.listfilter.tally import Tally
 from ..history.recorder import read_events
 from ..history.search import count_jobs, find_jobs, group_of
 from . import parameters, view
-from .listing import QUERY, asked, item_of
+from .listing import NO_HISTORY, QUERY, asked, item_of
 from .middleware.ratelimit import tell
 from .operations import Media, Operations
 from .parameters import BLUEPRINT, LIMIT, STATUS, Parameter
@@ -32,7 +32,12 @@ GROUP_BY = Parameter(
 LINES = Media(("application/jsonl",), "JSON, a document on each line")
 
 
-@routes.get("/jobs:count", parameters=[QUERY, STATUS, BLUEPRINT, GROUP_BY, LIMIT], answers={200: Tally})
+@routes.get(
+    "/jobs:count",
+    parameters=[QUERY, STATUS, BLUEPRINT, GROUP_BY, LIMIT],
+    answers={200: Tally},
+    problems=NO_HISTORY,
+)
 async def count(request: web.Request) -> web.Response:
     """Count jobs, and tell how long they took.
 
@@ -48,7 +53,7 @@ async def count(request: web.Request) -> web.Response:
     return view.json(await count_jobs(stage.storage, stage.history, query, by, limit))
 
 
-@routes.get("/jobs:export", parameters=[QUERY, STATUS, BLUEPRINT], answers={200: LINES})
+@routes.get("/jobs:export", parameters=[QUERY, STATUS, BLUEPRINT], answers={200: LINES}, problems=NO_HISTORY)
 async def export(request: web.Request) -> web.StreamResponse:
     """Take all jobs that fit along, with their stories.
 

@@ -49,7 +49,7 @@ async def serve_stock_socket(request: web.Request, worker_id: str | None) -> web
         await desk.connect(worker_id, line)
         async for message in ws:
             if message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
-                if worker_id and not await is_still_in(request, worker_id):
+                if not await is_still_in(request, worker_id):
                     break
                 data = message.data
                 hear(request, desk, worker_id or "", data.encode() if isinstance(data, str) else data)
@@ -116,9 +116,26 @@ def hear(request: web.Request, desk: Desk, worker_id: str, body: bytes) -> None:
         if said.worker_id and worker_id and said.worker_id != worker_id:
             raise BadMessage(f"the socket is {worker_id!r}'s, the message {said.worker_id!r}'s")
         progress = progress_of(said)
+        speaker_id = worker_id or said.worker_id
+        if progress is not None and not speaker_id:
+            speaker_id = _holder(request, progress.attempt_id)
     except (BadMessage, Problem) as error:
         told = {"action": "bad_message", "worker_id": worker_id}
         log.warning("a message of worker %s was ignored: %s", worker_id or "?", error, extra=told)
         return
-    if progress is not None:
-        desk.progress(progress, worker_id or said.worker_id or "")
+    if progress is not None and speaker_id:
+        desk.progress(progress, speaker_id)
+
+
+def _holder(request: web.Request, attempt_id: str) -> str | None:
+    """The worker that has this attempt; None where nobody has it here. A Problem if the speaker may not speak for it.
+
+    The older SDK does not say who it is. Without this its word would count for everybody's attempts, and with it for
+    those of workers that have a token of their own.
+    """
+    stage = request.app[STAGE]
+    for seat in stage.dispatcher.seats():
+        if attempt_id in seat.holding:
+            check_claim(stage, request[SPEAKER], seat.worker.id)
+            return seat.worker.id
+    return None

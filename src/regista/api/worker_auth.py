@@ -142,15 +142,19 @@ def check_claim(stage: Stage, speaker: Speaker, worker_id: str) -> None:
         raise _unknown_token()
 
 
-async def is_still_in(request: web.Request, worker_id: str) -> bool:
-    """What this worker came in with is still good: a connection that stays for days is asked again and again."""
+async def is_still_in(request: web.Request, worker_id: str | None) -> bool:
+    """What this worker came in with is still good: a connection that stays for days is asked again and again.
+
+    Where nobody knows who it is (None), its token must be some worker's.
+    """
     stage, logins, speaker = request.app[STAGE], request.app[LOGINS], request[SPEAKER]
     match speaker.by:
         case "login":
             login = await logins.credentials.living(speaker.token)
             return login is not None and await logins.is_grounded(login, stage.doors)
         case "token":
-            return stage.doors.is_of(speaker.token, worker_id)
+            doors, token = stage.doors, speaker.token
+            return doors.knows(token) if worker_id is None else doors.is_of(token, worker_id)
         case _:
             return True  # a certificate holds for as long as its connection
 
@@ -227,7 +231,13 @@ def _check_time(stage: Stage, stamp: float | None) -> None:
 
 def say_version(request: web.Request, response: web.StreamResponse) -> None:
     """Every answer to a worker says the version that it speaks itself: it warns its owner of any other."""
-    response.headers[_VERSION] = request.headers.get(_VERSION, PROTOCOL_VERSION)[:32]
+    response.headers[_VERSION] = version_of(request)
+
+
+def version_of(request: web.Request) -> str:
+    """The version that a worker says it speaks; ours where it says none, or nothing that is text."""
+    said = request.headers.get(_VERSION, PROTOCOL_VERSION)[:32]
+    return said if said.isascii() else PROTOCOL_VERSION
 
 
 def token_of(request: web.Request) -> str:

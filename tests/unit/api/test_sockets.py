@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -156,6 +157,48 @@ def test_a_closed_socket_changes_nothing() -> None:
         assert here.director.dispatcher.find("raw") is not None
 
     play(scenario)
+
+
+def test_a_socket_without_a_name_tells_nothing_of_attempts_that_its_token_does_not_reach(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    workers = tmp_path / "workers.toml"
+    workers.write_text('["raw"]\ntoken = "own"\n')
+
+    async def scenario(here: House, worker: Raw) -> None:
+        async with raw(here, **{"X-Worker-Token": "own"}) as owner:
+            job_id, attempt = await running(here, owner)
+            async with worker.http.ws_connect("/_worker/ws") as socket:  # with everybody's token
+                payload = {"progress": 0.9, "checkpoint": {"evil": True}}
+                for target in (attempt, "01a1e4ea-5fc6-7000-b0d3-6deb44b8d9bb_1_0-1"):
+                    event = {"event_type": "progress", "target_task_id": target, "payload": payload}
+                    await socket.send_json(event)
+                await socket.send_json({"event_type": "progress"})  # the last one that is noted
+                await until(lambda: caplog.text.count("was ignored") == 2)
+            await here.director.workers.write_signs()
+            task = await here.task(job_id)
+            assert (task.progress, task.checkpoint) == (None, None)
+
+    play(scenario, workers_config_path=str(workers))
+
+
+def test_a_socket_without_a_name_is_closed_once_its_token_is_nobodys(tmp_path: Path) -> None:
+    workers = tmp_path / "workers.toml"
+    workers.write_text('["pattern:a-*"]\ntoken = "several"\n')
+
+    async def scenario(here: House, worker: Raw) -> None:
+        async with (
+            raw(here, **{"X-Worker-Token": "several"}) as one,
+            one.http.ws_connect("/_worker/ws") as socket,
+        ):
+            await socket.send_json({"event_type": "x"})
+            workers.write_text("")
+            assert here.director.reload()
+            await socket.send_json({"event_type": "x"})
+            message = await socket.receive(timeout=2)
+            assert message.type in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED)
+
+    play(scenario, workers_config_path=str(workers))
 
 
 def test_when_the_orchestrator_stops_the_socket_is_closed_with_1001() -> None:

@@ -1,0 +1,33 @@
+"""The document is made once, and anew when there are other blueprints."""
+
+from regista import ActionFactory, Config, JobContext, OrchestratorEngine, StateMachineBlueprint
+from regista.api.openapi import DOCUMENT
+from regista.api.stage import STAGE
+
+
+def blueprint(name: str, path: str) -> StateMachineBlueprint:
+    made = StateMachineBlueprint(name, api_endpoint=path)
+
+    @made.handler_for("start", is_start=True, is_end=True)
+    def start(context: JobContext, actions: ActionFactory) -> None:
+        pass
+
+    return made
+
+
+def test_whoever_asks_again_and_again_gets_what_was_made_once() -> None:
+    director = OrchestratorEngine("memory", Config(instance_id="x", client_token="t", worker_token="w"))
+    document, stage = director.app[DOCUMENT], director.app[STAGE]
+
+    first = document.told(stage)
+    again = document.told(stage)
+    director.register_blueprint(blueprint("greet", "/greet"))
+    more = document.told(stage)
+    director.register_blueprint(blueprint("greet", "/welcome"))
+    other = document.told(stage)
+
+    assert again is first
+    assert b'"/api/greet"' not in bytes(first)
+    assert b'"/api/greet"' in bytes(more)
+    assert b'"/api/greet"' not in bytes(other)
+    assert b'"/api/welcome"' in bytes(other)
