@@ -1,6 +1,6 @@
 import pytest
 
-from regista import StateMachineBlueprint
+from regista import ActionFactory, JobContext, StateMachineBlueprint
 from regista.engines.native.library import Library
 from regista.errors import BlueprintInvalid
 from regista.model.attributes import declared_types
@@ -40,3 +40,21 @@ def test_one_name_with_two_types_is_refused() -> None:
 
 def test_declarations_do_not_change_the_version_of_a_blueprint() -> None:
     assert play("a").version == play("a", Size="Int").version
+
+
+def test_two_blueprints_at_one_path_are_refused_and_a_newer_one_of_the_same_name_is_not() -> None:
+    def at(name: str, endpoint: str | None) -> StateMachineBlueprint:
+        blueprint = StateMachineBlueprint(name, api_endpoint=endpoint, api_version="v1")
+
+        @blueprint.handler_for("start", is_start=True, is_end=True)
+        async def start(context: JobContext, actions: ActionFactory) -> None: ...
+
+        return blueprint
+
+    library = Library()
+    library.add(at("a", "/jobs/a"))
+    library.add(at("a", "/jobs/a"))
+    library.add(at("none", None))
+    library.add(at("none-too", None))
+    with pytest.raises(BlueprintInvalid, match="api_endpoint 'jobs/a/' is that of 'a' already"):
+        library.add(at("b", "jobs/a/"))

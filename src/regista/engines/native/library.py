@@ -23,12 +23,18 @@ class Library:
         self._versions[(blueprint.name, blueprint.version)] = blueprint
 
     def _agree(self, blueprint: StateMachineBlueprint) -> None:
-        """A search over all jobs needs one type for one name."""
+        """A search over all jobs needs one type for one name, and a path leads to one blueprint."""
         known = self.attributes(but=blueprint.name)
         problems = [
             f"search attribute {name!r} is declared as {kind}, and elsewhere as {known[name]}; take one type, or two names"
             for name, kind in blueprint.search_attributes.items()
             if known.get(name, kind) is not kind
+        ]
+        place = _place(blueprint)
+        problems += [
+            f"api_endpoint {blueprint.api_endpoint!r} is that of {other.name!r} already; take another one"
+            for other in self._newest.values()
+            if place is not None and other.name != blueprint.name and _place(other) == place
         ]
         if problems:
             raise BlueprintInvalid(blueprint.name, problems)
@@ -69,3 +75,10 @@ class Library:
     def blueprints(self) -> list[StateMachineBlueprint]:
         """The newest of every name, in the order of their names."""
         return [self._newest[name] for name in sorted(self._newest)]
+
+
+def _place(blueprint: StateMachineBlueprint) -> tuple[str, str] | None:
+    """Where jobs of it can be created: the version of its path, and the rest; None where it has no path of its own."""
+    if not blueprint.api_endpoint:
+        return None
+    return (blueprint.api_version or "").strip("/"), blueprint.api_endpoint.strip("/")
