@@ -108,6 +108,8 @@ class House:
     def spawn(self, role: str, command: list[str]) -> None:
         """One process."""
         environment = os.environ | TOKENS | {"LOG_LEVEL": "WARNING"} | self._settings
+        # An installed package has its bytecode: a start must not compile everything anew.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         with (self._folder / f"{role}.log").open("ab") as log:
             process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
         self.processes.setdefault(role, []).append(process)
