@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from ..errors import StorageError
-from ..model import Event
+from ..model import Entry, Event
 
 #: How deep a value is followed when it has to be made legible.
 MAX_DEPTH = 64
@@ -19,14 +19,19 @@ _REFUSALS = (TypeError, ValueError, OverflowError, RecursionError)
 _events = msgspec.msgpack.Decoder(tuple[Event, ...])
 
 
-def encode_events(events: tuple[Event, ...], into: bytearray) -> None:
-    """Append the msgpack form of `events` to `into`."""
-    start = len(into)
+def encode_events(entry: Entry) -> bytes:
+    """The msgpack form of an entry's events."""
     try:
-        _msgpack.encode_into(events, into, -1)
+        return entry.packed()
     except _REFUSALS:
-        del into[start:]
-        into += _msgpack.encode([legible(asdict(event)) for event in events])
+        return _encode_anyhow(entry.events)
+
+
+def _encode_anyhow(events: tuple[Event, ...]) -> bytes:
+    try:
+        return _msgpack.encode(events)
+    except _REFUSALS:
+        return _msgpack.encode([legible(asdict(event)) for event in events])
 
 
 def decode_events(body: bytes) -> tuple[Event, ...]:

@@ -60,7 +60,10 @@ class MemoryHistory:
                 return
             for seq in [seq for seq, other in known.items() if replaces(entry, other)]:
                 self._strike(known.pop(seq))
-        known[entry.first_seq] = entry
+        # Without the bytes that others may have made of it: they would stay as long as it does.
+        known[entry.first_seq] = Entry(
+            entry.number, entry.job_id, entry.first_seq, entry.events, entry.summary
+        )
         insort(self._order, _spot(entry))
         if last is not None and last.first_seq > entry.first_seq:
             self._entries[entry.job_id] = dict(sorted(known.items()))

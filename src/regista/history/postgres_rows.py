@@ -71,12 +71,10 @@ async def pack(entries: Sequence[Entry], indexed: Indexed) -> tuple[Batch, list[
 
 
 def _add(batch: Batch, entry: Entry) -> None:
-    body = bytearray()
-    encode_events(entry.events, body)
     batch.job_ids.append(storable(entry.job_id))
     batch.first_seqs.append(entry.first_seq)
     batch.numbers.append(entry.number)
-    batch.bodies.append(bytes(body))
+    batch.bodies.append(encode_events(entry))
 
 
 def storable(text: str) -> str:

@@ -53,6 +53,4 @@ async def _spare(set_aside: Callable[[Entry, str], Awaitable[None]], entry: Entr
 
 def shown_entry(entry: Entry) -> bytes:
     """What is kept of it, to be looked at by a person."""
-    body = bytearray()
-    encode_events(entry.events, body)
-    return bytes(body[:KEPT_BYTES])
+    return encode_events(entry)[:KEPT_BYTES]

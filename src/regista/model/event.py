@@ -5,7 +5,10 @@ from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.msgpack import Encoder
 from msgspec.structs import replace
+
+_encode = Encoder().encode
 
 
 class EventType(StrEnum):
@@ -84,7 +87,7 @@ class Summary(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     search_attributes: dict[str, Any] = field(default_factory=dict)
 
 
-class Entry(Struct, frozen=True, omit_defaults=True, gc=False):
+class Entry(Struct, frozen=True, omit_defaults=True, dict=True):
     """One commit's events on their way from the outbox to history."""
 
     #: Counts the entries of a store; the history cursor is the last one recorded.
@@ -94,6 +97,14 @@ class Entry(Struct, frozen=True, omit_defaults=True, gc=False):
     first_seq: int
     events: tuple[Event, ...]
     summary: Summary | None = None
+
+    def packed(self) -> bytes:
+        """The events as msgpack. Made once: the store and history write down the same bytes."""
+        kept = self.__dict__
+        body: bytes | None = kept.get("body")
+        if body is None:
+            body = kept["body"] = _encode(self.events)
+        return body
 
     def numbered(self) -> list[Event]:
         """The events with the names that they got from the store."""

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from ..clock import EPOCH
-from ..model import Entry, Job, JobStatus, Message, Task
+from ..model import Entry, Job, JobStatus, Message, Summary, Task
 from .base import Standing
 
 #: What encoding a record may raise.
@@ -18,6 +18,22 @@ decode_job = msgspec.msgpack.Decoder(Job).decode
 decode_task = msgspec.msgpack.Decoder(Task).decode
 decode_message = msgspec.msgpack.Decoder(Message).decode
 decode_entry = msgspec.msgpack.Decoder(Entry).decode
+
+
+class _Packed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """An entry whose events are encoded already."""
+
+    number: int
+    job_id: str
+    first_seq: int
+    events: msgspec.Raw
+    summary: Summary | None = None
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """The bytes of an entry of the outbox."""
+    events = msgspec.Raw(entry.packed())
+    return encode(_Packed(entry.number, entry.job_id, entry.first_seq, events, entry.summary))
 
 
 class _Brief(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

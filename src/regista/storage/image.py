@@ -33,7 +33,7 @@ from ..model import (
     Worker,
 )
 from .base import Due, DueKind, Hint, HintKind, Version
-from .codec import decode_entry, decode_job, decode_message, decode_task, encode
+from .codec import decode_entry, decode_job, decode_message, decode_task, encode, encode_entry
 from .counters import Quotas, check_quota
 from .deadlines import DeadlineIndex
 from .journal import Batch, JobRow, Snapshot
@@ -288,7 +288,7 @@ class Image:
             return None
         summary = None if job is None else summary_of(job)
         entry = Entry(self._entries + ahead + 1, job_id, seq + 1, events, summary)
-        return entry, encode(entry)
+        return entry, encode_entry(entry)
 
     def _consume(self, change: Change, batch: Batch, number: int) -> Outcome:
         """A message that changes nothing (any more), whether or not its job still lives."""
@@ -389,8 +389,10 @@ class Image:
 
     def forget_ended(self, flushed: int) -> None:
         """Let go of the oldest ended jobs that are durable, beyond the number to keep."""
-        while len(self._ended) > self._keep_ended:
-            job_id, (_, number) = next(iter(self._ended.items()))
+        beyond = len(self._ended) - self._keep_ended
+        if beyond <= 0:
+            return
+        for job_id, (_, number) in list(islice(self._ended.items(), beyond)):
             if number > flushed:
                 return
             del self._ended[job_id]

@@ -32,12 +32,22 @@ _AUTOCHECKPOINT_PAGES = _WAL_BYTES // 4200
 _IDLE_S = 0.5
 #: How long a start waits for a predecessor to leave.
 OWNER_PATIENCE_S = 10.0
+#: When it says so: most predecessors are gone by then.
+_TELL_AFTER_S = 1.0
 #: `->>` and `substr` on blobs as the batch statement uses them.
 _SQLITE_NEEDED = (3, 38, 0)
 _FORGET = "DELETE FROM jobs WHERE NOT live AND id IN (SELECT value FROM json_each(?))"
 _INSERT_BATCH = f"INSERT INTO flush VALUES ({', '.join(17 * '?')})"
-#: An index and bodies of nothing, as most batches have it of most tables.
-_NO_ROWS = (None, b"")
+#: What most batches have. Each NULL costs as much as it takes to ask what None may be adapted to.
+_INSERT_USUAL = (
+    "INSERT INTO flush (jobs, job_bodies, tasks, task_bodies, dropped_tasks, last_entry, entries, pruned)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+#: An index for json_each, and the bodies glued together; of nothing, as most batches have it of most tables.
+_Packed = tuple[str | None, bytearray]
+_NO_ROWS: _Packed = (None, bytearray())
+#: How bodies are glued together: not as `bytes`, for sqlite3 asks what those may be adapted to, as of None.
+_glue = bytearray().join
 #: Digits before the body of each job.
 _COLUMNS = 21
 _encode_json = msgspec.json.Encoder().encode
@@ -103,7 +113,12 @@ class SqliteJournal:
         try:
             # Not in the thread: whoever is told to stop meanwhile must not wait for it.
             self._owner = await _own(self._path, self._patience_s)
-            return await self._thread.run(self._open)
+            snapshot = await self._thread.run(self._open)
+            # Who starts need not wait for this. The first flush does: it is behind it, in the same thread.
+            stretching = self._thread.run(functools.partial(_stretch, self._path))
+            self._tidying = asyncio.get_running_loop().create_task(stretching, name="sqlite-stretch")
+            await asyncio.sleep(0)  # now the thread has been told, and nobody has asked for a flush yet
+            return snapshot
         except BaseException:
             await self.close()
             raise
@@ -112,7 +127,7 @@ class SqliteJournal:
         try:
             self._writer = connection = _connect(self._path)
             migrate(connection, self._path)
-            _stretch(connection, self._path)
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             self._reader = _connect(self._path)
             return _read(connection)
         except sqlite3.Error as error:
@@ -121,7 +136,7 @@ class SqliteJournal:
     async def write(self, batch: Batch) -> None:
         if self._thread is None:
             raise StorageFailed(f"{self._path} is closed")
-        await self._thread.run(functools.partial(self._insert, _arguments(batch)))
+        await self._thread.run(functools.partial(self._insert, *_statement(batch)))
         self._written += 1
         if self._idle is None:
             self._wait_for_idle()
@@ -147,10 +162,10 @@ class SqliteJournal:
         except sqlite3.Error:  # only tidying up: what is in the WAL is durable
             log.warning("cannot checkpoint %s", self._path, exc_info=True, extra={"action": "checkpoint"})
 
-    def _insert(self, arguments: tuple[object, ...]) -> None:
+    def _insert(self, statement: str, arguments: tuple[object, ...]) -> None:
         assert self._writer is not None
         try:
-            self._writer.execute(_INSERT_BATCH, arguments)
+            self._writer.execute(statement, arguments)
         except sqlite3.Error as error:
             raise StorageFailed(f"cannot write to {self._path}: {error}") from error
 
@@ -192,21 +207,24 @@ class SqliteJournal:
             self._owner = None
 
 
-def _arguments(batch: Batch) -> tuple[object, ...]:
-    """The columns of the view `flush`."""
-    return (
-        *_pack_jobs(batch.jobs.values()),
-        *_pack_kept(batch.tasks),
+def _statement(batch: Batch) -> tuple[str, tuple[object, ...]]:
+    """What writes the batch: columns of the view `flush`, and their values."""
+    jobs, tasks = _pack_jobs(batch.jobs.values()), _pack_kept(batch.tasks)
+    events = (*_pack_entries(batch.entries), batch.prune)
+    if not (batch.messages or batch.meta or batch.items or batch.counts):
+        return _INSERT_USUAL, (*jobs, *tasks, *events)
+    return _INSERT_BATCH, (
+        *jobs,
+        *tasks,
         *_pack_kept(batch.messages),
-        *_pack_entries(batch.entries),
-        batch.prune,
+        *events,
         *_pack(batch.meta.items()),
         *_pack_items(batch.items.values()),
         *_pack_counts(batch.counts.values()),
     )
 
 
-def _pack(rows: Collection[tuple[str, bytes]]) -> tuple[str | None, bytes]:
+def _pack(rows: Collection[tuple[str, bytes]]) -> _Packed:
     """Where the body of each id is, for json_each, and the bodies glued together."""
     if not rows:
         return _NO_ROWS
@@ -218,7 +236,7 @@ def _pack(rows: Collection[tuple[str, bytes]]) -> tuple[str | None, bytes]:
         places[id] = offset << 30 | length
         bodies.append(body)
         offset += length
-    return _index(places), b"".join(bodies)
+    return _index(places), _glue(bodies)
 
 
 def _index(rows: object) -> str | None:
@@ -226,7 +244,7 @@ def _index(rows: object) -> str | None:
     return _encode_json(rows).decode() if rows else None
 
 
-def _pack_jobs(rows: Iterable[JobRow]) -> tuple[str | None, bytes]:
+def _pack_jobs(rows: Iterable[JobRow]) -> _Packed:
     """The same for jobs, each body behind the store's own columns."""
     places = {}
     bodies: list[bytes] = []
@@ -236,7 +254,7 @@ def _pack_jobs(rows: Iterable[JobRow]) -> tuple[str | None, bytes]:
         places[id] = offset << 30 | length
         bodies += (_columns(live, seq, open_branches), body)
         offset += length
-    return _index(places), b"".join(bodies)
+    return _index(places), _glue(bodies)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -245,23 +263,23 @@ def _columns(live: bool, seq: int, open_branches: int) -> bytes:
     return b"%d%010d%010d" % (live, seq, open_branches)
 
 
-def _pack_kept(rows: dict[str, bytes | None]) -> tuple[str | None, bytes, str | None]:
+def _pack_kept(rows: dict[str, bytes | None]) -> tuple[str | None, bytearray, str | None]:
     """The same, and the ids of those that are dropped."""
     if not rows:
-        return None, b"", None
+        return *_NO_ROWS, None
     kept = _pack([(id, body) for id, body in rows.items() if body is not None])
     return *kept, _index([id for id, body in rows.items() if body is None])
 
 
-def _pack_entries(entries: list[tuple[int, bytes]]) -> tuple[int | None, bytes]:
+def _pack_entries(entries: list[tuple[int, bytes]]) -> tuple[int | None, bytearray]:
     """The number of the last, and the msgpack list of all of them."""
     if not entries:
-        return None, b""
+        return None, bytearray()
     head = b"\xdd" + len(entries).to_bytes(4, "big")
-    return entries[-1][0], head + b"".join([body for _, body in entries])
+    return entries[-1][0], _glue([head, *[body for _, body in entries]])
 
 
-def _pack_counts(rows: Collection[CountRow]) -> tuple[str | None, bytes]:
+def _pack_counts(rows: Collection[CountRow]) -> _Packed:
     """An index for json_each whose rows end in offset and length, and the names glued together."""
     if not rows:
         return _NO_ROWS
@@ -273,10 +291,10 @@ def _pack_counts(rows: Collection[CountRow]) -> tuple[str | None, bytes]:
         index.append((row.used, row.expires, offset, len(name)))
         names.append(name)
         offset += len(name)
-    return _index(index), b"".join(names)
+    return _index(index), _glue(names)
 
 
-def _pack_items(rows: Collection[ItemRow]) -> tuple[str | None, bytes]:
+def _pack_items(rows: Collection[ItemRow]) -> _Packed:
     """The same for items, whose names are glued to their values."""
     if not rows:
         return _NO_ROWS
@@ -289,7 +307,7 @@ def _pack_items(rows: Collection[ItemRow]) -> tuple[str | None, bytes]:
         index.append((row.revision, row.due, row.expires, offset, *lengths))
         bodies += parts
         offset += sum(lengths)
-    return _index(index), b"".join(bodies)
+    return _index(index), _glue(bodies)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -310,13 +328,12 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _stretch(connection: sqlite3.Connection, path: Path) -> None:
-    """Give the WAL its blocks while it is empty. Zeros are no frames: whoever recovers from them finds nothing."""
-    busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    if busy:
-        return
+def _stretch(path: Path) -> None:
+    """Give the WAL its blocks, if it is empty. Zeros are no frames: whoever recovers from them finds nothing."""
     try:
         with open(path.with_name(path.name + "-wal"), "r+b", buffering=0) as wal:
+            if os.fstat(wal.fileno()).st_size:
+                return  # somebody reads the file, or writes to it: what is there must stay
             for _ in range(_WAL_BYTES >> 20):
                 wal.write(bytes(1 << 20))
             os.fsync(wal.fileno())
@@ -328,11 +345,17 @@ async def _own(path: Path, patience_s: float) -> int:
     """Take the side file's lock, waiting for a predecessor to leave."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    give_up = time.monotonic() + patience_s
+    began = time.monotonic()
+    told = False
     try:
         while not _locked(handle):
-            if time.monotonic() >= give_up:
-                owner = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
+            waited = time.monotonic() - began
+            if not told and waited >= _TELL_AFTER_S:
+                told = True
+                words = "%s: waiting for pid %s to let go of it, for %.0f s at most"
+                log.warning(words, path, _owner(handle), patience_s, extra={"action": "store_taken"})
+            if waited >= patience_s:
+                owner = _owner(handle)
                 whose = "this very process" if owner == str(os.getpid()) else f"another process (pid {owner})"
                 raise StorageOwned(
                     f"{path} is owned by {whose}. One orchestrator owns a SQLite store: stop the other one, "
@@ -345,6 +368,11 @@ async def _own(path: Path, patience_s: float) -> int:
     except BaseException:
         os.close(handle)
         raise
+
+
+def _owner(handle: int) -> str:
+    """The pid of whoever has the lock, as it wrote it down."""
+    return os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
 
 
 def _locked(handle: int) -> bool:
@@ -361,7 +389,7 @@ def migrations() -> list[str]:
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring the file up to date, one transaction a step."""
+    """Bring the file up to date: all the steps that it lacks, or none."""
     if sqlite3.sqlite_version_info < _SQLITE_NEEDED:
         needed = ".".join(map(str, _SQLITE_NEEDED))
         raise SchemaError(f"expected SQLite {needed} or newer, got {sqlite3.sqlite_version}")
@@ -372,13 +400,15 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} has schema version {version}, this Regista knows {len(steps)}: it was written by a "
             "newer one. Upgrade Regista, or use another file."
         )
-    for number, step in enumerate(steps[version:], version + 1):
-        try:
-            connection.executescript(f"BEGIN;\n{step}\nPRAGMA user_version = {number};\nCOMMIT;")
-        except sqlite3.Error:
-            with contextlib.suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
-            raise
+    if version == len(steps):
+        return
+    missing = "\n".join(steps[version:])
+    try:
+        connection.executescript(f"BEGIN;\n{missing}\nPRAGMA user_version = {len(steps)};\nCOMMIT;")
+    except sqlite3.Error:
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
 
 
 def _read(connection: sqlite3.Connection) -> Snapshot:

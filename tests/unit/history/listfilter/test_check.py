@@ -55,6 +55,8 @@ def test_between_is_both_of_its_ends() -> None:
         ("Assett = 'x'", "did you mean Asset?"),
         ("starttime > '2024-01-01'", "did you mean StartTime?"),
         ("Nothing = 1", "known are BlueprintName"),
+        ("status = 'failed'", "did you mean ExecutionStatus?"),
+        ("blueprint = 'b'", "did you mean BlueprintName?"),
         ("Asset = 1", "text in quotes for Asset, got 1"),
         ("Size = 'x'", "a number for Size"),
         ("Size = 1e999", "a number for Size"),
