@@ -83,17 +83,20 @@ class Ids:
         self.chance = chance if chance is not None else random.Random(random.SystemRandom().getrandbits(128))
         self._clock = clock
         self._last = 0
+        self._moment: datetime | None = None
         self._prefix = f"{self.chance.getrandbits(48):012x}"
         self._tokens = 0
 
     def new(self, now: datetime | None = None) -> str:
         """An id that no other maker makes: 48 bits of milliseconds, 12 of sequence, 62 of chance."""
-        stamp = int((now or self._clock.now()).timestamp() * 1000) << 12
+        moment = now or self._clock.now()
+        # The jobs of a batch share one moment: its stamp has been seen.
+        stamp = 0 if moment is self._moment else int(moment.timestamp() * 1000) << 12
+        self._moment = moment
         # A burst within one millisecond counts on; so does a clock that was set back.
         self._last = last = stamp if stamp > self._last else self._last + 1
-        head = (last >> 12 << 16 | 0x7000 | last & 0xFFF).to_bytes(8, "big").hex("-", 2)
-        tail = (self.chance.getrandbits(62) | 1 << 63).to_bytes(8, "big").hex("-", 6)
-        return f"{head[:4]}{head[5:]}-{tail}"
+        text = "%031x" % (last << 64 | 1 << 63 | self.chance.getrandbits(62))
+        return f"{text[:8]}-{text[8:12]}-7{text[12:15]}-{text[15:19]}-{text[19:]}"
 
     def token(self) -> str:
         """A commit token: unique among all writers, meaningless otherwise."""

@@ -55,7 +55,6 @@ from .upkeep.scheduler import build_scheduler, read_file, reread_file
 from .upkeep.telling import build_sender
 from .upkeep.timekeeper import Timekeeper
 from .upkeep.watcher import Watcher
-from .worker.local import LocalWorker
 from .worker.tasks import Worker
 
 if TYPE_CHECKING:
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
 
     from .api.doors import Doors, Guests
     from .site import Site
+    from .worker.local import LocalWorker
 
 log = logging.getLogger("regista")
 
@@ -231,8 +231,10 @@ class OrchestratorEngine:
         self.library.add(blueprint)
         self.telemetry.expect(blueprint.name)
 
-    def add_worker(self, worker: Worker) -> LocalWorker:
+    def add_worker(self, worker: Worker) -> "LocalWorker":
         """Perform this worker's tasks in this process, from `start` on; at once if that has been."""
+        from .worker.local import LocalWorker
+
         local = LocalWorker(worker, self.workers, self.clock, files=self.filing.service)
         if any(known.id == local.id for known in self._workers):
             raise ValueError(f"a worker named {worker.name!r} is already there; give this one another name")

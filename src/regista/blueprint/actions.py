@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct, field
 
 from ..errors import ActionError
 from ..model import RetryPolicy
@@ -25,7 +25,7 @@ from .graph import Graph
 from .names import did_you_mean
 
 
-class ActionFactory:
+class ActionFactory(Struct, eq=False):
     """What a handler may wish for. One factory serves one run of one handler.
 
     A handler calls one kind of action, once; only `dispatch_task` may be called again, for branches that
@@ -34,37 +34,17 @@ class ActionFactory:
     that was refused leaves no trace. Nothing happens until the decision is committed.
     """
 
-    __slots__ = (
-        "_action",
-        "_attributes",
-        "_branches",
-        "_declared",
-        "_first",
-        "_graph",
-        "_info",
-        "_result",
-        "_state",
-        "_token",
-    )
-
-    def __init__(
-        self,
-        graph: Graph,
-        state: str,
-        approval_token: str | Callable[[], str] = "",
-        declared: Attributes | None = None,
-    ) -> None:
-        self._graph = graph
-        self._state = state
-        self._info = graph.states.get(state)
-        # May be a function: the token is an HMAC, and most handlers ask nobody.
-        self._token = approval_token
-        self._declared = declared or {}
-        self._first: str | None = None
-        self._action: Action | None = None
-        self._branches: Branches | None = None
-        self._result: Any = UNSET
-        self._attributes: dict[str, Any] | None = None
+    _graph: Graph
+    _state: str
+    #: May be a function: the token is an HMAC, and most handlers ask nobody.
+    _token: str | Callable[[], str] = ""
+    _declared: Attributes = field(default_factory=dict)
+    #: The first action that was called, and what it came to.
+    _first: str | None = None
+    _action: Action | None = None
+    _branches: Branches | None = None
+    _result: Any = UNSET
+    _attributes: dict[str, Any] | None = None
 
     def transition_to(self, state: str) -> None:
         """Go on in `state`, at once."""
@@ -265,7 +245,7 @@ class ActionFactory:
                 f"state {self._state!r}: {name} was called after {first}; a handler takes one kind of action, "
                 "and only dispatch_task may be called more than once"
             )
-        info = self._info
+        info = self._graph.states.get(self._state)
         if info is not None and info.is_end and name != "fail":
             raise ActionError(
                 f"state {self._state!r}: {name} was called, but an end state cannot lead on; "
@@ -287,7 +267,7 @@ class ActionFactory:
         states = self._graph.states
         if target not in states:
             raise ActionError(f"{call}: there is no state {target!r}{did_you_mean(target, states)}")
-        info = self._info
+        info = states.get(self._state)
         known = sorted(info.targets or ()) if info is not None else []
         raise ActionError(
             f"{call}: {self._state!r} does not lead to {target!r} (it leads to: {', '.join(known) or 'nowhere'}); "
@@ -299,7 +279,7 @@ class ActionFactory:
         return {key: self._target(call, target) for key, target in leads.items()}
 
     def _finish(self) -> Action:
-        info = self._info
+        info = self._graph.states.get(self._state)
         if info is not None and info.is_end:
             return Finish()
         raise ActionError(

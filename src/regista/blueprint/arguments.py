@@ -7,14 +7,19 @@ from datetime import datetime
 from math import isfinite
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
-from ..errors import ActionError
+from ..errors import ActionError, NotPlain
 from ..model import STRATEGIES, RetryPolicy, check_requirements
+from ..plain import plain
 from .decisions import Order
 from .names import did_you_mean
 
 T = TypeVar("T")
+
+_decode_order = msgspec.msgpack.Decoder(tuple[str, dict[str, Any], dict[str, str]]).decode
+_decode_whole = msgspec.msgpack.Decoder(Order).decode
 
 #: A hundred years. Longer is a mistake, and the calendar ends somewhere.
 MAX_SECONDS = 100 * 366 * 86_400.0
@@ -46,6 +51,12 @@ _TASK_KEYS = frozenset(
 )
 
 
+class Unstorable(ActionError):
+    """A handler left something behind that no store can keep. Running it again would do the same."""
+
+    code = "unstorable"
+
+
 def wrong(call: str, name: str, expected: str, got: object) -> ActionError:
     """The error for one wrong argument."""
     return ActionError(f"{call}: {name}: expected {expected}, got {_short(got)}")
@@ -68,7 +79,7 @@ def mapping(call: str, name: str, value: object) -> dict[str, Any]:
     for key in value:
         if not isinstance(key, str):
             raise wrong(call, name, "a dict with str keys", value)
-    return dict(value)
+    return {**value}
 
 
 def number(call: str, name: str, value: object) -> float:
@@ -109,12 +120,28 @@ def leads(call: str, value: object) -> dict[str, str]:
 
 
 def order(call: str, task_type: object, params: object, transitions: object) -> Order:
-    """What every task says. What few ask for is added by `with_options`: a record of so many names is dear."""
-    return Order(
-        task_type=text(call, "task_type", task_type),
-        params=mapping(call, "params", params),
-        transitions=leads(call, transitions),
-    )
+    """What every task says, as a store would give it back: nothing of it is the handler's own any more.
+
+    What few ask for is added by `with_options`: a record of so many names is dear.
+    """
+    given = {} if params is None else params
+    if isinstance(task_type, str) and isinstance(given, dict) and isinstance(transitions, dict):
+        try:
+            name, kept, ways = plain((task_type, given, transitions), _decode_order, "the task")
+        except NotPlain as problem:
+            _complain(call, task_type, given, transitions)
+            raise Unstorable(f"{call}: {problem}") from problem
+        if name and ways:
+            return Order(task_type=name, params=kept, transitions=ways)
+    raise _complain(call, task_type, given, transitions)
+
+
+def _complain(call: str, task_type: object, params: object, transitions: object) -> ActionError:
+    """Raise what is wrong with one of them; each by itself is fine where this returns."""
+    text(call, "task_type", task_type)
+    mapping(call, "params", params)
+    leads(call, transitions)
+    return ActionError(f"{call}: expected a task type, params and transitions")
 
 
 def with_options(
@@ -138,7 +165,7 @@ def with_options(
     """
     if retry is not None and not isinstance(retry, RetryPolicy):
         raise wrong(call, "retry", "a RetryPolicy or None", retry)
-    return replace(
+    whole = replace(
         order,
         priority=None if priority is None else number(call, "priority", priority),
         queue=None if queue is None else text(call, "queue", queue),
@@ -151,6 +178,10 @@ def with_options(
         strategy=None if dispatch_strategy is None else _strategy(call, dispatch_strategy),
         max_cost=None if max_cost is None else _price(call, "max_cost", max_cost),
     )
+    try:
+        return plain(whole, _decode_whole, "the task")
+    except NotPlain as problem:
+        raise Unstorable(f"{call}: {problem}") from problem
 
 
 def order_of(call: str, task: dict[str, Any]) -> Order:

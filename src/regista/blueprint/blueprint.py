@@ -2,20 +2,21 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import BlueprintInvalid, ConditionError
 from ..model.attributes import Attributes, WrongAttribute, declared_types
-from .compiler import Compiled, compile_graph
 from .conditions import Condition
 from .context import JobContext
 from .datastore import DataStores, with_store
-from .dot import to_dot, write_graph
 from .graph import Graph
 from .handlers import Handler, HandlerFunction, describe
 from .names import name_problem
 from .states import OUTCOMES, DeclaredState
-from .validation import problems_of
+
+# Who only carries a blueprint along (a worker's app may have some) never loads what reads and checks its handlers.
+if TYPE_CHECKING:
+    from .compiler import Compiled
 
 F = TypeVar("F", bound=HandlerFunction)
 
@@ -94,6 +95,8 @@ class StateMachineBlueprint:
 
     def validate(self) -> None:
         """BlueprintInvalid with every problem, or nothing."""
+        from .validation import problems_of
+
         problems = problems_of(self._states, self._compile())
         if problems:
             raise BlueprintInvalid(self.name, problems)
@@ -129,6 +132,8 @@ class StateMachineBlueprint:
 
     def to_dot(self) -> str:
         """The graph as DOT text. Also of a blueprint that does not validate."""
+        from .dot import to_dot
+
         return to_dot(self._compile())
 
     def render_graph(self, output_filename: str | Path | None = None, output_format: str = "png") -> str:
@@ -138,6 +143,8 @@ class StateMachineBlueprint:
         """
         dot = self.to_dot()
         if output_filename is not None:
+            from .dot import write_graph
+
             write_graph(dot, Path(output_filename), output_format)
         return dot
 
@@ -171,8 +178,10 @@ class StateMachineBlueprint:
         self._states[flags.name] = declared
         self._compiled = None
 
-    def _compile(self) -> Compiled:
+    def _compile(self) -> "Compiled":
         if self._compiled is None:
+            from .compiler import compile_graph
+
             self._compiled = compile_graph(self.name, self._states)
         return self._compiled
 

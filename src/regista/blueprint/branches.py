@@ -1,22 +1,21 @@
 """Branches: the `dispatch_task` calls of one handler, and the aggregator that they share."""
 
+from msgspec import Struct, field
+
 from ..errors import ActionError
 from .decisions import Dispatch, FanOut, Order
 from .graph import Graph
 
 
-class Branches:
+class Branches(Struct, eq=False):
     """One call to an ordinary state is a Dispatch; calls that lead to one aggregator are a FanOut.
 
     A single call that leads to an aggregator is a fan-out of one. The targets exist: that was checked.
     """
 
-    __slots__ = ("_aggregator", "_graph", "_orders")
-
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self._orders: list[Order] = []
-        self._aggregator: str | None = None
+    _graph: Graph
+    _orders: list[Order] = field(default_factory=list)
+    _aggregator: str | None = None
 
     def add(self, call: str, order: Order) -> None:
         """Take one more order, or raise ActionError and change nothing."""

@@ -3,53 +3,52 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+from msgspec import Struct
+
 from ..errors import ActionError, PayloadsDisabled
 from ..model import ClientConfig, Job
 from ..payloads.task_files import TaskFiles
 from .actions import ActionFactory
 from .datastore import DataStores
 
+_encode = msgspec.msgpack.Encoder().encode
+_decode_dict = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
-class JobContext:
+
+class JobContext(Struct, eq=False):
     """One job, as one run of a handler sees it.
 
     `state_history` may be changed: what is in it when the handler returns is stored with the decision; if
     the handler raises, it is dropped. Everything else is for reading. The dicts belong to this run alone.
     """
 
-    __slots__ = (
-        "_actions",
-        "_aggregation_results",
-        "_files",
-        "_job",
-        "client",
-        "current_state",
-        "data_stores",
-        "initial_data",
-        "job_id",
-        "state_history",
-    )
+    _job: Job
+    #: What handlers and workers have kept so far.
+    state_history: dict[str, Any]
+    client: ClientConfig
+    data_stores: DataStores
+    _aggregation_results: dict[str, dict[str, Any]] | None = None
+    _actions: ActionFactory | None = None
+    _files: Callable[[str], TaskFiles] | None = None
+    _initial_data: dict[str, Any] | None = None
 
-    def __init__(
-        self,
-        job: Job,
-        client: ClientConfig,
-        data_stores: DataStores,
-        aggregation_results: dict[str, dict[str, Any]] | None = None,
-        actions: ActionFactory | None = None,
-        files: Callable[[str], TaskFiles] | None = None,
-    ) -> None:
-        """`job` is a fresh decode: its dicts are handed out without a copy."""
-        self._job = job
-        self.job_id = job.id
-        self.current_state = job.state
-        self.initial_data = job.input
-        self.state_history = job.data
-        self.client = client
-        self.data_stores = data_stores
-        self._aggregation_results = aggregation_results
-        self._actions = actions
-        self._files = files
+    @property
+    def initial_data(self) -> dict[str, Any]:
+        """The input of the job, copied for this run when it first asks: most handlers never do."""
+        if self._initial_data is None:
+            self._initial_data = _decode_dict(_encode(self._job.input))
+        return self._initial_data
+
+    @property
+    def job_id(self) -> str:
+        """The job."""
+        return self._job.id
+
+    @property
+    def current_state(self) -> str:
+        """The state whose handler runs."""
+        return self._job.state
 
     @property
     def actions(self) -> ActionFactory:

@@ -59,17 +59,16 @@ _TASK_DISPATCHED = EventType.TASK_DISPATCHED
 
 
 def create(job: Job, scene: Scene) -> Step:
-    """A new job stands at the start of its graph."""
-    born = replace(job, status=_PENDING, visit=1, entered_at=scene.now)
+    """The first step of a new job, which was made standing at the start of its graph: its first visit begins."""
     created = Event(
         type=_JOB_CREATED,
         at=scene.now,
-        state=born.state,
+        state=job.state,
         status=_PENDING,
-        detail={"blueprint": born.blueprint, "version": born.version, "client": born.client},
-        actor=f"client:{born.client}" if born.client and born.parent_id is None else None,
+        detail={"blueprint": job.blueprint, "version": job.version, "client": job.client},
+        actor=f"client:{job.client}" if job.client and job.parent_id is None else None,
     )
-    return Step(job=born, events=(created, _started(born, scene)))
+    return Step(job=job, events=(created, _started(job, scene)))
 
 
 def decide(job: Job, decision: Decision, scene: Scene, tasks: tuple[Task, ...] = ()) -> Step:
@@ -101,7 +100,11 @@ def _act(job: Job, action: Action, scene: Scene) -> Step:
             return _fan_out(job, orders, aggregator, scene)
         case AskHuman() as ask:
             asked = Event(
-                type=EventType.APPROVAL_REQUESTED, at=scene.now, state=job.state, message=ask.message
+                type=EventType.APPROVAL_REQUESTED,
+                at=scene.now,
+                state=job.state,
+                message=ask.message,
+                detail={"decisions": sorted(ask.transitions)},
             )
             wait = AwaitHuman(ask.message, ask.transitions, ask.integration)
             return Step(job=park(job, JobStatus.WAITING_FOR_HUMAN, wait, scene), events=(asked,))
@@ -247,8 +250,13 @@ def remember(job: Job, tasks: tuple[Task, ...]) -> tuple[Wave, ...]:
     for task in tasks:
         if task.heard != (1,):
             odd[task.index] = task.heard
-    visit = int(tasks[0].id.rsplit("_", 2)[1])
-    return (*job.waves, Wave(visit, len(tasks), odd))[-WAVES_KEPT:]
+    return with_wave(job, tasks[0].id, len(tasks), odd)
+
+
+def with_wave(job: Job, task_id: str, size: int, odd: dict[int, tuple[int, ...]]) -> tuple[Wave, ...]:
+    """The same for as many tasks, of which this is one; `odd` are those of whom not just the first attempt was heard."""
+    visit = int(task_id.rsplit("_", 2)[1])
+    return (*job.waves, Wave(visit, size, odd))[-WAVES_KEPT:]
 
 
 # -- the single actions ------------------------------------------------------------------------------
@@ -333,7 +341,7 @@ def _run_child(job: Job, run: RunChild, scene: Scene) -> Step:
         depth=job.depth + 1,
         tracing_context=job.trace,
     )
-    first = create(born, scene)
+    first = create(replace(born, visit=1, entered_at=scene.now), scene)
     child = Birth(first.job, first.events)
     unhandled = scene.graph.failed_state if scene.graph is not None else None
     wait = AwaitChild(child_id, run.blueprint, run.transitions, unhandled)

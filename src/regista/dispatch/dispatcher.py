@@ -17,6 +17,8 @@ from .puller import Puller
 
 #: Kinds of waiting tasks of a job that are explained; those of a fan-out mostly wait for the same.
 _GROUPS_EXPLAINED = 5
+#: Found once: a member of an enum that is looked up on its class costs more than to write it down.
+_OFFERED = AttemptState.OFFERED
 
 
 class Dispatcher:
@@ -123,11 +125,12 @@ class Dispatcher:
         if seat is None:
             self.board.waits(lane)  # from now on: the next one must not overtake it on its way to the store
             return None
-        if task.attempt_id in seat.holding:
+        attempt_id = task.attempt_id
+        if attempt_id in seat.holding:
             # Two decide the same (a result or a key that came twice): one of them will lose, and must not
             # take the other's slot along.
             return None
-        self._seats.hold(seat, task.attempt_id, task.type)
+        self._seats.hold(seat, attempt_id, task.type)
         return offer(task, seat.worker, now)
 
     def whom_to_wake(self, task: Task) -> str:
@@ -227,7 +230,7 @@ def offer(task: Task, worker: Worker, now: datetime) -> Task:
     """The task in the hands of a worker."""
     return replace(
         task,
-        state=AttemptState.OFFERED,
+        state=_OFFERED,
         worker_id=worker.id,
         session=worker.session,
         price=worker.profile.cost_of(task.type),

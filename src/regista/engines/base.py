@@ -11,7 +11,7 @@ from ..errors import IdempotencyConflict
 from ..model import Job, Quota, TaskResult
 
 
-class Submission(Struct, frozen=True, kw_only=True, gc=False):
+class Submission(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A wish for a job."""
 
     blueprint: str

@@ -1,6 +1,7 @@
 """Task: one piece of work for a worker. Attempt: one try of it."""
 
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct, field
@@ -10,8 +11,8 @@ from ..trace import under
 from .lane import Lane, needs_text
 from .status import AttemptState
 
-#: `Lane(...)` at a third of the price; a lane is made for every task.
-_new_lane = tuple.__new__
+#: `Lane(...)`, remembered: every task asks for its lane several times, and there are few of them.
+_lane_of = lru_cache(maxsize=4096)(Lane)
 #: Members that every task is asked about: to find one through its class costs more than the question.
 _QUEUED, _CLOSED = AttemptState.QUEUED, AttemptState.CLOSED
 
@@ -74,14 +75,15 @@ class TaskResult(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
         return self.status or ("failure" if self.error else "success")
 
     def as_dict(self) -> dict[str, Any]:
-        """The whole result, as an aggregator sees it."""
+        """The whole result, as an aggregator sees it: `task_id` is the task's, as everywhere but on the worker's wire."""
         error = None
         if self.error is not None:
             error = {"code": self.error.code, "message": self.error.message}
             if self.error.details is not None:
                 error["details"] = self.error.details
         return {
-            "task_id": self.task_id,
+            "task_id": task_of(self.task_id)[0],
+            "attempt_id": self.task_id,
             "job_id": self.job_id,
             "worker_id": self.worker_id,
             "status": self.outcome,
@@ -148,7 +150,9 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     @property
     def attempt_id(self) -> str:
         """The id of the current attempt: what a worker sees as `task_id`."""
-        return f"{self.id}-{self.attempt}"
+        number = self.attempt
+        # Most tasks have one attempt, and to make a text of a number costs more than all the rest.
+        return f"{self.id}-1" if number == 1 else f"{self.id}-{number}"
 
     @property
     def trace(self) -> dict[str, str]:
@@ -161,7 +165,7 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         task_type, needs = self.type, ""
         if self.requirements or self.max_cost is not None or self.strategy is not None:
             needs = needs_text(self.requirements, self.max_cost, self.strategy)
-        return _new_lane(Lane, (self.queue or task_type, task_type, needs))
+        return _lane_of(self.queue or task_type, task_type, needs)
 
     @property
     def waiting(self) -> bool:

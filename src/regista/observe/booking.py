@@ -2,13 +2,12 @@
 that wrote it, after the flush.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 from ..model import AttemptState, Change, Event, EventType, Job, JobStatus, Outcome, OutcomeKind, Task, Worker
 from .catalogue import Catalogue
-from .meters import Tally
 
 #: Blueprints of the last jobs that were looked at: a change of tasks alone does not say it.
 _JOBS_KEPT = 10_000
@@ -24,6 +23,38 @@ _TOLD = (EventType.TASK_FINISHED, EventType.TASK_FAILED)
 _APPLIED, _OFFERED = OutcomeKind.APPLIED, AttemptState.OFFERED
 
 FindWorker = Callable[[str | None], Worker | None]
+
+
+class Tally:
+    """What the changes of one commit add up to: all that is alike is then counted at once."""
+
+    __slots__ = ("ended", "jobs", "told", "waited")
+
+    def __init__(self) -> None:
+        #: Blueprint → new jobs.
+        self.jobs: defaultdict[str, int] = defaultdict(int)
+        #: Blueprint and status → how long each job took, in seconds.
+        self.ended: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+        #: Type of the task and status → how long each attempt took.
+        self.told: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+        #: Queue → how long each task waited.
+        self.waited: defaultdict[str, list[float]] = defaultdict(list)
+
+    def pour(self, into: Catalogue) -> None:
+        """Count it."""
+        for blueprint, born in self.jobs.items():
+            into.jobs.add((blueprint,), born)
+        for (blueprint, status), seconds in self.ended.items():
+            labels = blueprint, str(status)
+            into.jobs_ended.add(labels, len(seconds))
+            into.job_duration.observe_all(seconds, labels)
+            if status == "failed":
+                into.jobs_failed.add((blueprint,), len(seconds))
+        for labels, seconds in self.told.items():
+            into.attempts.add(labels, len(seconds))
+            into.attempt_duration.observe_all(seconds, labels[:1])
+        for queue, seconds in self.waited.items():
+            into.schedule_to_start.observe_all(seconds, (queue,))
 
 
 class Book:
@@ -58,30 +89,31 @@ class Book:
             # What was there already has been counted when it came.
             if outcome.kind is _APPLIED:
                 self._book(change, now, tally)
-        tally.pour()
+        tally.pour(self._of)
 
     def handed_over(self, tasks: Iterable[Task], worker: Worker, now: datetime) -> None:
         """The store gave these waiting tasks to a worker."""
         tally = Tally()
         for task in tasks:
             self._hand_over(task, worker, now, tally)
-        tally.pour()
+        tally.pour(self._of)
 
     def _book(self, change: Change, now: datetime, tally: Tally) -> None:
         job = change.job
         blueprint = self._blueprints.get(change.job_id, "") if job is None else job.blueprint
         if job is not None and change.expected is None:
-            tally.counts[self._of.jobs, (blueprint,)] += 1
+            tally.jobs[blueprint] += 1
         for birth in change.children:
-            tally.counts[self._of.jobs, (birth.job.blueprint,)] += 1
+            tally.jobs[birth.job.blueprint] += 1
         for write in change.tasks:
             if write.attempt == 0 and write.task.state is _OFFERED:
                 task = write.task
                 self._hand_over(task, self._find_worker(task.worker_id), now, tally, blueprint)
         kinds = self._kinds
         for event in change.events:
-            if event.type in kinds:
-                kinds[event.type](event, change, blueprint, tally)
+            kind = event.type
+            if kind in kinds:
+                kinds[kind](event, change, blueprint, tally)
 
     def _hand_over(
         self, task: Task, worker: Worker | None, now: datetime, tally: Tally, blueprint: str = ""
@@ -89,19 +121,14 @@ class Book:
         if task.queued_at is not None:
             # Another instance's clock may be ahead of ours.
             waited_s = max(0.0, (now - task.queued_at).total_seconds())
-            tally.values[self._of.schedule_to_start, (task.queue or task.type,)].append(waited_s)
+            tally.waited[task.queue or task.type].append(waited_s)
         if worker is not None and worker.profile.hot:
             kind = warm_for(task, worker)
             if kind:
                 self._of.hot.add((blueprint or self._blueprints.get(task.job_id, ""), kind))
 
     def _ended(self, event: Event, change: Change, blueprint: str, tally: Tally) -> None:
-        labels = blueprint, str(event.status)
-        tally.counts[self._of.jobs_ended, labels] += 1
-        if labels[1] == "failed":
-            self._of.jobs_failed.add((blueprint,))
-        if event.duration_ms is not None:
-            tally.values[self._of.job_duration, labels].append(event.duration_ms / 1000)
+        tally.ended[blueprint, event.status or ""].append((event.duration_ms or 0.0) / 1000)
 
     def _quarantined(self, event: Event, change: Change, blueprint: str, tally: Tally) -> None:
         self._of.jobs_ended.add((blueprint, JobStatus.QUARANTINED.value))
@@ -115,11 +142,9 @@ class Book:
         self._of.retries.add((type_of(event, change),))
 
     def _told(self, event: Event, change: Change, blueprint: str, tally: Tally) -> None:
-        task_type = type_of(event, change)
-        tally.counts[self._of.attempts, (task_type, event.status or "")] += 1
-        if event.duration_ms is not None:
-            ran_s = event.duration_ms / 1000
-            tally.values[self._of.attempt_duration, (task_type,)].append(ran_s if ran_s > 0 else 0.0)
+        ran_ms = event.duration_ms or 0.0
+        outcome = type_of(event, change), event.status or ""
+        tally.told[outcome].append(ran_ms / 1000 if ran_ms > 0 else 0.0)
 
     def _untold(self, event: Event, change: Change, blueprint: str, tally: Tally) -> None:
         self._of.attempts.add((type_of(event, change), _UNTOLD[event.type]))

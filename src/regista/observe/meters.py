@@ -5,7 +5,6 @@ So we count by ourselves, and `exporting.py` hands the sums to the SDK's own rec
 """
 
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -124,23 +123,6 @@ class Histogram(Meter):
     def _new_series(self, labels: Labels) -> Series:
         place = self._place(labels, len(self.values))
         return self.values.setdefault(place, Series(len(self.bounds) + 1))
-
-
-class Tally:
-    """What many changes add up to, gathered by whoever looks at them; all that is alike is then counted at once."""
-
-    __slots__ = ("counts", "values")
-
-    def __init__(self) -> None:
-        self.counts: defaultdict[tuple[Counter, Labels], int] = defaultdict(int)
-        self.values: defaultdict[tuple[Histogram, Labels], list[float]] = defaultdict(list)
-
-    def pour(self) -> None:
-        """Count it."""
-        for (counter, labels), amount in self.counts.items():
-            counter.add(labels, amount)
-        for (histogram, labels), values in self.values.items():
-            histogram.observe_all(values, labels)
 
 
 class Meters:

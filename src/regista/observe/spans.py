@@ -114,7 +114,8 @@ def attempt_span(task: Task, event: Event, now: datetime) -> SpanRecord | None:
         kind="producer",
         attributes={
             "regista.job_id": task.job_id,
-            "regista.task_id": attempt_id,
+            "regista.task_id": task.id,
+            "regista.attempt_id": attempt_id,
             "regista.task": task.type,
             "regista.queue": task.queue or task.type,
             "regista.worker_id": event.worker_id or "",

@@ -9,6 +9,7 @@ import pytest
 from msgspec import UNSET
 
 from regista.blueprint.actions import ActionFactory
+from regista.blueprint.arguments import Unstorable
 from regista.blueprint.decisions import (
     Action,
     AskHuman,
@@ -43,8 +44,8 @@ GRAPH = Graph(
 )
 
 
-def actions(state: str = "start", **more: Any) -> ActionFactory:
-    return ActionFactory(GRAPH, state, **more)
+def actions(state: str = "start", approval_token: Any = "") -> ActionFactory:
+    return ActionFactory(GRAPH, state, approval_token)
 
 
 def wish(call: Callable[[ActionFactory], object], state: str = "start") -> Action:
@@ -127,6 +128,34 @@ def test_an_old_and_a_new_name_together_are_refused() -> None:
         lambda a: a.dispatch_task("t", {}, {"success": "done"}, attempt_timeout=1, timeout_seconds=2)
     )
     assert "'attempt_timeout' was given twice" in said
+
+
+def test_what_a_task_says_is_fixed_at_the_call() -> None:
+    factory = actions()
+    params: dict[str, Any] = {"deep": [1]}
+    factory.dispatch_task("t", params, {"success": "done"})
+    params["deep"].append(2)
+    action = factory.decision({}).action
+    assert isinstance(action, Dispatch)
+    assert action.order.params == {"deep": [1]}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"params": {"odd": object()}},
+        {"params": {"half": "\ud800"}},
+        {"params": {"big": 2**70}},
+        {"task_type": "\ud800"},
+        {"priority": 10**30},
+        {"requirements": {"zone": "\ud800"}},
+    ],
+)
+def test_a_task_that_no_store_can_keep_is_refused_at_the_call(more: dict[str, Any]) -> None:
+    factory = actions()
+    with pytest.raises(Unstorable, match=r"state 'start': dispatch_task: the task: expected plain data"):
+        factory.dispatch_task(**{"task_type": "t", "transitions": {"success": "done"}, **more})
+    factory.transition_to("done")  # a wish that was refused leaves no trace
 
 
 def test_params_are_copied_so_a_loop_may_reuse_its_dict() -> None:

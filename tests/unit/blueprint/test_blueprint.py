@@ -17,7 +17,7 @@ def context(**initial_data: Any) -> JobContext:
     job = Job(
         id="j", blueprint="b", version="v", state="s", created_at=now, updated_at=now, input=initial_data
     )
-    return JobContext(job, ClientConfig(), DataStores())
+    return JobContext(job, job.data, ClientConfig(), DataStores())
 
 
 def nothing(context: Any, actions: Any) -> None: ...

@@ -27,7 +27,8 @@ def context(initial_data: dict[str, Any] | None = None, **history: Any) -> JobCo
         input=initial_data or {},
         data=history,
     )
-    return JobContext(job, ClientConfig(plan="pro", params={"gpu": True}), DataStores())
+    client = ClientConfig(plan="pro", params={"gpu": True})
+    return JobContext(job, job.data, client, DataStores())
 
 
 def holds(text: str, initial_data: dict[str, Any] | None = None, **history: Any) -> bool:

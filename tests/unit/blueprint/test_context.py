@@ -30,7 +30,7 @@ def test_the_context_shows_its_job() -> None:
         tracing_context={"traceparent": "00"},
     )
     client, stores = ClientConfig(plan="pro"), DataStores()
-    context = JobContext(job, client, stores)
+    context = JobContext(job, job.data, client, stores)
     assert (context.job_id, context.current_state, context.blueprint) == ("j1", "work", "b")
     assert (context.initial_data, context.state_history) == ({"a": 1}, {"b": 2})
     assert (context.visit, context.attempt, context.parent_id) == (3, 2, "p")
@@ -41,26 +41,36 @@ def test_the_context_shows_its_job() -> None:
     assert context.data_stores is stores
 
 
-def test_state_history_is_handed_out_without_a_copy() -> None:
-    job = make(data={})
-    JobContext(job, ClientConfig(), DataStores()).state_history["x"] = 1
-    assert job.data == {"x": 1}
+def test_state_history_is_the_dict_that_was_given() -> None:
+    job, kept = make(data={}), {"x": 1}
+    context = JobContext(job, kept, ClientConfig(), DataStores())
+    context.state_history["y"] = 2
+    assert kept == {"x": 1, "y": 2}
+    assert job.data == {}
+
+
+def test_initial_data_is_a_copy_that_stays_the_same_for_the_whole_run() -> None:
+    job = make(input={"a": {"b": 1}})
+    context = JobContext(job, {}, ClientConfig(), DataStores())
+    context.initial_data["a"]["b"] = 2
+    assert context.initial_data == {"a": {"b": 2}}
+    assert job.input == {"a": {"b": 1}}
 
 
 def test_aggregation_results_outside_an_aggregator_name_the_state() -> None:
-    context = JobContext(make(), ClientConfig(), DataStores())
+    context = JobContext(make(), {}, ClientConfig(), DataStores())
     with pytest.raises(ActionError, match="state 'work': aggregation_results"):
         _ = context.aggregation_results
 
 
 def test_an_aggregator_sees_its_results_even_when_there_are_none() -> None:
-    assert JobContext(make(), ClientConfig(), DataStores(), {}).aggregation_results == {}
+    assert JobContext(make(), {}, ClientConfig(), DataStores(), {}).aggregation_results == {}
     results = {"t": {"status": "success"}}
-    assert JobContext(make(), ClientConfig(), DataStores(), results).aggregation_results is results
+    assert JobContext(make(), {}, ClientConfig(), DataStores(), results).aggregation_results is results
 
 
 def test_actions_are_the_ones_that_the_handler_gets() -> None:
     actions = ActionFactory(Graph(blueprint="b", version="v", start="work", states={}), "work")
-    assert JobContext(make(), ClientConfig(), DataStores(), actions=actions).actions is actions
+    assert JobContext(make(), {}, ClientConfig(), DataStores(), None, actions).actions is actions
     with pytest.raises(ActionError, match="no actions"):
-        _ = JobContext(make(), ClientConfig(), DataStores()).actions
+        _ = JobContext(make(), {}, ClientConfig(), DataStores()).actions

@@ -133,7 +133,14 @@ class Walker:
         self.events: list[Event] = []
         self.ends = 0
         born = Job(
-            id="j", blueprint="b", version="v", state=graph.start, created_at=self.now, updated_at=self.now
+            id="j",
+            blueprint="b",
+            version="v",
+            state=graph.start,
+            created_at=self.now,
+            updated_at=self.now,
+            visit=1,
+            entered_at=self.now,
         )
         self.job = born
         self.take(machine.create(born, self.scene()))

@@ -20,7 +20,7 @@ from regista import (
 )
 from regista.blueprint import ActionFactory, JobContext
 from regista.engines.base import Submission, Verdict
-from regista.engines.native.engine import keyed_id
+from regista.engines.native.engine import body_hash, keyed_id
 from regista.errors import (
     ApprovalConflict,
     NotQuarantined,
@@ -686,3 +686,61 @@ def test_a_decision_that_is_meant_for_one_question_answers_no_later_one() -> Non
         second = kit.get(job).visit
         kit.call(lambda: engine.approve(job.id, "yes", visit=second))
         assert kit.get(job).status is JobStatus.FINISHED
+
+
+def test_a_body_has_the_hash_that_older_releases_stored_for_it() -> None:
+    plain = Submission(blueprint="b")
+    full = Submission(
+        blueprint="b",
+        input={"z": 1, "a": [1, {"k": 2.5, "b": None}]},
+        client="c",
+        idempotency_key="k",
+        priority=2.0,
+        dispatch_timeout_s=3.0,
+        webhook_url="http://x",
+        search_attributes={"q": "r"},
+        tracing_context={"traceparent": "not part of it"},
+    )
+    assert body_hash(plain) == "a496540319b388218ac555e51c4690d7"
+    assert body_hash(full) == "6f7acfd239c0e2522e840c6e866f2329"
+
+
+def test_many_that_are_submitted_at_once_are_answered_in_their_order() -> None:
+    async def slow(context: JobContext, actions: ActionFactory) -> None:
+        await asyncio.sleep(0.05 if context.initial_data["n"] == 1 else 0)
+        actions.transition_to("done")
+
+    async def main() -> None:
+        # given
+        director = OrchestratorEngine("memory")
+        director.register_blueprint(script(slow, "done"))
+        await director.start()
+        # when
+        wishes = [Submission(blueprint="script", input={"n": n}) for n in range(5)]
+        jobs = await director.submit_many(wishes)
+        # then
+        assert [job.input["n"] for job in jobs if isinstance(job, Job)] == [0, 1, 2, 3, 4]
+        assert await director.submit_many([]) == []
+        await director.stop()
+
+    asyncio.run(main())
+
+
+def test_many_that_are_submitted_to_one_who_stops_are_told_so() -> None:
+    async def main() -> None:
+        director = OrchestratorEngine("memory")
+        director.register_blueprint(script(lambda context, actions: actions.transition_to("done"), "done"))
+        await director.start()
+        # when
+        wishes = [Submission(blueprint="script") for _ in range(3)]
+        waiting = asyncio.create_task(director.submit_many(wishes))
+        await asyncio.sleep(0)
+        await director.stop()
+        # then
+        try:
+            jobs = await waiting
+        except OrchestratorStopped:
+            return
+        assert len(jobs) == 3
+
+    asyncio.run(main())

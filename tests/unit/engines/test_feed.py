@@ -156,6 +156,8 @@ def test_progress_gives_way_to_events_where_it_gets_tight(monkeypatch: pytest.Mo
             feed.progress("job_1_0-1", step / 10, f"step {step}")
         told = await mine.take(1)
         assert [one.progress for one in told if isinstance(one, Progress)] == [0.0, 0.1]
+        names = {(one.task_id, one.attempt_id) for one in told if isinstance(one, Progress)}
+        assert names == {("job_1_0", "job_1_0-1")}  # the task as in its events, and the attempt
         assert (mine.over, await others.take(0.01)) == (False, [])
         for reader in (mine, others):
             feed.leave(reader)

@@ -8,6 +8,7 @@ from regista.model import (
     Event,
     EventType,
     Job,
+    JobStatus,
     Outcome,
     OutcomeKind,
     Profile,
@@ -15,7 +16,7 @@ from regista.model import (
     TaskWrite,
     Worker,
 )
-from regista.observe.booking import Book, warm_for
+from regista.observe.booking import Book, Tally, warm_for
 from regista.observe.catalogue import Catalogue
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -151,3 +152,25 @@ def test_a_worker_is_warm_for_a_skill_or_for_a_model_that_is_asked_for() -> None
     assert warm_for(task(), WARM) == "skill"
     assert warm_for(task(type="chat", requirements={"models": ["llama"]}), WARM) == "model"
     assert warm_for(task(type="chat"), WARM) == ""
+
+
+def test_a_tally_adds_up_to_the_same_as_counting_one_by_one() -> None:
+    # given
+    of, tally = Catalogue(), Tally()
+    of.jobs.add(("a",))
+    # when
+    tally.jobs["a"] += 2
+    for status, seconds in ((JobStatus.FINISHED, 0.5), (JobStatus.FAILED, 7.0), (JobStatus.FINISHED, 0.25)):
+        tally.ended["a", status].append(seconds)
+    tally.told["work", "success"].append(0.0)
+    tally.waited["queue"].append(1.0)
+    tally.pour(of)
+    # then
+    assert of.jobs.values == {("a",): 3}
+    assert of.jobs_ended.values == {("a", "finished"): 2, ("a", "failed"): 1}
+    assert of.jobs_failed.values == {("a",): 1}
+    assert of.job_duration.values["a", "finished"].total == 0.75
+    assert {type(status) for _, status in of.jobs_ended.values} == {str}
+    assert of.attempts.values == {("work", "success"): 1}
+    assert list(of.attempt_duration.values) == [("work",)]
+    assert of.schedule_to_start.values["queue",].total == 1.0

@@ -1,6 +1,6 @@
 import pytest
 
-from regista.observe.meters import MAX_SERIES, OTHER, Meters, Tally
+from regista.observe.meters import MAX_SERIES, OTHER, Meters
 
 
 def test_a_counter_counts_each_row_of_labels_apart() -> None:
@@ -70,21 +70,14 @@ def test_two_metrics_of_one_name_are_a_mistake() -> None:
         meters.gauge("things_total", "Things.")
 
 
-def test_a_tally_adds_up_to_the_same_as_counting_one_by_one() -> None:
+def test_many_values_at_once_fall_like_one_by_one() -> None:
     # given
-    meters = Meters()
-    things = meters.counter("things_total", "Things.", "kind")
-    seconds = meters.histogram("seconds", "Seconds.", "kind", bounds=(0.1, 1))
-    things.add(("a",))
+    seconds = Meters().histogram("seconds", "Seconds.", "kind", bounds=(0.1, 1))
     seconds.observe(0.5, ("a",))
-    tally = Tally()
     # when
-    for kind, value in (("a", 0.05), ("b", 7.0), ("a", 0.1)):
-        tally.counts[things, (kind,)] += 1
-        tally.values[seconds, (kind,)].append(value)
-    tally.pour()
+    seconds.observe_all([0.05, 0.1], ("a",))
+    seconds.observe_all([7.0], ("b",))
     # then
-    assert things.values == {("a",): 3, ("b",): 1}
     a, b = seconds.values[("a",)], seconds.values[("b",)]
     assert (a.counts, a.smallest, a.largest) == ([2, 1, 0], 0.05, 0.5)
     assert a.total == pytest.approx(0.65)

@@ -10,6 +10,22 @@ from ..base import Verdict
 from .results import TaskStep
 
 
+class Roll(Struct, eq=False):
+    """Jobs that were submitted together: one future tells of all of them, in their order."""
+
+    #: What each place is answered with; until then the job that was wished for stands there.
+    answers: list[Job | OutcomeKind]
+    left: int
+    done: asyncio.Future[list[Job | OutcomeKind]]
+
+    def answer(self, place: int, job: Job | OutcomeKind) -> None:
+        """One of them; the last one answers for all."""
+        self.answers[place] = job
+        self.left -= 1
+        if self.left == 0 and not self.done.done():
+            self.done.set_result(self.answers)
+
+
 class Act(Struct, eq=False):
     """Collects what a turn does to one job until it is committed.
 
@@ -26,6 +42,9 @@ class Act(Struct, eq=False):
     result: TaskResult | None = None
     #: Answered after the commit: the submitter's job, or the worker's verdict.
     born: asyncio.Future[Job | OutcomeKind] | None = None
+    #: The same for one of many, and which of them it is.
+    roll: Roll | None = None
+    place: int = 0
     #: What a new job counts for.
     quota: Quota | None = None
     told: asyncio.Future[Verdict] | None = None
@@ -48,7 +67,7 @@ class Act(Struct, eq=False):
 
     def fail(self, error: BaseException) -> None:
         """Whoever waits for this act gets the error."""
-        for future in (self.born, self.told):
+        for future in (self.born, self.told, None if self.roll is None else self.roll.done):
             if future is not None and not future.done():
                 future.set_exception(error)
 
@@ -59,5 +78,7 @@ class Act(Struct, eq=False):
 
     def welcome(self, job: Job | OutcomeKind) -> None:
         """Tell the submitter: the job, or why there is none."""
-        if self.born is not None and not self.born.done():
+        if self.roll is not None:
+            self.roll.answer(self.place, job)
+        elif self.born is not None and not self.born.done():
             self.born.set_result(job)

@@ -11,7 +11,7 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...blueprint import machine, signals
+from ...blueprint import StateMachineBlueprint, machine, signals
 from ...blueprint.decisions import Decision, HandlerFailed
 from ...blueprint.step import Rules, Scene, Step
 from ...clock import Clock, Ids
@@ -29,11 +29,12 @@ from ...model import (
     Task,
     TaskFailure,
     TaskResult,
+    TaskWrite,
     task_id_of,
 )
 from ...storage.base import StorageBackend
 from ..base import Verdict
-from .act import Act
+from .act import Act, Roll
 from .library import Library
 from .results import TaskStep, judge, with_siblings
 from .runner import Runner
@@ -53,6 +54,9 @@ _STORE_AWAY_S = 0.2
 _FOLD = 64
 #: Found once: a member of an enum that is looked up on its class costs more than to compare it.
 _ACCEPTED = Verdict.ACCEPTED
+
+#: The scene of a version, and its blueprint where this instance has loaded it.
+Stage = tuple[Scene, StateMachineBlueprint | None]
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -101,7 +105,7 @@ class JobExecutor:
         self._slow: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._idle = asyncio.Event()
-        self._scenes: dict[tuple[str, str] | None, Scene] = {}
+        self._stages: dict[tuple[str, str] | None, Stage] = {}
         #: Turns serve many: none of them shall run as if it were part of the request that set it off.
         self._context = contextvars.copy_context()
         #: Called with the job, if there is one, and why a worker's word about it was not followed.
@@ -117,6 +121,17 @@ class JobExecutor:
         act.born = asyncio.get_running_loop().create_future()
         self._enqueue(act)
         return act.born
+
+    def submit_all(
+        self, jobs: Sequence[Job], quota: Quota | None = None
+    ) -> asyncio.Future[list[Job | OutcomeKind]]:
+        """The same for several; they are answered together, in their order."""
+        roll = Roll(list(jobs), len(jobs), asyncio.get_running_loop().create_future())
+        if not jobs:
+            roll.done.set_result([])
+        for place, job in enumerate(jobs):
+            self._enqueue(Act(job=job, roll=roll, place=place, quota=quota))
+        return roll.done
 
     def deliver(self, result: TaskResult) -> asyncio.Future[Verdict]:
         """A worker's word; answered after the commit that it causes."""
@@ -236,7 +251,7 @@ class JobExecutor:
                 acts += await self._claim(room)
             if self._inbox and self._turns < _TURNS:
                 self._schedule()
-            self._new_scenes()
+            self._new_stages()
             if any(act.base is not None or act.result is not None for act in acts):
                 await self._prepare(acts)
             acts = self._play_all(acts)
@@ -286,7 +301,7 @@ class JobExecutor:
             jobs, tasks = await self._storage.load(
                 [result.job_id for _, result in told], [task_id_of(result.task_id) for _, result in told]
             )
-        self._new_scenes()
+        self._new_stages()
         for (act, result), job, task in zip(told, jobs, tasks, strict=True):
             try:
                 self._judge(act, job, task, result)
@@ -300,7 +315,7 @@ class JobExecutor:
                 act.settled = True
 
     def _judge(self, act: Act, job: Job | None, task: Task | None, result: TaskResult) -> None:
-        scene = self._scene(job)
+        scene, _ = self._stage(job)
         if result.error is not None or result.status is not None:
             scene = self._chancy(scene)
         found = judge(job, task, result, scene)
@@ -327,7 +342,7 @@ class JobExecutor:
         act.called_off = tuple(one for one in siblings if one.id != task.id and one.state in HELD_STATES)
         act.step = with_siblings(act.base, act.step, siblings)
         act.job = act.step.job
-        self._new_scenes()
+        self._new_stages()
 
     def _has_branches(self, job: Job) -> bool:
         """An aggregator sees its branches, and so does the end of a cancelled fan-out."""
@@ -370,9 +385,8 @@ class JobExecutor:
         """
         job = act.job
         assert job is not None
-        scene = self._scene(job)
+        scene, blueprint = self._stage(job)
         self._open(act, job, scene)
-        blueprint = self._library.find(job.blueprint, job.version)
         if blueprint is None or scene.graph is None:
             return 0.0  # committed without the handler and queued for whoever has the version
         spent_ms = 0.0
@@ -411,23 +425,24 @@ class JobExecutor:
         else:
             act.add(machine.handler_failed(job, verdict, self._chancy(scene)))
 
-    def _scene(self, job: Job | None) -> Scene:
-        """What the machine may know. One scene serves all jobs of a version within a turn."""
+    def _stage(self, job: Job | None) -> Stage:
+        """What the machine may know, and whose handlers run. One serves all jobs of a version within a turn."""
         version = (job.blueprint, job.version) if job is not None else None
-        scene = self._scenes.get(version)
-        if scene is None:
+        stage = self._stages.get(version)
+        if stage is None:
             blueprint = self._library.find(*version) if version is not None else None
-            scene = self._scenes[version] = Scene(
+            scene = Scene(
                 now=self._clock.now(),
                 graph=blueprint.graph if blueprint is not None else None,
                 find=self._library.newest_graph,
                 rules=self._settings.rules,
             )
-        return scene
+            stage = self._stages[version] = (scene, blueprint)
+        return stage
 
-    def _new_scenes(self) -> None:
+    def _new_stages(self) -> None:
         """A new turn begins, or somebody was waited for: time has passed."""
-        self._scenes.clear()
+        self._stages.clear()
 
     def _chancy(self, scene: Scene) -> Scene:
         """The scene with a throw of its own, where something is tried again: a crowd must not come back at once."""
@@ -486,19 +501,21 @@ class JobExecutor:
 
     def _match(self, act: Act, step: Step, now: datetime) -> Step:
         """Offer new tasks to free workers in the very write that creates them."""
-        writes = list(step.tasks)
-        changed = False
+        writes: list[TaskWrite] = []
         for index, write in enumerate(step.tasks):
-            if write.attempt == 0 and write.task.waiting:
-                offered = self._dispatcher.reserve(write.task, now)
-                if offered is not None:
-                    writes[index] = replace(write, task=offered)
-                    act.offers += (offered,)
-                    changed = True
-                elif wakes := self._dispatcher.whom_to_wake(write.task):
-                    writes[index] = replace(write, wakes=wakes)
-                    changed = True
-        return replace(step, tasks=tuple(writes)) if changed else step
+            if write.attempt or not write.task.waiting:
+                continue  # not a new one
+            offered = self._dispatcher.reserve(write.task, now)
+            if offered is not None:
+                act.offers += (offered,)
+                write = replace(write, task=offered)
+            elif wakes := self._dispatcher.whom_to_wake(write.task):
+                write = replace(write, wakes=wakes)
+            else:
+                continue
+            writes = writes or list(step.tasks)
+            writes[index] = write
+        return replace(step, tasks=tuple(writes)) if writes else step
 
     def _after(self, act: Act, change: Change, outcome: Outcome) -> None:
         """The effects of a commit: all of them follow from what is stored (see effects.py)."""
@@ -510,7 +527,7 @@ class JobExecutor:
             act.called_off = ()
             if act.told is not None:
                 act.answer(_ACCEPTED)
-            if act.born is not None and change.job is not None:
+            elif change.job is not None:
                 act.welcome(change.job)
             return
         self._take_back_offers(act)
@@ -539,7 +556,7 @@ class JobExecutor:
             broken = Act()
             broken.base = act.base
             failed = HandlerFailed(code="unstorable", message=reason, final=True)
-            broken.add(machine.handler_failed(act.base, failed, self._scene(act.base)))
+            broken.add(machine.handler_failed(act.base, failed, self._stage(act.base)[0]))
             self._enqueue(broken)
         else:
             act.fail(NotPlain("the change", reason))
@@ -575,9 +592,9 @@ class JobExecutor:
                 if not await self._still_held(act):
                     return
             act.settled = False
-            self._new_scenes()
+            self._new_stages()
             assert act.job is not None
-            self._take(act, act.job, running.result(), self._scene(act.job))
+            self._take(act, act.job, running.result(), self._stage(act.job)[0])
             self._play(act)
             if not act.settled:
                 await self._commit([act])
@@ -600,7 +617,7 @@ class JobExecutor:
         self._after(act, change, outcome)
         if outcome.ok and change.job is not None:
             act.committed(change.job)
-            act.result = act.born = act.told = None
+            act.result = act.born = act.told = act.roll = None
         return outcome.ok
 
     async def _still_held(self, act: Act) -> bool:

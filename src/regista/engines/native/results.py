@@ -36,6 +36,8 @@ _decode_result = msgspec.msgpack.Decoder(TaskResult).decode
 #: Members that every result meets: to find one through its class costs more than to compare it.
 _CANCELLING = JobStatus.CANCELLING
 _STARTED, _CLOSED = AttemptState.STARTED, AttemptState.CLOSED
+#: Only the first attempt was heard.
+_FIRST = (1,)
 _TASK_STARTED, _TASK_FINISHED = EventType.TASK_STARTED, EventType.TASK_FINISHED
 
 
@@ -183,19 +185,22 @@ def settle(
             tasks=(_write(again, task),),
             events=(*events, _retried(job, again, scene)),
         )
-    closed = replace(task, state=_CLOSED, result=result, heard=heard)
-    if job.status is _CANCELLING:
-        return _settle_cancelling(job, task, closed, events, scene)
-    if task.branch and not _fails_job(fate, result):
-        # A branch's final failure is data for the aggregator (FENCES 8).
-        return TaskStep(
-            job_id=job.id,
-            revision=job.revision,
-            tasks=(_write(closed, task),),
-            closes_branches=1,
-            events=events,
-        )
-    step = _follow(job, closed, result, fate, scene)
+    if task.branch or job.status is _CANCELLING:
+        closed = replace(task, state=_CLOSED, result=result, heard=heard)
+        if job.status is _CANCELLING:
+            return _settle_cancelling(job, task, closed, events, scene)
+        if not _fails_job(fate, result):
+            # A branch's final failure is data for the aggregator (FENCES 8).
+            return TaskStep(
+                job_id=job.id,
+                revision=job.revision,
+                tasks=(_write(closed, task),),
+                closes_branches=1,
+                events=events,
+            )
+    else:
+        closed = task  # it is dropped with this write, so only its fence counts
+    step = _follow(job, task, result, fate, scene, heard)
     return replace(
         step, tasks=(_write(closed, task), *step.tasks), drop_tasks=True, events=(*events, *step.events)
     )
@@ -222,10 +227,12 @@ def _fails_job(fate: Fate, result: TaskResult) -> bool:
     return isinstance(fate, Fail) and FailureKind.of(code) is FailureKind.INVALID_INPUT
 
 
-def _follow(job: Job, closed: Task, result: TaskResult, fate: Fate, scene: Scene) -> Step:
-    waves = machine.remember(job, (closed,))
+def _follow(
+    job: Job, task: Task, result: TaskResult, fate: Fate, scene: Scene, heard: tuple[int, ...]
+) -> Step:
+    waves = machine.with_wave(job, task.id, 1, {} if heard == _FIRST else {task.index: heard})
     if isinstance(fate, Follow):
-        return machine.follow(job, fate.to, scene, _merged(job, closed, result), waves, fate.fault)
+        return machine.follow(job, fate.to, scene, _merged(job, task, result), waves, fate.fault)
     job = replace(job, waves=waves)
     match fate:
         case Fail(fault):

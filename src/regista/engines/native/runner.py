@@ -12,9 +12,11 @@ from typing import Any, Protocol
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from ...blueprint import ActionFactory, Graph, JobContext, StateMachineBlueprint
-from ...blueprint.decisions import Decision, Finish, HandlerFailed, Transition
+from ...blueprint.arguments import Unstorable
+from ...blueprint.decisions import Decision, Dispatch, Finish, HandlerFailed, Transition
 from ...blueprint.handlers import Handler
 from ...clock import Clock
 from ...discretion import without
@@ -23,7 +25,7 @@ from ...model import ClientConfig, Job, Task
 from ...model.attributes import Attributes
 from ...payloads.base import MARK, Broken, broken, is_own
 from ...payloads.task_files import TaskFiles
-from ...plain import contained, contained_async, plain, words
+from ...plain import contained, contained_async, plain, plain_dict, words
 from ...trace import ABOUT
 
 log = logging.getLogger("regista.engine")
@@ -35,8 +37,10 @@ Verdict = Decision | HandlerFailed
 _encode = msgspec.msgpack.Encoder().encode
 _decode_any = msgspec.msgpack.Decoder().decode
 _decode_decision = msgspec.msgpack.Decoder(Decision).decode
-#: Actions in which nothing is that a handler made: a name of a state at most.
-_BARE = frozenset({Transition, Finish})
+#: Actions in which nothing is that a handler made: a name of a state at most, or an order, which is plain by itself.
+_BARE = frozenset({Transition, Finish, Dispatch})
+#: How messages name what a handler leaves.
+_LEFT = "what the handler left"
 
 
 class Spot(Protocol):
@@ -104,10 +108,9 @@ class Runner:
         actions = ActionFactory(graph, job.state, lambda: approval_token(self.secret, job), declared)
         client = self._clients.get(job.client) or _stranger(job.client)
         results = None if tasks is None else {task.id: _result_of(task) for task in tasks}
-        context = JobContext(job, client, blueprint.data_stores, results, actions, self.files)
-        # Dictionaries of its own: what a handler writes must not reach the record by itself.
-        context.initial_data = _decode_any(_encode(job.input)) if job.input else {}
-        context.state_history = _decode_any(_encode(job.data)) if job.data else {}
+        # A dictionary of its own: what a handler writes must not reach the record by itself.
+        kept = _decode_any(_encode(job.data)) if job.data else {}
+        context = JobContext(job, kept, client, blueprint.data_stores, results, actions, self.files)
         try:
             handler = blueprint.select(job.state, context)
             if handler is None:
@@ -136,10 +139,7 @@ class Runner:
             return _start(self._later(handler.call(context, actions), context, actions, began))
         else:
             # It awaits nothing, so one push runs it through, without a task and a turn of the loop.
-            try:
-                handler.call(context, actions).send(None)
-            except StopIteration:
-                pass
+            next(handler.call(context, actions).__await__(), None)
         verdict = self._verdict(context, actions, began)
         if verdict.duration_ms > _HOLDS_LOOP_MS:
             log.warning(
@@ -164,12 +164,12 @@ class Runner:
         """The decision as the store will see it: no object of the handler's is in it any more."""
         duration_ms = (self._clock.elapsed() - began) * 1000
         decision = actions.decision(context.state_history, duration_ms)
-        if not decision.data and decision.result is UNSET and type(decision.action) in _BARE:
-            return decision  # nothing of the handler's is in it anyway
         try:
-            return plain(decision, _decode_decision, "what the handler left")
+            if type(decision.action) in _BARE and not decision.search_attributes:
+                return _with_plain_data(decision)
+            return plain(decision, _decode_decision, _LEFT)
         except NotPlain as error:
-            raise _Unstorable(str(error)) from error
+            raise Unstorable(str(error)) from error
 
     def _failed(self, error: BaseException, began: float, job: Job) -> HandlerFailed:
         # What the job carries is its owner's; whoever reads the log need not see it.
@@ -226,10 +226,16 @@ def _lack(job: Job, tasks: Sequence[Task], followed: bool) -> Broken | None:
     return Broken("payloads_disabled", "a value lies in a payload store, and none is configured", True)
 
 
-class _Unstorable(ActionError):
-    """The handler left something behind that no store can keep. Running it again would do the same."""
-
-    code = "unstorable"
+def _with_plain_data(decision: Decision) -> Decision:
+    """The decision with copies of what the handler made, where its action is plain by itself."""
+    data, result = decision.data, decision.result
+    if not data and result is UNSET:
+        return decision
+    return replace(
+        decision,
+        data=plain_dict(data, _LEFT),
+        result=result if result is UNSET else plain(result, _decode_any, _LEFT),
+    )
 
 
 def _said(error: BaseException, job: Job) -> str:
