@@ -34,6 +34,10 @@ SLOW = {
     "zipfile",
     "zoneinfo",
 }
+#: What an orchestrator without workers of its own can do without, and what only draws its blueprints.
+IDLE = {"regista.blueprint.dot", "regista.worker.local", "regista.worker.performer", "regista.worker.remote"}
+#: What reads and checks the handlers of blueprints, which a worker's app may have.
+READING = {"regista.blueprint.analysis", "regista.blueprint.compiler", "regista.blueprint.validation"}
 #: What an orchestrator is made of, which is no business of a worker.
 ORCHESTRATOR = {
     *("aiohttp.web", "sqlite3", "regista.api", "regista.dispatch", "regista.engines", "regista.fleet"),
@@ -85,12 +89,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_plain_orchestrator_loads_nothing_that_is_optional_or_slow(folder: Path) -> None:
     loaded = _loaded(folder, "serve")
 
-    assert loaded >= ORCHESTRATOR
-    assert not loaded & (OPTIONAL | SLOW)
+    assert loaded >= ORCHESTRATOR | READING
+    assert not loaded & (OPTIONAL | SLOW | IDLE)
 
 
 def test_a_plain_worker_loads_nothing_of_an_orchestrator_either(folder: Path) -> None:
     loaded = _loaded(folder, "worker")
 
     assert {"aiohttp", "regista.worker"} <= loaded
-    assert not loaded & (OPTIONAL | SLOW | ORCHESTRATOR)
+    assert not loaded & (OPTIONAL | SLOW | ORCHESTRATOR | READING)
+
+
+def test_saying_the_version_loads_neither_a_loop_nor_anything_that_is_served(tmp_path: Path) -> None:
+    with _command(tmp_path, "version") as said:
+        assert said.readline()
+
+    loaded = _loaded(tmp_path, "version")
+    assert "regista.cli.output" in loaded
+    assert not loaded & (OPTIONAL | SLOW | ORCHESTRATOR | {"aiohttp", "asyncio", "regista.worker"})

@@ -47,6 +47,11 @@ def why(error: BaseException, never_answered: str = "") -> str:
     return words(error) or type(error).__name__
 
 
+def nobody_listens(error: BaseException) -> bool:
+    """The machine answers, and nobody has that port there: whoever just starts may have it in a moment."""
+    return isinstance(getattr(error, "os_error", None) or error, ConnectionRefusedError)
+
+
 def _hung_up(cause: BaseException) -> bool:
     # By its name: this room knows no HTTP library.
     if type(cause).__name__ == "ServerDisconnectedError":

@@ -9,7 +9,7 @@ import aiohttp
 
 from .. import model
 from ..config import WorkerConfig
-from ..wire.trouble import why
+from ..wire.trouble import nobody_listens, why
 from .advice import advice_for
 from .enrolment import enrol
 from .performer import Performance
@@ -22,15 +22,19 @@ from .wallet import Wallet
 
 log = logging.getLogger("regista.worker")
 
-#: The pauses between tries: doubled from the first to the last, less up to a third by chance. A worker that starts beside
-#: its orchestrator is there first: it should not be found asleep.
+#: The pauses between tries: doubled from the first to the last, less up to a third by chance.
 _FIRST_PAUSE_S = 0.05
 _LAST_PAUSE_S = 30.0
 #: Whoever holds something that was given out there tries at least so often within a lease: one lease after an outage of
 #: the orchestrator, what it holds counts as lost.
 _TRIES_PER_LEASE = 6
+#: A worker that starts beside its orchestrator is there first, and should not be found asleep: for its first second it
+#: looks again and again whether somebody listens by now. Whoever was connected before comes back more slowly: there may
+#: be thousands.
+_QUICK_PAUSE_S = 0.025
+_QUICK_TRIES = 40
 #: As many tries as lead to the last pause at once.
-_SLOW = 11
+_SLOW = _QUICK_TRIES + 11
 #: The pause of a second choice that is not needed right now.
 _NOT_WANTED_PAUSE_S = 1.0
 #: The pause after a conversation that went well until it was cut.
@@ -80,6 +84,7 @@ class Link:
         #: Whether another link brings what this one owes.
         self._covers = covers
         self._tries = 0
+        self._nobody = False
         self._told = ""
         self._short_streams = 0
         self._drained = False
@@ -127,6 +132,7 @@ class Link:
             except Over as error:
                 self._cut(error)
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
+                self._nobody = nobody_listens(error)
                 self._away(f"cannot be reached: {why(error, '' if self._was_connected else self.target.url)}")
             except Exception:
                 log.exception("speaking with %s failed; it is tried again", self.target.url)
@@ -163,7 +169,8 @@ class Link:
         if not self._tries:
             return _BRIEF_PAUSE_S * 2.0 ** min(self._short_ends, 7) * random.random()
         lease_s = self.session.lease_s if self.session is not None and self.owes else None
-        return pause_s(self._tries, lease_s) * (1.0 - random.random() / 3)
+        quick = _QUICK_TRIES if self._nobody and not self._was_connected else 0
+        return pause_s(self._tries, lease_s, quick) * (1.0 - random.random() / 3)
 
     def _extra(self, action: str) -> dict[str, str]:
         return {"action": action, "worker_id": self.worker_id, "url": self.target.url}
@@ -319,7 +326,9 @@ class Link:
         return self.voice is not None and self.session is not None and self.session.home == performance.home
 
 
-def pause_s(tries: int, lease_s: float | None) -> float:
-    """Seconds before the next try, at most. `lease_s` where we hold something of theirs."""
+def pause_s(tries: int, lease_s: float | None, quick: int = 0) -> float:
+    """Seconds before the next try, at most. `lease_s` where we hold something of theirs; the first `quick` are short."""
+    if tries <= quick:
+        return _QUICK_PAUSE_S
     longest = _LAST_PAUSE_S if lease_s is None or tries >= _SLOW else lease_s / _TRIES_PER_LEASE
-    return min(longest, _FIRST_PAUSE_S * 2.0 ** (tries - 1))
+    return min(longest, _FIRST_PAUSE_S * 2.0 ** (tries - quick - 1))

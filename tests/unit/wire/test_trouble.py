@@ -8,7 +8,7 @@ import threading
 import aiohttp
 import pytest
 
-from regista.wire.trouble import why
+from regista.wire.trouble import nobody_listens, why
 
 
 def failure_of(url: str) -> Exception:
@@ -22,7 +22,14 @@ def failure_of(url: str) -> Exception:
 
 
 def test_nobody_who_listens_is_a_refused_connection() -> None:
-    assert why(failure_of("http://127.0.0.1:9")) == "connection refused"
+    error = failure_of("http://127.0.0.1:9")
+
+    assert why(error) == "connection refused"
+    assert nobody_listens(error)
+
+
+def test_nobody_who_listens_is_one_at_every_address_of_a_name() -> None:
+    assert nobody_listens(failure_of("http://localhost:9"))
 
 
 def test_plain_http_where_tls_was_expected_says_what_to_write() -> None:
@@ -55,6 +62,7 @@ def test_plain_http_where_tls_was_expected_says_what_to_write() -> None:
 )
 def test_every_other_trouble_has_words_too(error: Exception, words: str) -> None:
     assert words in why(error)
+    assert not nobody_listens(error)
 
 
 @pytest.mark.parametrize("error", [aiohttp.ServerDisconnectedError(), ConnectionResetError(104, "reset")])
