@@ -108,8 +108,12 @@ class BlueprintNotFound(BlueprintError):
     code = "blueprint_not_found"
 
     def __init__(self, name: str, known: list[str]) -> None:
+        from difflib import get_close_matches  # only who mistypes pays for it
+
         have = ", ".join(sorted(known)) or "none"
-        super().__init__(f"no blueprint named {name!r}; registered: {have}")
+        meant = get_close_matches(name, known, 1)
+        guess = f"did you mean {meant[0]!r}? " if meant else ""
+        super().__init__(f"no blueprint named {name!r}; {guess}registered: {have}")
         self.name = name
 
 
@@ -163,7 +167,7 @@ class JobAlreadyTerminal(JobError):
     code = "job_already_terminal"
 
     def __init__(self, job_id: str, status: str) -> None:
-        super().__init__(job_id, f"is already {status}")
+        super().__init__(job_id, f"already {status}")
         self.status = status
 
 
@@ -193,7 +197,9 @@ class NotQuarantined(JobError):
     code = "not_quarantined"
 
     def __init__(self, job_id: str, status: str) -> None:
-        super().__init__(job_id, f"expected a quarantined job, got one that is {status}")
+        ended = status in ("finished", "failed", "cancelled")
+        more = f"; `regista jobs fork {job_id}` starts a new job like it" if ended else ""
+        super().__init__(job_id, f"expected a quarantined job, got one that is {status}{more}")
         self.status = status
 
 
@@ -324,8 +330,12 @@ class HistoryDisabled(RegistaError):
 
     code = "history_disabled"
 
-    def __init__(self, message: str = "no history is configured; HISTORY_DATABASE_URI names one") -> None:
-        super().__init__(message)
+    def __init__(self, message: str = "") -> None:
+        super().__init__(
+            message
+            or "no history is configured; HISTORY_DATABASE_URI names one, which several orchestrators can share only in "
+            "PostgreSQL. Without it jobs cannot be listed, counted or exported; `regista jobs show` and `watch` work"
+        )
 
 
 class NotPlain(RegistaError, ValueError):

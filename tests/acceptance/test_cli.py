@@ -75,7 +75,7 @@ def test_a_cancelled_job_is_exit_code_3(house: House) -> None:
     assert watching.communicate(timeout=10)[0].splitlines()[-1].startswith("cancelled")
     assert watching.returncode == 3
     again = house.run("jobs", "cancel", job_id)
-    assert (again.returncode, again.stderr) == (1, f"regista: job {job_id}: is already cancelled\n")
+    assert (again.returncode, again.stderr) == (1, f"regista: job {job_id}: already cancelled\n")
 
 
 def test_no_orchestrator_is_exit_code_6(house: House) -> None:
@@ -259,6 +259,11 @@ def test_check_says_which_jobs_can_move_to_a_new_version(house: House) -> None:
     said = house.said("blueprints", "check", "new.py")
 
     assert "good   greet" in said
+    assert "stays  ask" in said
+    assert house.run("blueprints", "check", "new.py", "--strict").returncode == 1
+    assert house.run("blueprints", "check", "app.py", "--strict").returncode == 0
+    away = house.run("blueprints", "check", "app.py", "--strict", "--url", "http://127.0.0.1:1")
+    assert away.returncode == 6
     assert "stays behind: this version has no state start" in said
     led = (house.folder / "app.py").read_text().replace('"no"', '"refused"')
     (house.folder / "led.py").write_text(led)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from regista import ActionFactory, JobContext, StateMachineBlueprint
+from regista import ActionFactory, JobContext, PermanentError, StateMachineBlueprint, Worker
 from regista.cli import main as regista
 from tests.acceptance.serving import House, serving
 from tests.acceptance.test_jobs import asks
-from tests.support import script
+from tests.support import one_task, script
 from tests.webhook_kit import in_loop
 
 Say = Callable[..., Awaitable[tuple[str, str]]]
@@ -58,6 +58,58 @@ async def test_an_operator_sees_whose_each_job_is_and_whether_there_are_more(say
         assert {job["client"] for job in told["items"]} == {"ada"}
         shown, _ = await say(house, "jobs", "show", told["items"][0]["id"], who="t-ops")
         assert "client       ada" in shown
+
+
+@in_loop
+async def test_who_waits_while_no_worker_comes_is_told_where_to_look(
+    say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regista.cli.follow._WONDER_S", 0.2)
+    async with serving(one_task()) as house:
+        out, err = await say(house, "jobs", "run", "script", "--wait", "--timeout", "1", code=5)
+        job_id = out.split()[1]
+        assert err.count(f"no worker has taken it yet; `regista jobs explain {job_id}` says why") == 1
+
+
+@in_loop
+async def test_a_job_may_bound_the_time_of_its_tasks(say: Say) -> None:
+    async with serving(one_task()) as house:
+        words = ("jobs", "run", "script", "--wait", "--dispatch-timeout", "0.2", "--result-timeout", "9")
+        out, err = await say(house, *words, code=1)
+        assert "dispatch_timeout" in out + err
+
+
+@in_loop
+async def test_a_failed_job_shows_what_its_worker_told_and_how_to_begin_again(say: Say) -> None:
+    careful = Worker("careful")
+
+    @careful.task("work")
+    def work() -> None:
+        raise PermanentError("no such codec", codec="av2")
+
+    async with serving(one_task(), workers=[careful]) as house:
+        out, _ = await say(house, "jobs", "run", "script", "--wait", code=4)
+        job_id = out.split()[1]
+        shown, _ = await say(house, "jobs", "show", job_id)
+        assert 'PERMANENT_ERROR: no such codec {"codec":"av2"}' in shown
+        assert f"{job_id}_1_0-1" in shown
+        await say(house, "jobs", "fail", job_id)
+        _, err = await say(house, "jobs", "retry", job_id, code=1)
+        assert f"`regista jobs fork {job_id}` starts a new job like it" in err
+        explained, _ = await say(house, "jobs", "explain", job_id)
+        assert f"regista jobs fork {job_id}" in explained
+
+
+@in_loop
+async def test_who_looks_for_dead_letters_is_told_of_those_still_tried(say: Say) -> None:
+    nobody = "http://127.0.0.1:1/hook"
+    async with serving(script(at_once, "done", name="quick"), webhook_allow_private=("127.0.0.1",)) as house:
+        await say(house, "jobs", "run", "quick", "--webhook", nobody, "--wait")
+        out, err = await say(house, "webhooks", "list")
+        assert nobody not in out
+        assert err == "1 still tried: --state pending\n"
+        out, err = await say(house, "webhooks", "list", "--state", "pending")
+        assert (nobody in out, err) == (True, "")
 
 
 @in_loop

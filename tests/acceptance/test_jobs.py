@@ -88,7 +88,8 @@ def test_a_job_is_created_waited_for_and_has_all_its_members() -> None:
         (attempt,) = ended["attempts"]
         contract = ["task_id", "worker_id", "state", "started_at", "error"]
         assert list(attempt) == [*contract, "attempt_id", "attempt", "type"]
-        assert (attempt["attempt_id"], attempt["attempt"], attempt["type"]) == (attempt["task_id"], 1, "work")
+        assert attempt["attempt_id"] == attempt["task_id"]
+        assert (attempt["attempt"], attempt["type"]) == (1, "work")
         assert (attempt["worker_id"], attempt["state"]) == ("hands", "finished")
         assert list(ended["bill"]) == ["seconds", "cost"]
         assert ended["created_at"] <= ended["finished_at"]
@@ -188,7 +189,8 @@ def test_open_attempts_and_what_a_job_waits_for_are_shown() -> None:
         assert waiting["since"] is not None
         (attempt,) = shown["attempts"]
         assert attempt["state"] in ("offered", "started")
-        assert attempt["task_id"] == waiting["detail"]["task_id"]
+        assert waiting["detail"]["task_id"] == job["waiting_for"]["detail"]["task_id"]
+        assert attempt["task_id"] == attempt["attempt_id"] == waiting["detail"]["attempt_id"]
 
     run(body, one_task(), workers=[worker()])
 
@@ -699,6 +701,20 @@ def test_queues_tell_what_waits_what_runs_and_since_when() -> None:
         assert glance == {"workers": {"total": 1, "busy": 1}, "tasks": {"waiting": 3, "running": 1}}
 
     run(body, one_task(), workers=[worker(concurrency=1)])
+
+
+def test_a_worker_of_any_queue_is_counted_at_each_that_it_can_serve() -> None:
+    async def body(house: House) -> None:
+        for _ in range(2):
+            await house.submit("script", {"sleep": 60})
+        await asyncio.sleep(0.05)
+        queues = (await house.get("/api/v1/queues", token="t-ops")).json["items"]
+        assert {one["name"]: (one["waiting"], one["workers"]) for one in queues} == {
+            "gpu": (1, 1),
+            "work": (0, 1),
+        }
+
+    run(body, one_task(queue="gpu"), workers=[worker(concurrency=1)])
 
 
 def test_the_api_can_be_mounted_below_a_prefix_of_another_application() -> None:

@@ -131,5 +131,5 @@ def test_client_orchestrator_and_worker_are_one_tree(house: House, receiver: Rec
         assert f'"job_id": "{job_id}"' in line
         assert f'"trace_id": "{whole.trace_id}"' in line
     assert '"instance": "director-1' in begins
-    assert f'"task_id": "{job_id}_1_0-1"' in at_work
+    assert f'"task_id": "{job_id}_1_0", "attempt_id": "{job_id}_1_0-1"' in at_work
     assert '"worker_id": "crew-1"' in at_work

@@ -59,7 +59,9 @@ def test_a_worker_comes_with_a_password_alone_and_outlives_a_restart(
                     assert (await house.run({"n": 2}, 8)).data == {"done": 2}
             # Whoever comes later with the same one stays outside.
             async with connected(crew(), house.url, wait=False, **bare):
-                await until(names(lambda: caplog.text, "was used before"))
+                await until(
+                    names(lambda: caplog.text, "refuses us (HTTP 401: this one-time password was used before")
+                )
                 assert "have another one made (`regista tokens otp`)" in caplog.text
                 assert "set WORKER_TOKEN" not in caplog.text
 

@@ -69,3 +69,21 @@ def test_a_quota_of_nothing_is_told_as_such_and_the_day_is_written_as_everywhere
 
     assert str(errors.QuotaExceeded(0, 0, month, 5)).endswith("no jobs: its monthly_attempts is 0")
     assert errors.QuotaExceeded(3, 3, month, 5).facts["resets_at"] == "2026-02-01T00:00:00Z"
+
+
+def test_a_job_that_has_ended_is_not_retried_but_made_anew() -> None:
+    assert str(errors.JobAlreadyTerminal("j1", "cancelled")) == "job j1: already cancelled"
+    assert "`regista jobs fork j1` starts a new job like it" in str(errors.NotQuarantined("j1", "failed"))
+    assert "fork" not in str(errors.NotQuarantined("j1", "running"))
+
+
+def test_a_mistyped_blueprint_is_answered_with_the_nearest() -> None:
+    near = errors.BlueprintNotFound("grete", ["greet", "video"])
+    assert str(near) == "no blueprint named 'grete'; did you mean 'greet'? registered: greet, video"
+    assert str(errors.BlueprintNotFound("x", [])) == "no blueprint named 'x'; registered: none"
+
+
+def test_who_has_no_history_is_told_what_works_without() -> None:
+    said = str(errors.HistoryDisabled())
+    for word in ("HISTORY_DATABASE_URI", "PostgreSQL", "`regista jobs show`"):
+        assert word in said

@@ -37,7 +37,9 @@ class _Line:
     __slots__ = ("oldest", "running", "waiting", "workers")
 
     def __init__(self) -> None:
-        self.waiting = self.running = self.workers = 0
+        self.waiting = self.running = 0
+        #: The ids of those who serve it.
+        self.workers: set[str] = set()
         self.oldest: datetime | None = None
 
 
@@ -71,24 +73,32 @@ async def dashboard(request: web.Request) -> web.Response:
 def _object(name: str, line: _Line, stage: Stage) -> QueueObject:
     age = None if line.oldest is None else max(0.0, (stage.clock.now() - line.oldest).total_seconds())
     return QueueObject(
-        name=name, waiting=line.waiting, running=line.running, oldest=age, workers=line.workers
+        name=name, waiting=line.waiting, running=line.running, oldest=age, workers=len(line.workers)
     )
 
 
 async def _lines(stage: Stage, client: str | None) -> dict[str, _Line]:
     lines: dict[str, _Line] = {}
+    #: Skill → those who have it and serve any queue.
+    anywhere: dict[str, set[str]] = {}
     for facts in await stage.workers.describe():
-        served = facts.worker.skills if facts.worker.queues is None else facts.worker.queues
-        for name in served:  # without a queue of its own, a task waits in the queue of its type
-            lines.setdefault(name, _Line()).workers += 1
+        worker = facts.worker
+        for name in worker.skills if worker.queues is None else worker.queues:
+            # Without a queue of its own, a task waits in the queue of its type.
+            lines.setdefault(name, _Line()).workers.add(worker.id)
+        for skill in worker.skills if worker.queues is None else ():
+            anywhere.setdefault(skill, set()).add(worker.id)
     for status in await stage.storage.lanes():
         if client in (None, status.client):
             line = lines.setdefault(status.lane.queue, _Line())
+            line.workers |= anywhere.get(status.lane.type, set())
             line.waiting += status.waiting
             if status.oldest is not None and (line.oldest is None or status.oldest < line.oldest):
                 line.oldest = status.oldest
     for worker_id in await stage.storage.holders():
         for task in await stage.storage.held_by(worker_id):
             if client in (None, task.client):
-                lines.setdefault(task.queue or task.type, _Line()).running += 1
+                line = lines.setdefault(task.queue or task.type, _Line())
+                line.workers |= anywhere.get(task.type, set())
+                line.running += 1
     return lines

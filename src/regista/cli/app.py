@@ -62,6 +62,7 @@ class App(Struct, frozen=True):
 
 def load_app(name: str) -> App:
     """Import the app. What it raises, or what is wrong with it, is an AppError that names the line."""
+    refuse_absent(name)
     module = _import_file(name, Path(name)) if _is_file(name) else _import_module(name)
     found = _distinct(module)
     blueprints = tuple(thing for thing in found if isinstance(thing, StateMachineBlueprint))
@@ -71,6 +72,15 @@ def load_app(name: str) -> App:
     workers = tuple(thing for thing in found if isinstance(thing, Worker))
     variables = {id(value): variable for variable, value in reversed(vars(module).items())}
     return App(name, blueprints, workers, variables)
+
+
+def refuse_absent(name: str) -> None:
+    """AppError where no edit could help: there is no such file, or it is a name that only workers have."""
+    if ":" in name and not Path(name).exists():
+        whole = name.partition(":")[0]
+        raise AppError(name, f"expected APP alone, as only `regista worker` takes APP:NAME; try {whole}")
+    if _is_file(name) and not Path(name).is_file():
+        raise AppError(name, "expected a Python file, and there is none")
 
 
 def files_of(name: str) -> list[Path]:
@@ -104,8 +114,6 @@ def _is_file(name: str) -> bool:
 
 def _import_file(name: str, path: Path) -> ModuleType:
     """Like `python FILE`: its directory comes first on the path, so that its neighbours can be imported."""
-    if not path.is_file():
-        raise AppError(name, "expected a Python file, and there is none")
     sys.path.insert(0, str(path.resolve().parent))
     # A module's name is free only if nothing else has it: an app may be called json.py.
     taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names

@@ -94,6 +94,7 @@ async def check(asked: argparse.Namespace) -> int:
     found = load_app(asked.app).need_blueprints()
     reports = [_validated(blueprint) for blueprint in found]
     note = "live jobs were not looked at, as --offline says" if asked.offline else ""
+    asked_in_vain = False
     if not asked.offline:
         try:
             async with client_for(asked) as client:
@@ -101,10 +102,18 @@ async def check(asked: argparse.Namespace) -> int:
                     if not report["problems"]:
                         report["live_jobs"] = await _movable(client, blueprint)
         except Unreachable as error:
-            note = f"{error}; live jobs were not looked at"
+            note, asked_in_vain = f"{error}; live jobs were not looked at", True
             screen.note(note)
     _tell(screen, reports, note)
-    return exits.FAILED if any(report["problems"] for report in reports) else exits.OK
+    if any(report["problems"] or (asked.strict and _stays(report)) for report in reports):
+        return exits.FAILED
+    return exits.UNREACHABLE if asked.strict and asked_in_vain else exits.OK
+
+
+def _stays(report: dict[str, Any]) -> list[dict[str, str]]:
+    """The live jobs that cannot move to this version."""
+    found: list[dict[str, str]] = (report["live_jobs"] or {}).get("cannot_move", [])
+    return found
 
 
 def _validated(blueprint: StateMachineBlueprint) -> dict[str, Any]:
@@ -163,8 +172,9 @@ def _tell(screen: Screen, reports: list[dict[str, Any]], note: str) -> None:
         for problem in report["problems"]:
             screen.say(f"wrong  {report['blueprint']}: {problem}")
         if not report["problems"]:
-            screen.say(f"good   {report['blueprint']} {report['version']}{_jobs_told(report['live_jobs'])}")
-        stays = (report["live_jobs"] or {}).get("cannot_move", [])
+            mark = "stays" if _stays(report) else "good "
+            screen.say(f"{mark}  {report['blueprint']} {report['version']}{_jobs_told(report['live_jobs'])}")
+        stays = _stays(report)
         for stay in stays[:_NAMED]:
             screen.say(f"       {stay['id']} stays behind: {stay['reason']}")
         if len(stays) > _NAMED:

@@ -11,13 +11,16 @@ import msgspec
 from ..client import Client
 from ..config import Connection
 from .output import visible
-from .refusals import UsageError, by_flag
+from .refusals import UsageError, by_flag, refuse_parent
 
 
 def client_for(asked: argparse.Namespace) -> Client:
     """A client of the orchestrator that flags and environment name."""
     with by_flag(asked, url="url", state_dir="dir"):
-        client = Client(connection=Connection.from_env(url=asked.url, state_dir=asked.dir))
+        connection = Connection.from_env(url=asked.url, state_dir=asked.dir)
+    if not (connection.url and connection.token):
+        refuse_parent(asked.dir)
+    client = Client(connection=connection)
     client.tell_of_waits(_waits)
     return client
 
@@ -39,7 +42,9 @@ def object_in(flag: str, text: str) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(body)
     except msgspec.DecodeError as error:
-        raise UsageError(f"{flag}: expected a JSON object, got something else: {error}") from None
+        raise UsageError(
+            f'{flag}: expected a JSON object like {{"name": "Ada"}}, got no JSON ({error})'
+        ) from None
     if not isinstance(value, dict):
         raise UsageError(f'{flag}: expected a JSON object like {{"name": "Ada"}}, got {_kind(value)}')
     return value

@@ -14,7 +14,7 @@ from pathlib import Path
 from ..errors import ConfigError, StorageError
 from ..worker.hangup import Terminal
 from . import exits
-from .app import AppError, files_of, load_app
+from .app import AppError, files_of, load_app, refuse_absent
 from .entry import debug_wanted
 from .output import Screen, screen_for
 from .refusals import tell
@@ -37,6 +37,7 @@ def dev(asked: argparse.Namespace) -> int:
     if asked.no_reload:
         return _perform_once(asked)
     config = config_for(asked)  # what is wrong with the settings is said once, here
+    refuse_absent(asked.app)
     port = config.api_port or _free_port(config.api_host)
     return Reloader(asked, port, config.stop_grace_s + _LAST_WORDS_S).run()
 

@@ -126,7 +126,7 @@ def address(config: Config) -> Finding:
     """Beyond loopback, credentials must be configured."""
     missing = missing_tokens(config)
     if is_loopback(config.api_host) or not missing:
-        return Finding("address", True, f"{config.api_host}:{config.api_port}")
+        return Finding("address", True, f"{config.api_host}:{config.api_port}, if you start one here")
     return Finding(
         "address",
         False,
@@ -179,7 +179,7 @@ def storage_file(config: Config) -> Finding:
         return Finding("storage", True, f"{kind}: jobs are gone when the process ends")
     path = Path(name)
     if not path.exists():
-        return Finding("storage", True, f"{path} is not there yet; the first start makes it")
+        return Finding("storage", True, f"{path} is not there yet; the first start here makes it")
     try:
         with path.open("r+b") as file:
             head = file.read(16)

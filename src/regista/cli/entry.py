@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
+from itertools import takewhile
 from typing import Any
 
 from . import exits
@@ -17,10 +18,11 @@ Command = Callable[[argparse.Namespace], int | Coroutine[Any, Any, int]]
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Parse, do, and turn every way out into an exit code. No traceback unless `--debug`."""
-    parser = build_parser()
-    asked = parser.parse_args(argv)
+    words = _in_place(sys.argv[1:] if argv is None else argv)
+    parser = build_parser(words)
+    asked = parser.parse_args(words)
     if not hasattr(asked, "run") or asked.run is None:
-        parser.print_help()
+        getattr(asked, "overview", parser.print_help)()
         return exits.USAGE
     try:
         return _perform(asked)
@@ -34,6 +36,12 @@ def run(argv: Sequence[str] | None = None) -> int:
         from .refusals import tell
 
         return tell(error, debug=debug_wanted(asked))
+
+
+def _in_place(words: Sequence[str]) -> Sequence[str]:
+    """`--json` and `--debug` belong to every command; before it they mean the same."""
+    ahead = list(takewhile(lambda word: word in ("--json", "--debug"), words))
+    return [*words[len(ahead) :], *ahead]
 
 
 def debug_wanted(asked: argparse.Namespace) -> bool:
@@ -74,11 +82,12 @@ def _function(name: str) -> Command:
 
 def _perform(asked: argparse.Namespace) -> int:
     function = _function(asked.run)
-    import asyncio  # with inspect, half of the time that `--help` would take
-    import inspect
+    import inspect  # and asyncio: half of the time that `--help` would take
 
     if not inspect.iscoroutinefunction(function):
         return int(function(asked))  # type: ignore[arg-type]
+    import asyncio
+
     with _traced(asked), asyncio.Runner() as runner:
         code: int = runner.run(function(asked))
     return code

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..client import Client
 from ..model import Event, EventType
 from ..wire.jobs import JobObject, Progress
+from ..wire.story import ways_to_answer
 from .output import STYLES, Screen, span, visible
 from .story import Piece, Stay, Story, Teller
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 _STAYS_DRAWN = 12
 _PIECES_DRAWN = 16
 _SETTLING = (EventType.JOB_FINISHED, EventType.JOB_QUARANTINED)
+#: A task that no worker has taken for so long makes people wonder.
+_WONDER_S = 5.0
 
 
 async def follow(
@@ -41,13 +44,48 @@ async def follow(
 
 async def _follow(client: Client, screen: Screen, job_id: str, tell: Callable[[str], None]) -> None:
     story, teller = Story(job_id), Teller()
-    with _shown(screen, story):
-        async for event in client.events(job_id):
-            story.hear(event)
-            if not screen.live and (line := teller.line(event)):
-                tell(line)
-            if event.type in _SETTLING and await _has_settled(client, event):
-                return
+    wonder = _Wonder(screen, story)
+    try:
+        with _shown(screen, story):
+            async for event in client.events(job_id):
+                story.hear(event)
+                wonder.heard()
+                for line in [] if screen.live else teller.lines(event):
+                    tell(line)
+                if event.type in _SETTLING and await _has_settled(client, event):
+                    return
+    finally:
+        wonder.stop()
+
+
+class _Wonder:
+    """Where nothing is drawn: says once, in a silence, that no worker comes."""
+
+    def __init__(self, screen: Screen, story: Story) -> None:
+        self._screen = screen
+        self._story = story
+        self._timer: asyncio.TimerHandle | None = None
+        self._said = screen.live
+
+    def heard(self) -> None:
+        """Something has happened: the silence begins anew."""
+        self.stop()
+        if not self._said:
+            self._timer = asyncio.get_running_loop().call_later(_WONDER_S, self._say)
+
+    def _say(self) -> None:
+        if self._story.unclaimed is not None:
+            self._said = True
+            self._screen.note(_unclaimed(self._story))
+
+    def stop(self) -> None:
+        """Nothing more is to be said."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def _unclaimed(story: Story) -> str:
+    return f"no worker has taken it yet; `regista jobs explain {story.job_id}` says why"
 
 
 async def _has_settled(client: Client, event: Event | Progress) -> bool:
@@ -96,13 +134,14 @@ def drawing(story: Story, now: datetime | None = None) -> "RenderableType":
     lines += [_draw_stay(stay, story, now) for stay in story.stays[-_STAYS_DRAWN:]]
     if story.status == "waiting_for_human":
         lines.append(Text(f"    {visible(story.waits)}", "cyan"))
-        lines.append(
-            Text(f"    answer with: regista jobs approve {visible(story.job_id)} (or reject)", "dim")
-        )
+        ways = ways_to_answer(story.job_id, story.decisions or ("approve",))
+        lines += [Text(f"    answer with: {visible(way, one_line=True)}", "dim") for way in ways]
     elif story.waits:
         lines.append(Text(f"    {visible(story.waits)}", "dim"))
     if story.ended is None and story.pieces:
         lines.append(_draw_pieces(list(story.pieces.values())))
+    if story.unclaimed is not None and (now - story.unclaimed).total_seconds() >= _WONDER_S:
+        lines.append(Text(f"    {visible(_unclaimed(story))}", "dim"))
     return Group(*lines)
 
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from ..client import Client
-from ..wire.jobs import JobObject
+from ..wire.jobs import AttemptFault, JobObject
 from . import exits
 from .calls import attributes_in, client_for, maybe_object_in, object_in
 from .follow import follow, stream
@@ -26,6 +26,8 @@ async def run(asked: argparse.Namespace) -> int:
             body,
             idempotency_key=asked.key,
             priority=asked.priority,
+            dispatch_timeout_s=asked.dispatch_timeout,
+            result_timeout_s=asked.result_timeout,
             webhook_url=asked.webhook,
             search_attributes=attributes or None,
         )
@@ -186,12 +188,12 @@ async def show(asked: argparse.Namespace) -> int:
         screen.say()
         rows = [
             [
-                each.task_id,
+                each.attempt_id,
                 each.type or "-",
                 each.state,
                 each.worker_id or "-",
                 _moment(each.started_at),
-                _fault(each.error),
+                " ".join(filter(None, (_fault(each.error), _details(each.error)))),
             ]
             for each in job.attempts
         ]
@@ -234,6 +236,15 @@ def _fault(error: object) -> str:
     return f"{code}: {message}" if message else code
 
 
+def _details(error: AttemptFault | None) -> str:
+    """What a worker told beyond words, but for where it happened: JSON and the worker's log have that."""
+    told = error.details if error is not None else None
+    if not isinstance(told, dict):
+        return ""
+    rest = {name: value for name, value in told.items() if name not in ("type", "traceback")}
+    return shown(rest) if rest else ""
+
+
 def _moment(at: datetime | None) -> str:
     return "-" if at is None else at.isoformat(sep=" ", timespec="milliseconds")
 
@@ -248,7 +259,8 @@ async def history(asked: argparse.Namespace) -> int:
         return exits.OK
     teller = Teller()
     for event in events:
-        screen.say(teller.line(event))
+        for line in teller.lines(event):
+            screen.say(line)
     return exits.OK
 
 

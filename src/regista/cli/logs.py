@@ -93,7 +93,10 @@ class PrettyLines(Lines):
     def format(self, record: logging.LogRecord) -> str:
         """The line, and an error's trace below it."""
         at = datetime.fromtimestamp(record.created, self._tz).strftime("%H:%M:%S")
-        fields = "".join(f" {name}={value}" for name, value in said(record).items() if name not in _UNSHOWN)
+        told = said(record)
+        if "attempt_id" in told:  # it begins with the id of its task
+            told.pop("task_id", None)
+        fields = "".join(f" {name}={value}" for name, value in told.items() if name not in _UNSHOWN)
         line = visible(f"{at} {record.levelname.lower():<8} {record.getMessage()}{fields}")
         if self._colour and record.levelname in _COLOURS:
             line = f"{_COLOURS[record.levelname]}{line}{_PLAIN}"

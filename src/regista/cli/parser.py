@@ -1,7 +1,7 @@
 """Every command and flag, in one table of contents. Light: this is all that `--help` loads."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 _Commands = Any  # argparse keeps the type of its sub-commands to itself
@@ -22,8 +22,12 @@ _EPILOG = (
 )
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The whole command line. `run` of what it parses names the function that does it: `noun.verb`."""
+def build_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """The whole command line. `run` of what it parses names the function that does it: `noun.verb`.
+
+    `words`: what it will parse. Where they begin with a command it knows no other: all of them take thirty times as long
+    to describe, at every start.
+    """
     parser = argparse.ArgumentParser(
         prog="regista", description="A durable job orchestrator.", epilog=_EPILOG, allow_abbrev=False
     )
@@ -31,21 +35,16 @@ def build_parser() -> argparse.ArgumentParser:
         "--version", action="store_const", const="version.show", dest="run", help="say the version"
     )
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
-    _servers(commands)
-    _jobs(commands)
-    _history(commands)
-    _workers(commands)
-    _blueprints(commands)
-    _telling(commands)
-    _schedules(commands)
-    _others(commands)
+    named = _ADD.get(words[0]) if words else None
+    for add in _ADD.values() if named is None else (named,):
+        add(commands)
     return parser
 
 
 # -- processes that stay ---------------------------------------------------------------------------
 
 
-def _servers(commands: _Commands) -> None:
+def _dev(commands: _Commands) -> None:
     dev = _command(commands, "dev", "dev.dev", "run an app while you write it: orchestrator, workers, reload")
     _app(dev)
     _listening(dev)
@@ -54,20 +53,29 @@ def _servers(commands: _Commands) -> None:
     )
     dev.add_argument("--report-files", type=int, metavar="FD", help=argparse.SUPPRESS)
     dev.add_argument("--parent", type=int, metavar="PID", help=argparse.SUPPRESS)
+
+
+def _serve(commands: _Commands) -> None:
     serve = _command(commands, "serve", "serve.serve", "run the orchestrator of an app")
     _app(serve, needed=False)
     _listening(serve)
+
+
+def _worker(commands: _Commands) -> None:
     worker = _command(commands, "worker", "worker.work", "run the workers of an app")
     _app(worker, more="; APP:NAME is its worker NAME only")
     worker.add_argument(
         "--worker", action="append", metavar="NAME", help="run the worker of this name only; may be repeated"
     )
     _flag(worker, "--url", "ORCHESTRATOR_URL", "where the orchestrator is")
-    _flag(worker, "--concurrency", "MAX_CONCURRENT_TASKS", "how many tasks at a time", type=int, metavar="N")
+    text = "how many tasks at a time; default 0: as many as its Worker says in the code"
+    _flag(worker, "--concurrency", "MAX_CONCURRENT_TASKS", text, type=_whole, metavar="N")
     _flag(
         worker, "--queue", "WORKER_QUEUES", "take tasks of this queue only; may be repeated", action="append"
     )
-    _flag(worker, "--dir", "REGISTA_DIR", "where a local orchestrator left its worker token")
+    _flag(
+        worker, "--dir", "REGISTA_DIR", "where a local orchestrator left its worker token; default .regista"
+    )
     _flag(
         worker, "--log-level", "WORKER_LOG_LEVEL", "the least important level that is logged", metavar="LEVEL"
     )
@@ -83,10 +91,10 @@ def _app(parser: argparse.ArgumentParser, *, needed: bool = True, more: str = ""
 
 
 def _listening(parser: argparse.ArgumentParser) -> None:
-    _flag(parser, "--host", "API_HOST", "the address to listen on")
-    _flag(parser, "--port", "API_PORT", "the port to listen on; 0 is any free one", type=int)
+    _flag(parser, "--host", "API_HOST", "the address to listen on; default 127.0.0.1")
+    _flag(parser, "--port", "API_PORT", "the port to listen on; default 8080, 0 is any free one", type=_whole)
     _flag(parser, "--storage", "REGISTA_STORAGE", "memory, sqlite:PATH or redis://HOST; else a file in --dir")
-    _flag(parser, "--dir", "REGISTA_DIR", "where tokens and the file of jobs are kept")
+    _flag(parser, "--dir", "REGISTA_DIR", "where tokens and the file of jobs are kept; default .regista")
     _flag(parser, "--log-level", "LOG_LEVEL", "the least important level that is logged", metavar="LEVEL")
 
 
@@ -101,7 +109,11 @@ def _jobs(commands: _Commands) -> None:
         "--input", metavar="JSON", default="{}", help="a JSON object, @FILE, or - for standard input"
     )
     run.add_argument("--key", help="idempotency key: the same key is the same job")
-    run.add_argument("--priority", type=float, metavar="N", help="higher goes first; default 0")
+    run.add_argument("--priority", type=_number, metavar="N", help="higher goes first; default 0")
+    text = "let each task wait so many seconds for a worker, where its blueprint does not say"
+    run.add_argument("--dispatch-timeout", type=_seconds, metavar="S", help=text)
+    text = "let each task take so many seconds in all, retries too, where its blueprint does not say"
+    run.add_argument("--result-timeout", type=_seconds, metavar="S", help=text)
     run.add_argument("--webhook", metavar="URL", help="tell this URL when the job waits for a person or ends")
     run.add_argument(
         "--attribute",
@@ -201,10 +213,13 @@ def _blueprints(commands: _Commands) -> None:
     graph.add_argument("--app", metavar="APP", help="take it from this app, not from an orchestrator")
     check = verb("check", "blueprints.check", "is an app fit to be served, and can live jobs move to it")
     _app(check)
-    check.add_argument("--offline", action="store_true", help="do not ask an orchestrator for its live jobs")
+    live = check.add_mutually_exclusive_group()
+    live.add_argument("--offline", action="store_true", help="do not ask an orchestrator for its live jobs")
+    text = "for CI: fail also when a live job cannot move to it, or when none could be asked for"
+    live.add_argument("--strict", action="store_true", help=text)
 
 
-def _telling(commands: _Commands) -> None:
+def _webhooks(commands: _Commands) -> None:
     verb = _noun(commands, "webhooks", "what was told about jobs and not heard")
     listing = verb("list", "webhooks.listing", "deliveries that were given up, or are still tried")
     listing.add_argument("--state", choices=("dead", "pending"), default="dead", help="default dead")
@@ -213,6 +228,9 @@ def _telling(commands: _Commands) -> None:
     discard = verb("discard", "webhooks.discard", "forget a delivery")
     discard.add_argument("delivery_id", metavar="DELIVERY")
     verb("secret", "webhooks.secret", "what deliveries to you are signed with")
+
+
+def _audit(commands: _Commands) -> None:
     audit = _calling(commands, "audit", "audit.listing", "who did what, newest first; for operators")
     audit.add_argument("--actor", default="", metavar="WHO", help="only what this one did, like client:NAME")
     audit.add_argument("--action", default="", metavar="WHAT", help="only such deeds, like worker.drain")
@@ -242,11 +260,13 @@ def _schedules(commands: _Commands) -> None:
 
 def _making(create: argparse.ArgumentParser) -> None:
     create.add_argument("blueprint", metavar="BLUEPRINT")
-    create.add_argument("--every", type=_some, metavar="S", help="each so many seconds")
+    create.add_argument(
+        "--every", type=_interval, metavar="S", help="each so many seconds, or 90s, 15m, 1h, 1d"
+    )
     create.add_argument("--daily-at", action="append", metavar="HH:MM", help="may be repeated")
     create.add_argument("--weekly-days", nargs="+", metavar="DAY", help="mon, tue …; with --time")
     create.add_argument(
-        "--monthly-dates", nargs="+", type=int, metavar="N", help="with --time; -1 is the last"
+        "--monthly-dates", nargs="+", type=_whole, metavar="N", help="with --time; -1 is the last"
     )
     create.add_argument("--time", metavar="HH:MM", help="belongs to days and dates")
     create.add_argument("--cron", metavar="LINE", help="five fields, or @daily and its like")
@@ -254,25 +274,35 @@ def _making(create: argparse.ArgumentParser) -> None:
     create.add_argument("--input", metavar="JSON", help="what each job gets: a JSON object, @FILE, or -")
     create.add_argument("--overlap", metavar="HOW", help="allow, skip, cancel_previous or buffer_one")
     create.add_argument("--catch-up", metavar="HOW", help="none, last or all")
-    create.add_argument("--jitter", type=float, metavar="S", help="fire up to so much later")
+    create.add_argument("--jitter", type=_seconds, metavar="S", help="fire up to so many seconds later")
     create.add_argument("--paused", action="store_true", help="nothing fires until it is resumed")
     create.add_argument("--members", metavar="JSON", help="any other members, as the API takes them")
 
 
-def _others(commands: _Commands) -> None:
+def _queues(commands: _Commands) -> None:
     _calling(commands, "queues", "queues.listing", "what waits, what runs, and how long")
+
+
+def _upkeep(commands: _Commands) -> None:
     _calling(commands, "upkeep", "upkeep.listing", "how the chores of the orchestrator fare; for operators")
+
+
+def _doctor(commands: _Commands) -> None:
     doctor = _calling(commands, "doctor", "doctor.examine", "is everything as it should be, and what to do")
     _flag(doctor, "--storage", "REGISTA_STORAGE", "look at this store: memory, sqlite:PATH or redis://HOST")
+
+
+def _whoami(commands: _Commands) -> None:
     _calling(commands, "whoami", "whoami.show", "as whom you are let in, and your quota")
+
+
+def _version(commands: _Commands) -> None:
     _command(commands, "version", "version.show", "say the version")
-    _tokens(commands)
 
 
 def _tokens(commands: _Commands) -> None:
     text = "make tokens, and take them back"
-    tokens = commands.add_parser("tokens", help=text, description=text, allow_abbrev=False)
-    verbs = tokens.add_subparsers(metavar="VERB", required=True, title="verbs")
+    verbs = _verbs(commands, "tokens", text)
     new = _command(verbs, "new", "tokens.new", "make a token, and the lines that let its owner in")
     whose = new.add_mutually_exclusive_group(required=True)
     whose.add_argument("--client", metavar="NAME", help="for a client: a table of clients.toml")
@@ -288,12 +318,39 @@ def _tokens(commands: _Commands) -> None:
     revoke.add_argument("worker_id", metavar="WORKER")
 
 
+#: Who adds the command of a name. The help has them in this order.
+_ADD: dict[str, Callable[[_Commands], None]] = {
+    "dev": _dev,
+    "serve": _serve,
+    "worker": _worker,
+    "jobs": _jobs,
+    "history": _history,
+    "workers": _workers,
+    "blueprints": _blueprints,
+    "webhooks": _webhooks,
+    "audit": _audit,
+    "schedules": _schedules,
+    "queues": _queues,
+    "upkeep": _upkeep,
+    "doctor": _doctor,
+    "whoami": _whoami,
+    "version": _version,
+    "tokens": _tokens,
+}
+
+
 # -- what commands share ---------------------------------------------------------------------------
 
 
-def _noun(commands: _Commands, name: str, text: str) -> Add:
+def _verbs(commands: _Commands, name: str, text: str) -> _Commands:
+    """A noun; alone, it says what it can do (`overview`)."""
     noun = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
-    verbs = noun.add_subparsers(metavar="VERB", required=True, title="verbs")
+    noun.set_defaults(overview=noun.print_help)
+    return noun.add_subparsers(metavar="VERB", title="verbs")
+
+
+def _noun(commands: _Commands, name: str, text: str) -> Add:
+    verbs = _verbs(commands, name, text)
 
     def verb(name: str, run: str, text: str) -> argparse.ArgumentParser:
         return _calling(verbs, name, run, text)
@@ -333,8 +390,10 @@ def _common() -> argparse.ArgumentParser:
 
 def _talking() -> argparse.ArgumentParser:
     talking = argparse.ArgumentParser(add_help=False)
-    _flag(talking, "--url", "REGISTA_URL", "where the orchestrator is")
-    _flag(talking, "--dir", "REGISTA_DIR", "where a local orchestrator left its client token")
+    text = "where the orchestrator is; default: as one left it in --dir, else http://127.0.0.1:8080"
+    _flag(talking, "--url", "REGISTA_URL", text)
+    text = "where a local orchestrator left its address and client token; default .regista"
+    _flag(talking, "--dir", "REGISTA_DIR", text)
     return talking
 
 
@@ -350,6 +409,29 @@ def _some(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number, 1 or more, got {text}")
     return number
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a whole number, got {text}") from None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number, got {text}") from None
+
+
+def _interval(text: str) -> int:
+    size = {"s": 1, "m": 60, "h": 3600, "d": 86400}.get(text[-1:])
+    number = text if size is None else text[:-1]
+    seconds = int(number) * (size or 1) if number.isdecimal() else 0
+    if seconds < 1:
+        raise argparse.ArgumentTypeError(f"expected seconds, or a length like 15m, 1h or 1d, got {text}")
+    return seconds
 
 
 def _seconds(text: str) -> float:

@@ -6,8 +6,10 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from ..errors import ApiError, ConfigError, RegistaError, Unreachable
+from ..tokens import CLIENT_FILE
 from . import exits
 from .output import visible
 
@@ -31,6 +33,14 @@ def by_flag(asked: argparse.Namespace, **flags: str) -> Iterator[None]:
         raise UsageError(f"{name}: expected {error.expected}, got {error.got!r}") from error
 
 
+def refuse_parent(state_dir: str | None) -> None:
+    """A --dir that is one level too high holds nothing, and its .regista all that it should."""
+    below = Path(state_dir or "", ".regista")
+    if state_dir is None or Path(state_dir, CLIENT_FILE).exists() or not Path(below, CLIENT_FILE).exists():
+        return
+    raise UsageError(f"--dir: {state_dir} has no {CLIENT_FILE}, but {below} has; did you mean --dir {below}?")
+
+
 def tell(error: Exception, *, debug: bool) -> int:
     """Say what went wrong, with the traceback where that is wanted; the exit code for it."""
     if debug:
@@ -42,7 +52,10 @@ def tell(error: Exception, *, debug: bool) -> int:
 def words_of(error: Exception) -> str:
     """One line for people: what was found, and what to do about it."""
     if isinstance(error, Unreachable):
-        return f"{error}. Start one with `regista dev APP`, or name it with --url or REGISTA_URL."
+        return (
+            f"{error}. Start one with `regista dev APP`, or name it with --url (REGISTA_URL), "
+            "a local one also by its directory with --dir (REGISTA_DIR)."
+        )
     if isinstance(error, ApiError) and error.status == 401:
         return (
             f"{error.detail}. Set CLIENT_TOKEN (to the token of your client, where the orchestrator has a "
@@ -50,9 +63,10 @@ def words_of(error: Exception) -> str:
         )
     if isinstance(error, RegistaError):
         return str(error)
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return f"{error.strerror} (choose another with --port)"
     if isinstance(error, OSError):
-        taken = " (choose another with --port)" if error.errno == errno.EADDRINUSE else ""
-        return f"{error}{taken}"
+        return str(error)
     return f"unexpected {type(error).__name__}: {error} (--debug shows the traceback)"
 
 

@@ -7,9 +7,10 @@ from ..model import Event, EventType
 from ..wire.jobs import Progress
 from .output import visible
 
+_WAITS = "waits for a worker"
 #: What an event makes of the task that it names.
 _TASK_STATES = {
-    EventType.TASK_DISPATCHED: "waits for a worker",
+    EventType.TASK_DISPATCHED: _WAITS,
     EventType.TASK_STARTED: "runs",
     EventType.TASK_FINISHED: "done",
     EventType.TASK_FAILED: "failed",
@@ -20,6 +21,8 @@ _TASK_STATES = {
 }
 
 
+#: What goes without saying at the end of a task: its event has the same word, or its code says more.
+_EXPECTED = (None, "success", "failure")
 #: How often plain lines tell of the progress of one task.
 _PROGRESS_EVERY_S = 1.0
 
@@ -38,6 +41,8 @@ class Piece:
     """One task, as far as it has come."""
 
     type: str
+    #: When the last was heard of it.
+    at: datetime
     attempt: int = 1
     worker: str = ""
     state: str = ""
@@ -47,7 +52,7 @@ class Piece:
     @property
     def over(self) -> bool:
         """Nothing more is expected of it."""
-        return self.state in {"done", "failed", "timed out"}
+        return self.state in {"done", "cancelled", "failed", "timed out"}
 
 
 @dataclass(slots=True)
@@ -61,8 +66,15 @@ class Story:
     ended: datetime | None = None
     #: What a person should know right now.
     waits: str = ""
+    #: The words that a person may answer with, while one is asked.
+    decisions: tuple[str, ...] = ()
     stays: list[Stay] = field(default_factory=list)
     pieces: dict[str, Piece] = field(default_factory=dict)
+
+    @property
+    def unclaimed(self) -> datetime | None:
+        """Since when a task waits that no worker has taken; None when there is none."""
+        return min((piece.at for piece in self.pieces.values() if piece.state == _WAITS), default=None)
 
     def hear(self, event: Event | Progress) -> None:
         """Take in what happened."""
@@ -76,8 +88,7 @@ class Story:
             self._hear_job(event)
 
     def _hear_progress(self, event: Progress) -> None:
-        # A stream names the attempt (`…-2`), history the task.
-        piece = self.pieces.get(event.task_id) or self.pieces.get(event.task_id.rpartition("-")[0])
+        piece = self.pieces.get(event.task_id)
         if piece is not None:
             piece.progress = event.progress if event.progress is not None else piece.progress
             piece.message = event.message or piece.message
@@ -85,12 +96,15 @@ class Story:
     def _hear_task(self, event: Event, task_id: str) -> None:
         piece = self.pieces.get(task_id)
         if piece is None:
-            piece = self.pieces[task_id] = Piece(str(event.detail.get("type", "task")))
+            piece = self.pieces[task_id] = Piece(str(event.detail.get("type", "task")), event.at)
+        piece.at = event.at
         piece.attempt = event.attempt or piece.attempt
         piece.worker = event.worker_id or piece.worker
         piece.state = _TASK_STATES[event.type]
         piece.message = event.message or ""
-        if event.type is EventType.TASK_FINISHED:
+        if event.status == "cancelled":
+            piece.state = "cancelled"
+        elif event.type is EventType.TASK_FINISHED:
             piece.progress = 1.0
         elif event.type is EventType.TASK_RETRIED:
             piece.progress = None
@@ -111,6 +125,7 @@ class Story:
                 self.waits = f"its handler raised: {event.message}"
             case EventType.APPROVAL_REQUESTED:
                 self.status, self.waits = "waiting_for_human", event.message or "a decision"
+                self.decisions = tuple(event.detail.get("decisions", ()))
             case EventType.CHILD_STARTED:
                 self.status, self.waits = "waiting_for_child", str(event.detail.get("child_id", ""))
             case EventType.TIMER_STARTED:
@@ -123,6 +138,7 @@ class Story:
             case EventType.JOB_QUARANTINED:
                 self.status, self.waits = "quarantined", event.message or event.code or ""
             case EventType.JOB_FINISHED:
+                self.pieces.clear()
                 self.status, self.ended = event.status or "finished", event.at
 
 
@@ -134,27 +150,51 @@ class Teller:
         #: Task → its type: only the first event of a task names it.
         self._types: dict[str, str] = {}
         self._progress_told: dict[str, datetime] = {}
+        #: Tasks of which a worker is known to have begun.
+        self._begun: set[str] = set()
+        #: Progress that overtook the start of its task: it does not wait for the store, as events do.
+        self._early: dict[str, Progress] = {}
+        #: What the ids of the branches of a fan-out begin with.
+        self._fans: set[str] = set()
 
-    def line(self, event: Event | Progress) -> str:
-        """An event as one line: seconds since the first, what it is, and what is special about it.
+    def lines(self, event: Event | Progress) -> list[str]:
+        """What is to be told now, in the order in which it happened.
 
-        Empty for progress that comes too soon after the last of its task: lines are not a bar.
+        Nothing for progress that comes too soon after the last of its task: lines are not a bar.
         """
         self._began = self._began or event.at
         if isinstance(event, Progress):
-            last = self._progress_told.get(event.task_id)
-            if last is not None and (event.at - last).total_seconds() < _PROGRESS_EVERY_S:
-                return ""
-            self._progress_told[event.task_id] = event.at
-        since = (event.at - self._began).total_seconds()
+            return self._progress(event)
+        told, task_id = [self._line(event)], event.task_id
+        if task_id is not None:
+            early = self._early.pop(task_id, None)
+            if event.type is EventType.TASK_STARTED:
+                self._begun.add(task_id)
+                told += [] if early is None else self._progress(early)
+            elif event.type is not EventType.TASK_DISPATCHED:
+                self._begun.discard(task_id)
+        return told
+
+    def _progress(self, event: Progress) -> list[str]:
+        if event.task_id not in self._begun:
+            self._early[event.task_id] = event
+            return []
+        last = self._progress_told.get(event.task_id)
+        if last is not None and (event.at - last).total_seconds() < _PROGRESS_EVERY_S:
+            return []
+        self._progress_told[event.task_id] = event.at
+        return [self._line(event)]
+
+    def _line(self, event: Event | Progress) -> str:
+        """One line: seconds since the first event, what it is, and what is special about it."""
+        since = (event.at - (self._began or event.at)).total_seconds()
         line = f"{since:8.3f} s  {event.type:<18}  {self._words(event)}".rstrip()
         return visible(line, one_line=True)
 
     def _words(self, event: Event | Progress) -> str:
         if isinstance(event, Progress):
             share = "" if event.progress is None else f"{event.progress:.0%}"
-            name = self._types.get(event.task_id.rpartition("-")[0], "")
-            return ", ".join(filter(None, (name, share, event.message)))
+            return ", ".join(filter(None, (self._name(event.task_id), share, event.message)))
         if event.type in _TASK_STATES:
             return self._task_words(event)
         # Whose job it is, its reader knows.
@@ -165,11 +205,18 @@ class Teller:
         task_id = event.task_id or ""
         if "type" in event.detail:
             self._types[task_id] = str(event.detail["type"])
+        words = [self._name(task_id), f"attempt {event.attempt}" if event.attempt else ""]
+        words += [f"by {event.worker_id}" if event.worker_id else ""]
+        words += [event.status if event.status not in _EXPECTED else "", _fault(event)]
+        return ", ".join(filter(None, words))
+
+    def _name(self, task_id: str) -> str:
+        """What the task does; a branch of a fan-out has its number, once a second one is known."""
+        fan, _, index = task_id.rpartition("_")
+        if index.isdecimal() and index != "0":
+            self._fans.add(fan)
         name = self._types.get(task_id, "task")
-        words = [f"{name}, attempt {event.attempt}" if event.attempt else name]
-        words += [f"by {event.worker_id}"] if event.worker_id else []
-        words += [f"{event.code}: {event.message}" if event.message else event.code] if event.code else []
-        return ", ".join(words)
+        return f"{name} #{int(index) + 1}" if fan in self._fans and index.isdecimal() else name
 
 
 def told(event: Event) -> str:
@@ -185,5 +232,14 @@ def told(event: Event) -> str:
             return f"{event.detail.get('child_id', '')} {event.status or ''}".strip()
         case EventType.APPROVAL_GIVEN:
             return f"{event.code or ''} {event.message or ''}".strip()
+        case EventType.JOB_QUARANTINED:
+            return _fault(event)
+        case EventType.JOB_FINISHED if event.code == event.status:  # cancelled, and why
+            return _fault(event)
         case _:
-            return " ".join(filter(None, (event.status, event.code, event.message)))
+            return ", ".join(filter(None, (event.status, _fault(event))))
+
+
+def _fault(event: Event) -> str:
+    """The code and what was said to it; either may be missing."""
+    return ": ".join(filter(None, (event.code, event.message)))

@@ -19,11 +19,14 @@ async def listing(asked: argparse.Namespace) -> int:
     screen = screen_for(asked)
     async with client_for(asked) as client:
         found = await client.webhooks(asked.state)
+        tried = [] if asked.state == "pending" or screen.json else await client.webhooks("pending")
     if screen.json:
         screen.document({"items": found})
     else:
         columns = ["id", "event", "url", "tries", "last answer", "next try"]
         screen.table(columns, [_row(delivery) for delivery in found], _NOTHING[asked.state])
+    if tried:
+        screen.note(f"{len(tried)} still tried: --state pending")
     return exits.OK
 
 

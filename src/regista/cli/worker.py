@@ -13,7 +13,7 @@ from .app import load_app
 from .log_ids import IDS
 from .output import screen_for
 from .redaction import secrets_of
-from .refusals import by_flag
+from .refusals import by_flag, refuse_parent
 from .tracing import traced
 
 
@@ -39,6 +39,7 @@ def _parts(app: str) -> tuple[str, list[str]]:
 
 def config_for(asked: argparse.Namespace) -> WorkerConfig:
     """The settings of this process; the token of a local orchestrator is found where it left it."""
+    refuse_parent(asked.dir)
     state_dir = Connection.from_env(state_dir=asked.dir).state_dir
     flags = {"orchestrator_url": "url", "max_concurrent_tasks": "concurrency", "queues": "queue"}
     with by_flag(asked, **flags, state_dir="dir", log_level="log_level"):

@@ -55,8 +55,8 @@ def error_of(status: int, body: bytes) -> RegistaError:
     try:
         problem = msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.MsgspecError:
-        text = body[:200].decode(errors="replace").strip()
-        return ApiError(status, "not_a_problem", text or "the answer has no body; is this an orchestrator?")
+        text = body[:200].decode(errors="replace").strip() or "the answer has no body"
+        return ApiError(status, "not_a_problem", f"{text}; is this an orchestrator?")
     return error_in(problem, status)
 
 

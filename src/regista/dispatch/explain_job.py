@@ -1,6 +1,5 @@
 """Explain, for jobs: what a job waits for, whoever or whatever that is. Pure."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -21,6 +20,7 @@ from ..model import (
     Lane,
     Task,
 )
+from ..wire.story import ways_to_answer
 from .explain import Explanation, Reason
 
 #: Open branches that are named one by one.
@@ -80,7 +80,8 @@ def _merged(about: Sequence[tuple[Explanation, int]]) -> list[Reason]:
 
 def _told(job: Job, tasks: Sequence[Task], absent: Mapping[str, Absence]) -> tuple[str, list[Reason]]:
     if job.status.terminal:
-        return f"Job {job.id} has ended as {job.status} in state {job.state!r}.", _fault(job, "")
+        again = f"regista jobs fork {job.id} starts a new job like it (--input JSON changes its input)"
+        return f"Job {job.id} has ended as {job.status} in state {job.state!r}.", _fault(job, again)
     if job.status is JobStatus.QUARANTINED:
         unblock = (
             f"regista jobs retry {job.id} (--data corrects its data first); where the handler reads the input, "
@@ -112,8 +113,7 @@ def _waits(
     """The end of the sentence, and the reason."""
     match wait:
         case AwaitHuman():
-            say = f"regista jobs approve {job_id} --decision"
-            unblock = ", or ".join(f"{say} {shlex.quote(one)}" for one in sorted(wait.transitions))
+            unblock = ", or ".join(ways_to_answer(job_id, wait.transitions))
             return "waits for a person", Reason("waiting_for_human", wait.message or "no message", unblock)
         case AwaitChild():
             detail = f"the child {wait.child_id} of blueprint {wait.blueprint!r} has not ended"

@@ -159,7 +159,9 @@ class Progress(Struct, frozen=True, kw_only=True):
     type: Literal["progress"] = "progress"
     at: datetime
     job_id: str
+    #: As in the events of the task; `attempt_id` names the attempt.
     task_id: str
+    attempt_id: str = ""
     progress: float | None
     message: str
 

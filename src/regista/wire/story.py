@@ -1,5 +1,6 @@
 """Story: what the events and the open tasks of a job say about its attempts. Pure."""
 
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -85,6 +86,17 @@ class _Try:
             attempt=self.attempt,
             type=kind,
         )
+
+
+def ways_to_answer(job_id: str, decisions: Iterable[str]) -> list[str]:
+    """The command for each word that the job takes from a person."""
+    own = ("approve", "reject")
+    return [
+        f"regista jobs {word} {job_id}"
+        if word in own
+        else f"regista jobs approve {job_id} --decision {shlex.quote(word)}"
+        for word in sorted(decisions)
+    ]
 
 
 def job_object(
@@ -190,7 +202,8 @@ def _detail(job: Job, tasks: Sequence[Task], token: str | None, show: Show) -> t
             if found is None:
                 return "worker", {"task_id": task_id}
             queue = found.queue or found.type
-            return "worker", {"task_id": found.attempt_id, "type": found.type, "queue": queue}
+            name = found.attempt_id
+            return "worker", {"task_id": task_id, "attempt_id": name, "type": found.type, "queue": queue}
         case AwaitBranches(missing=version) if version:
             return "version", {"version": version, "reason": AwaitVersion(version).reason}
         case AwaitBranches(aggregator, total):

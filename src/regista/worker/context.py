@@ -103,5 +103,11 @@ class TaskContext:
     @property
     def log(self) -> "logging.LoggerAdapter[logging.Logger]":
         """A logger whose lines carry the ids of this attempt."""
-        ids = {"job_id": self.job_id, "task_id": self.task_id, "attempt": self.attempt, "task": self.type}
+        ids = {
+            "job_id": self.job_id,
+            "task_id": self.task_id,
+            "attempt_id": self.attempt_id,
+            "attempt": self.attempt,
+            "task": self.type,
+        }
         return logging.LoggerAdapter(_log, ids)

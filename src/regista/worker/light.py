@@ -11,11 +11,12 @@ class Light:
     begun within it keeps that.
     """
 
-    __slots__ = ("_task_id", "_token", "_worker_id", "job_id", "span", "trace")
+    __slots__ = ("_attempt_id", "_task_id", "_token", "_worker_id", "job_id", "span", "trace")
 
     def __init__(self, task: Assignment, worker_id: str) -> None:
         self.job_id = task.job_id
-        self._task_id = task.attempt_id
+        self._task_id = task.id
+        self._attempt_id = task.attempt_id
         self._worker_id = worker_id
         #: The trace that the attempt belongs to.
         self.trace = task.trace
@@ -25,7 +26,12 @@ class Light:
     @property
     def ids(self) -> dict[str, str]:
         """What log lines carry."""
-        return {"job_id": self.job_id, "task_id": self._task_id, "worker_id": self._worker_id}
+        return {
+            "job_id": self.job_id,
+            "task_id": self._task_id,
+            "attempt_id": self._attempt_id,
+            "worker_id": self._worker_id,
+        }
 
     def __enter__(self) -> None:
         self._token: Token[About | None] = ABOUT.set(self)
@@ -44,7 +50,8 @@ def _span(task: Assignment, trace: dict[str, str], worker_id: str) -> Live | Non
         "consumer",
         trace,
         job_id=task.job_id,
-        task_id=task.attempt_id,
+        task_id=task.id,
+        attempt_id=task.attempt_id,
         task=task.type,
         worker_id=worker_id,
         attempt=task.attempt,

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from ..clock import Clock
 from ..errors import TaskError
-from ..model import TaskFailure, TaskResult
+from ..model import TaskFailure, TaskResult, task_of
 from ..payloads.task_files import FilesRoom
 from ..plain import contained, contained_async, words
 from ..trace import Live
@@ -245,13 +245,18 @@ class Performer:
         unexpected = not isinstance(error, TaskError)
         log.log(
             logging.WARNING if unexpected else logging.INFO,
-            "task %s of job %s failed: %s: %s",
+            "attempt %s of job %s failed: %s: %s",
             performance.attempt_id,
             performance.job_id,
             type(error).__name__,
             words(error),
             exc_info=error if unexpected else None,
-            extra={"action": "task_failed", "job_id": performance.job_id, "task_id": performance.attempt_id},
+            extra={
+                "action": "task_failed",
+                "job_id": performance.job_id,
+                "task_id": task_of(performance.attempt_id)[0],
+                "attempt_id": performance.attempt_id,
+            },
         )
         self._finish(performance, error=failure_of(error))
 

@@ -1,5 +1,7 @@
 """The document is made once, and anew when there are other blueprints."""
 
+import msgspec
+
 from regista import ActionFactory, Config, JobContext, OrchestratorEngine, StateMachineBlueprint
 from regista.api.openapi import DOCUMENT
 from regista.api.stage import STAGE
@@ -31,3 +33,16 @@ def test_whoever_asks_again_and_again_gets_what_was_made_once() -> None:
     assert b'"/api/greet"' in bytes(more)
     assert b'"/api/greet"' not in bytes(other)
     assert b'"/api/welcome"' in bytes(other)
+
+
+def test_what_is_made_from_history_may_be_refused_where_there_is_none() -> None:
+    director = OrchestratorEngine("memory", Config(instance_id="x", client_token="t", worker_token="w"))
+
+    told = msgspec.json.decode(director.app[DOCUMENT].told(director.app[STAGE]))["paths"]
+
+    refuse = {
+        path
+        for path, methods in told.items()
+        if "history" in methods.get("get", {}).get("responses", {}).get("501", {}).get("description", "")
+    }
+    assert refuse == {"/api/v1/jobs", "/api/v1/jobs:count", "/api/v1/jobs:export"}

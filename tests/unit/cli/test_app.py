@@ -81,6 +81,8 @@ def test_an_app_that_does_not_load_is_an_error_with_its_line(
         ("no.such.module", "No module named 'no'"),
         ("nosuchmodule", "there is neither of this name"),
         ("", "there is neither of this name"),
+        ("app.py:gpu", "only `regista worker` takes APP:NAME; try app.py$"),
+        ("./app.py:gpu", "only `regista worker` takes APP:NAME; try ./app.py$"),
     ],
 )
 def test_an_app_that_is_not_there_is_an_error_that_says_so(name: str, reason: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from regista.cli.calls import maybe_object_in, object_in
-from regista.cli.refusals import UsageError
+from regista.cli.refusals import UsageError, refuse_parent
 
 
 def test_an_object_is_typed_or_lies_in_a_file_or_comes_from_standard_input(
@@ -23,7 +23,7 @@ def test_an_object_is_typed_or_lies_in_a_file_or_comes_from_standard_input(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "expected a JSON object"),
+        ("{", r'expected a JSON object like {"name": "Ada"}, got no JSON \(Input data was truncated\)'),
         ("", "got nothing at all"),
         (" ", "got nothing at all"),
         ("3", "got a number"),
@@ -38,3 +38,15 @@ def test_an_object_is_typed_or_lies_in_a_file_or_comes_from_standard_input(
 def test_anything_else_is_refused_by_the_flags_name(text: str, words: str) -> None:
     with pytest.raises(UsageError, match=f"^--input: .*{words}"):
         object_in("--input", text)
+
+
+def test_a_directory_that_is_one_level_too_high_is_told_from_the_right_one(tmp_path: Path) -> None:
+    state = tmp_path / ".regista"
+    state.mkdir()
+    refuse_parent(str(tmp_path))  # nobody has served here yet
+
+    (state / "client.token").write_text("secret")
+    refuse_parent(None)
+    refuse_parent(str(state))
+    with pytest.raises(UsageError, match=rf"did you mean --dir {state}\?"):
+        refuse_parent(str(tmp_path))

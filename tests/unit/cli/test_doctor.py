@@ -49,6 +49,10 @@ def test_clocks_that_disagree_are_noticed() -> None:
     assert not clock(now - timedelta(minutes=1), now).good
 
 
+def test_the_address_is_that_of_an_orchestrator_to_be() -> None:
+    assert address(Config()).found == "127.0.0.1:8080, if you start one here"
+
+
 def test_a_setting_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WATCHER_LIMIT", "many")
 

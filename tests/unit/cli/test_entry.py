@@ -15,6 +15,14 @@ def test_version_is_said_in_words_and_in_json(capsys: pytest.CaptureFixture[str]
     assert set(json.loads(capsys.readouterr().out)) == {"regista", "python"}
 
 
+def test_json_and_debug_may_stand_before_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--json", "version"]) == 0
+    assert set(json.loads(capsys.readouterr().out)) == {"regista", "python"}
+
+    assert main(["--json", "--debug", "jobs", "run", "greet", "--input", "[1]"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
 def test_an_error_is_one_line_and_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["jobs", "run", "greet", "--input", "[1]"])
 
@@ -78,7 +86,7 @@ def test_a_wrong_flag_is_told_by_its_name(
         (JobNotFound("j1"), 1, "job j1: not found"),
         (Unreachable("http://h", "Connection refused"), 6, "no orchestrator answers at http://h"),
         (ApiError(401, "token_unknown", "this client token is not known here"), 1, "Set CLIENT_TOKEN"),
-        (OSError(98, "address already in use"), 1, "--port"),
+        (OSError(98, "address already in use"), 1, "address already in use (choose another with --port)"),
         (KeyError("x"), 1, "--debug shows the traceback"),
     ],
 )

@@ -36,7 +36,8 @@ def test_a_line_that_is_written_while_a_task_runs_carries_its_ids_and_the_trace(
     own = line(Ids(), job_id="mine")
 
     trace.ABOUT.reset(about)
-    assert (told["job_id"], told["task_id"], told["trace_id"]) == ("j", "j_1_0-1", "a" * 32)
+    assert (told["job_id"], told["task_id"], told["trace_id"]) == ("j", "j_1_0", "a" * 32)
+    assert told["attempt_id"] == "j_1_0-1"
     assert "worker_id" not in told
     assert own["job_id"] == "mine"
     assert "job_id" not in line(Ids())
@@ -46,3 +47,7 @@ def test_a_person_at_a_terminal_is_spared_what_he_knows() -> None:
     record = logging.makeLogRecord({"msg": "words", "instance": "one", "trace_id": "a", "job_id": "j"})
 
     assert PrettyLines(UTC, colour=False).format(record).endswith("words job_id=j")
+    ids = {"msg": "words", "task_id": "j_1_0", "attempt_id": "j_1_0-2"}
+    assert (
+        PrettyLines(UTC, colour=False).format(logging.makeLogRecord(ids)).endswith("words attempt_id=j_1_0-2")
+    )

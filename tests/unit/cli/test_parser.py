@@ -42,7 +42,7 @@ OF_ONE_CALL = {
     ),
     *("--timezone", "--overlap", "--catch-up", "--jitter", "--paused", "--members"),
     *("--get", "--put", "--link", "--name", "--force", "--value", "--webhook", "--attribute"),
-    *("--query", "--by"),
+    *("--query", "--by", "--dispatch-timeout", "--result-timeout", "--strict"),
 }
 
 
@@ -55,6 +55,29 @@ def commands(parser: argparse.ArgumentParser | None = None) -> Iterator[argparse
             yield from commands(child)
     if not below:
         yield parser
+
+
+def choices(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The first words that it knows."""
+    (below,) = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return dict(below.choices)
+
+
+@pytest.mark.parametrize("name", choices(build_parser()))
+def test_a_command_alone_is_described_as_among_all_the_others(name: str) -> None:
+    alone, among = build_parser([name, "--help"]), build_parser()
+
+    assert list(choices(alone)) == [name]
+    assert choices(alone)[name].format_help() == choices(among)[name].format_help()
+    assert [one.format_help() for one in commands(alone)] == [
+        one.format_help() for one in commands(among) if one.prog.split()[1] == name
+    ]
+    assert alone.format_usage() == among.format_usage()
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["--version"], ["nonsense"], ["--json", "serve"]])
+def test_words_that_begin_with_no_command_are_for_the_whole_parser(words: list[str]) -> None:
+    assert build_parser(words).format_help() == build_parser().format_help()
 
 
 def test_every_command_leads_to_a_function() -> None:
@@ -100,6 +123,10 @@ def test_the_fixed_forms_are_understood(line: str) -> None:
         ("jobs list --limit 0", "expected a whole number, 1 or more, got 0"),
         ("jobs watch j --timeout -5", "expected seconds, 0 or more, got -5"),
         ("jobs run b --wait --timeout nan", "expected seconds, 0 or more, got nan"),
+        ("jobs run b --priority high", "expected a number, got high"),
+        ("serve app.py --port x", "expected a whole number, got x"),
+        ("schedules create s b --every 1w", "expected seconds, or a length like 15m, 1h or 1d, got 1w"),
+        ("schedules create s b --every 0h", "expected seconds, or a length like 15m, 1h or 1d, got 0h"),
     ],
 )
 def test_a_wrong_number_is_told_in_words(line: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,6 +134,21 @@ def test_a_wrong_number_is_told_in_words(line: str, words: str, capsys: pytest.C
         build_parser().parse_args(line.split())
     assert end.value.code == 2
     assert capsys.readouterr().err.rstrip().endswith(words)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("15m", 900), ("1h", 3600), ("2d", 172800)]
+)
+def test_an_interval_has_a_unit_where_it_is_not_in_seconds(text: str, seconds: int) -> None:
+    assert build_parser().parse_args(["schedules", "create", "s", "b", "--every", text]).every == seconds
+
+
+def test_flags_that_have_a_default_say_it() -> None:
+    named = {"--dir": "default .regista", "--host": "default 127.0.0.1", "--port": "default 8080"}
+    for parser in commands():
+        for action in parser._actions:
+            for flag in set(action.option_strings) & named.keys():
+                assert named[flag] in (action.help or ""), parser.prog
 
 
 def test_every_command_says_what_it_does() -> None:
@@ -144,3 +186,13 @@ def test_no_command_at_all_shows_the_help(capsys: pytest.CaptureFixture[str]) ->
 
     assert main([]) == 2
     assert "commands:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("noun", ["jobs", "tokens", "schedules"])
+def test_a_noun_alone_lists_its_verbs(noun: str, capsys: pytest.CaptureFixture[str]) -> None:
+    from regista.cli import main
+
+    assert main([noun]) == 2
+    said = capsys.readouterr().out
+    assert said.startswith(f"usage: regista {noun} ")
+    assert "verbs:" in said

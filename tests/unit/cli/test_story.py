@@ -21,7 +21,14 @@ LIFE: list[Event | Progress] = [
     event(EventType.STATE_STARTED, state="ingest"),
     event(EventType.TASK_DISPATCHED, 0.1, task_id="j1_1_0", attempt=1, detail={"type": "probe"}),
     event(EventType.TASK_STARTED, 0.2, task_id="j1_1_0", attempt=1, worker_id="w1"),
-    Progress(at=START, job_id="j1", task_id="j1_1_0-1", progress=0.5, message="half"),
+    Progress(
+        at=START + timedelta(seconds=0.25),
+        job_id="j1",
+        task_id="j1_1_0",
+        attempt_id="j1_1_0-1",
+        progress=0.5,
+        message="half",
+    ),
     event(
         EventType.TASK_FAILED, 0.3, task_id="j1_1_0", attempt=1, code="TRANSIENT_ERROR", message="no answer"
     ),
@@ -29,10 +36,22 @@ LIFE: list[Event | Progress] = [
     event(EventType.TASK_FINISHED, 0.9, task_id="j1_1_0", attempt=2, worker_id="w2"),
     event(EventType.STATE_FINISHED, 1.0, state="ingest", next_state="review"),
     event(EventType.STATE_STARTED, 1.0, state="review"),
-    event(EventType.APPROVAL_REQUESTED, 1.1, message="Publish?"),
+    event(EventType.APPROVAL_REQUESTED, 1.1, message="Publish?", detail={"decisions": ["approve", "later"]}),
     event(EventType.APPROVAL_GIVEN, 2.0, code="approve", message="yes"),
     event(EventType.JOB_FINISHED, 3.0, status="finished"),
 ]
+
+
+def line_of(told: Event) -> str:
+    (line,) = Teller().lines(told)
+    return line
+
+
+def drawn(told: Story, after_s: float) -> str:
+    console = Console(width=120, force_terminal=False)
+    with console.capture() as captured:
+        console.print(drawing(told, START + timedelta(seconds=after_s)))
+    return captured.get()
 
 
 def story(length: int) -> Story:
@@ -76,15 +95,17 @@ def test_every_moment_can_be_drawn_and_told(length: int) -> None:
         console.print(drawing(story(length), START + timedelta(seconds=4)))
 
     assert "j1" in captured.get()
-    assert LIFE[length - 1].type in Teller().line(LIFE[length - 1])
+    teller = Teller()
+    lines = [teller.lines(each) for each in LIFE[:length]]
+    assert LIFE[length - 1].type in lines[-1][-1]
 
 
 def test_lines_tell_events_apart() -> None:
     teller = Teller()
-    lines = [teller.line(each) for each in LIFE]
+    lines = [line for each in LIFE for line in teller.lines(each)]
 
     assert lines[5] == "   0.300 s  task_failed         probe, attempt 1, TRANSIENT_ERROR: no answer"
-    assert lines[4] == "   0.000 s  progress            probe, 50%, half"
+    assert lines[4] == "   0.250 s  progress            probe, 50%, half"
     assert lines[8] == "   1.000 s  state_finished      ingest → review"
     assert lines[11] == "   2.000 s  approval_given      approve yes"
 
@@ -111,7 +132,7 @@ def evil_life() -> list[Event | Progress]:
         event(EventType.STATE_STARTED, state=EVIL),
         event(EventType.TASK_DISPATCHED, task_id="t", attempt=1, detail={"type": EVIL}),
         event(EventType.TASK_STARTED, task_id="t", attempt=1, worker_id=EVIL),
-        Progress(at=START, job_id="j1", task_id="t-1", progress=0.5, message=EVIL),
+        Progress(at=START, job_id="j1", task_id="t", attempt_id="t-1", progress=0.5, message=EVIL),
         event(EventType.TASK_FAILED, task_id="t", attempt=1, code=EVIL, message=EVIL),
         event(EventType.APPROVAL_REQUESTED, message=EVIL),
     ]
@@ -125,15 +146,74 @@ def test_what_workers_and_blueprints_say_is_shown_and_never_obeyed() -> None:
         with console.capture() as drawn:
             console.print(drawing(told))
         assert not set(drawn.get()) & set("\x1b\x07\x9b\r\u202e")
-        line = teller.line(each)
+        (line,) = teller.lines(each)
         assert not set(line) & set("\x1b\x07\x9b\r\u202e\n")
 
 
 def test_who_did_something_is_told_and_whose_job_it_is_goes_without_saying() -> None:
-    teller = Teller()
-    created = teller.line(event(EventType.JOB_CREATED, detail={"blueprint": "video"}, actor="client:ada"))
-    given = teller.line(event(EventType.APPROVAL_GIVEN, 2.0, code="yes", actor="approval_link"))
-    asked = teller.line(event(EventType.CANCEL_REQUESTED, 3.0, actor="operator:ops"))
+    created = line_of(event(EventType.JOB_CREATED, detail={"blueprint": "video"}, actor="client:ada"))
+    given = line_of(event(EventType.APPROVAL_GIVEN, 2.0, code="yes", actor="approval_link"))
+    asked = line_of(event(EventType.CANCEL_REQUESTED, 3.0, actor="operator:ops"))
     assert created.endswith("video")
     assert given.endswith("yes, by approval_link")
     assert asked.endswith("by operator:ops")
+
+
+def test_the_end_of_a_job_is_told_without_saying_a_word_twice() -> None:
+    end = EventType.JOB_FINISHED
+    cancelled = event(end, status="cancelled", code="cancelled", message="no longer")
+    failed = event(end, status="failed", code="PERMANENT_ERROR", message="no such codec")
+    held = event(EventType.JOB_QUARANTINED, status="quarantined", code="PERMANENT_ERROR", message="no codec")
+
+    assert line_of(cancelled).endswith("job_finished        cancelled: no longer")
+    assert line_of(failed).endswith("job_finished        failed, PERMANENT_ERROR: no such codec")
+    assert line_of(held).endswith("job_quarantined     PERMANENT_ERROR: no codec")
+    assert line_of(event(end, status="finished")).endswith("job_finished        finished")
+
+
+def test_a_task_that_was_cancelled_is_not_told_as_one_that_is_done() -> None:
+    told = story(4)
+    end = event(EventType.TASK_FINISHED, 1, task_id="j1_1_0", attempt=1, worker_id="w1", status="cancelled")
+    told.hear(end)
+
+    (piece,) = told.pieces.values()
+    assert (piece.state, piece.over, piece.progress) == ("cancelled", True, None)
+    assert line_of(end).endswith("attempt 1, by w1, cancelled")
+
+
+def test_progress_is_never_told_before_the_start_of_its_task() -> None:
+    teller = Teller()
+    early = Progress(
+        at=START + timedelta(seconds=0.3), job_id="j1", task_id="j1_1_0", progress=0.1, message=""
+    )
+
+    told = [teller.lines(each) for each in (*LIFE[:3], early, LIFE[3])]
+
+    assert told[3] == []
+    assert [line.split()[2] for line in told[4]] == ["task_started", "progress"]
+
+
+def test_branches_of_a_fan_out_have_numbers_and_a_single_task_has_none() -> None:
+    teller = Teller()
+    for number in range(2):
+        teller.lines(
+            event(EventType.TASK_DISPATCHED, task_id=f"j1_1_{number}", attempt=1, detail={"type": "cut"})
+        )
+    (first,) = teller.lines(event(EventType.TASK_STARTED, 1, task_id="j1_1_0", attempt=1))
+    (second,) = teller.lines(event(EventType.TASK_STARTED, 1, task_id="j1_1_1", attempt=1))
+
+    assert (first.split("  ")[-1], second.split("  ")[-1]) == ("cut #1, attempt 1", "cut #2, attempt 1")
+
+
+def test_whoever_is_asked_sees_how_each_answer_is_given() -> None:
+    seen = drawn(story(11), 2)
+
+    assert "answer with: regista jobs approve j1\n" in seen
+    assert "answer with: regista jobs approve j1 --decision later\n" in seen
+    assert "reject" not in seen
+
+
+def test_a_task_that_no_worker_takes_is_wondered_about_after_a_while() -> None:
+    assert "explain" not in drawn(story(3), 2)
+    assert "`regista jobs explain j1` says why" in drawn(story(3), 9)
+    assert "explain" not in drawn(story(4), 9)

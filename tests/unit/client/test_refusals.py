@@ -68,3 +68,4 @@ def test_an_answer_that_is_no_problem_is_still_an_error(body: bytes) -> None:
 
     assert isinstance(error, ApiError)
     assert (error.status, error.code) == (502, "not_a_problem")
+    assert error.detail.endswith("; is this an orchestrator?")

@@ -43,6 +43,19 @@ def test_a_job_that_waits_for_a_person_says_what_can_be_decided() -> None:
     assert [build_parser().parse_args(one.split()).decision for one in typed] == ["no", "yes"]
 
 
+def test_a_decision_that_has_a_command_of_its_own_is_given_by_it() -> None:
+    wait = AwaitHuman("publish?", {"approve": "a", "reject": "b"})
+    found, _ = told(status=JobStatus.WAITING_FOR_HUMAN, wait=wait)
+    job_id = found.id
+    assert found.reasons[0].unblock == f"regista jobs approve {job_id}, or regista jobs reject {job_id}"
+
+
+def test_a_job_that_has_failed_says_how_to_begin_again() -> None:
+    found, codes = told(status=JobStatus.FAILED, error=Fault("PERMANENT_ERROR", "no codec"))
+    assert codes == ["PERMANENT_ERROR"]
+    assert f"regista jobs fork {found.id}" in found.reasons[0].unblock
+
+
 def test_a_job_that_waits_for_its_child_names_it() -> None:
     wait = AwaitChild("child-9", "film", {})
     found, codes = told(status=JobStatus.WAITING_FOR_CHILD, wait=wait)

@@ -124,7 +124,11 @@ def test_the_progress_of_a_fan_out_is_the_mean_of_its_branches() -> None:
 @pytest.mark.parametrize(
     ("wait", "kind", "detail"),
     [
-        (AwaitTask("job_1_0"), "worker", {"task_id": "job_1_0-1", "type": "resize", "queue": "resize"}),
+        (
+            AwaitTask("job_1_0"),
+            "worker",
+            {"task_id": "job_1_0", "attempt_id": "job_1_0-1", "type": "resize", "queue": "resize"},
+        ),
         (AwaitTask("job_1_9"), "worker", {"task_id": "job_1_9"}),
         (AwaitBranches("join", 4), "parallel", {"aggregator": "join", "total": 4, "open": 1}),
         (

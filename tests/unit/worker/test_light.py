@@ -13,7 +13,7 @@ def test_within_the_light_everything_is_about_the_attempt() -> None:
         about, carried = trace.ABOUT.get(), trace.carried()
 
     assert about is not None
-    assert about.ids == {"job_id": "j", "task_id": "j_1_0-1", "worker_id": "w"}
+    assert about.ids == {"job_id": "j", "task_id": "j_1_0", "attempt_id": "j_1_0-1", "worker_id": "w"}
     assert carried == task.trace
     assert (trace.ABOUT.get(), trace.carried()) == (None, {})
 

@@ -10,6 +10,7 @@ from aiohttp.typedefs import Handler
 from ..operations import CLIENTS_ONLY
 from ..problems import Problem
 from ..stage import CLIENT, Stage
+from ..turned_away import TurnedAway
 from .client_auth import let_in
 from .compression import is_large, pack
 from .errors import refusal
@@ -23,6 +24,7 @@ class Entrance:
     def __init__(self, stage: Stage, gate: Gate) -> None:
         self._doors = stage.doors
         self._gate = gate
+        self._turned_away = TurnedAway(stage.clock.elapsed)
 
     @web.middleware
     async def lead(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -48,6 +50,8 @@ class Entrance:
         except Exception as error:  # noqa: BLE001  # the outermost turn of a request; `refusal` logs our own faults
             if isinstance(error, Problem):
                 gate.refused(request, error, mark)
+                if mark is not None and is_for_workers(request):
+                    self._turned_away.tell(request, error)
             response = refusal(request, error)
         if is_large(response):
             await pack(request, response)

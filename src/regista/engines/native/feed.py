@@ -187,13 +187,16 @@ class Feed:
         """How far an attempt is: for those who watch right now, and nobody else."""
         if self._pump is None:
             return
-        job_id = job_of(task_of(attempt_id)[0])
+        task_id, _ = task_of(attempt_id)
+        job_id = job_of(task_id)
         readers = [*self._by_job.get(job_id, ())]
         owner = self._owners.get(job_id)
         readers += [one for one in self._wide if one.client is None or one.client == owner]
         if readers:
             at = self._clock.now()
-            news = Progress(at=at, job_id=job_id, task_id=attempt_id, progress=value, message=message)
+            news = Progress(
+                at=at, job_id=job_id, task_id=task_id, attempt_id=attempt_id, progress=value, message=message
+            )
             for reader in readers:
                 reader.tell(news)
 

@@ -57,6 +57,10 @@ _EXPECTED = {
 }
 
 
+#: What people write who know the API's names and not the search's; by letters alone others would be nearer.
+_MEANT = {"status": "ExecutionStatus", "blueprint": "BlueprintName", "id": "JobId", "client": "ClientName"}
+
+
 def understand(text: str, attributes: Attributes, zone: tzinfo = UTC) -> Query:
     """The query that a text means, or BadQuery. Times without a zone are in `zone`."""
     return Checker(attributes, zone).query(parse(text))
@@ -76,6 +80,8 @@ def field_named(name: str, attributes: Attributes, at: int = 0) -> Field:
 
 
 def _near(name: str, known: Iterable[str]) -> str:
+    if (meant := _MEANT.get(name.casefold())) is not None:
+        return meant
     folded = {each.casefold(): each for each in known}
     found = get_close_matches(name.casefold(), folded, n=1)
     return folded[found[0]] if found else ""
