@@ -30,6 +30,7 @@ _HOMES = {
     "Worker": "regista.worker",
     "TaskContext": "regista.worker",
     "TaskFiles": "regista.payloads.task_files",
+    "RemoteWorker": "regista.worker",
     "WorkerConfig": "regista.config",
     "TransientError": "regista.errors",
     "PermanentError": "regista.errors",
@@ -43,13 +44,16 @@ _HOMES = {
     "EventType": "regista.model",
     "ClientConfig": "regista.model",
     "RegistaError": "regista.errors",
+    "BlueprintNotFound": "regista.errors",
     "JobNotFound": "regista.errors",
     "JobAlreadyTerminal": "regista.errors",
     "IdempotencyConflict": "regista.errors",
     "QuotaExceeded": "regista.errors",
     "ApprovalConflict": "regista.errors",
+    "NotQuarantined": "regista.errors",
     "ApiError": "regista.errors",
     "Unreachable": "regista.errors",
+    "StorageUnavailable": "regista.errors",
     # Keeping it
     "StorageBackend": "regista.storage.base",
     "MemoryStorage": "regista.storage.memory",
@@ -65,6 +69,7 @@ _HOMES |= {
     "PostgresHistory": "regista.history.postgres",
     "S3Service": "regista.payloads.s3",
 }
+_EXTRAS = {"RedisStorage": "redis", "PostgresHistory": "postgres", "S3Service": "s3"}
 
 # The same for type checkers, which do not run `__getattr__`. `X as X` is how they are told "exported".
 if TYPE_CHECKING:
@@ -81,13 +86,16 @@ if TYPE_CHECKING:
     from .engines.base import Submission as Submission
     from .errors import ApiError as ApiError
     from .errors import ApprovalConflict as ApprovalConflict
+    from .errors import BlueprintNotFound as BlueprintNotFound
     from .errors import IdempotencyConflict as IdempotencyConflict
     from .errors import InvalidInputError as InvalidInputError
     from .errors import JobAlreadyTerminal as JobAlreadyTerminal
     from .errors import JobNotFound as JobNotFound
+    from .errors import NotQuarantined as NotQuarantined
     from .errors import PermanentError as PermanentError
     from .errors import QuotaExceeded as QuotaExceeded
     from .errors import RegistaError as RegistaError
+    from .errors import StorageUnavailable as StorageUnavailable
     from .errors import TransientError as TransientError
     from .errors import Unreachable as Unreachable
     from .history.base import HistoryStorage as HistoryStorage
@@ -107,6 +115,7 @@ if TYPE_CHECKING:
     from .storage.memory import MemoryStorage as MemoryStorage
     from .storage.redis.store import RedisStorage as RedisStorage
     from .storage.sqlite import SqliteStorage as SqliteStorage
+    from .worker import RemoteWorker as RemoteWorker
     from .worker import TaskContext as TaskContext
     from .worker import Worker as Worker
 
@@ -114,7 +123,14 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'regista' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
+    try:
+        value = getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        if name not in _EXTRAS:
+            raise
+        extra = _EXTRAS[name]
+        words = f"regista.{name} needs the {extra} extra (pip install 'regista[{extra}]')"
+        raise ImportError(f"{words}: no module named {error.name}", name=error.name) from None
     globals()[name] = value  # the next use finds it without coming here
     return value
 

@@ -1,3 +1,8 @@
+import subprocess
+import sys
+
+import pytest
+
 import regista
 
 
@@ -7,6 +12,7 @@ def test_the_door_is_this_small() -> None:
         "ApiError",
         "ApprovalConflict",
         "AsyncDictStore",
+        "BlueprintNotFound",
         "Client",
         "ClientConfig",
         "Config",
@@ -22,14 +28,17 @@ def test_the_door_is_this_small() -> None:
         "JobNotFound",
         "JobStatus",
         "MemoryStorage",
+        "NotQuarantined",
         "OrchestratorEngine",
         "PermanentError",
         "QuotaExceeded",
         "RegistaError",
+        "RemoteWorker",
         "RetryPolicy",
         "SqliteStorage",
         "StateMachineBlueprint",
         "StorageBackend",
+        "StorageUnavailable",
         "Submission",
         "SyncClient",
         "Task",
@@ -54,3 +63,17 @@ def test_every_name_leads_somewhere() -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     assert not hasattr(regista, "Nonsense")
+
+
+@pytest.mark.parametrize(
+    ("name", "missing", "extra"),
+    [("RedisStorage", "hiredis", "redis"), ("PostgresHistory", "asyncpg", "postgres")],
+)
+def test_a_name_that_needs_an_extra_says_which(name: str, missing: str, extra: str) -> None:
+    program = f"import sys; sys.modules[{missing!r}] = None; from regista import {name}"
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"ImportError: regista.{name} needs the {extra} extra (pip install")
+    assert last.endswith(f"no module named {missing}")

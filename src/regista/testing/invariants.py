@@ -1,6 +1,6 @@
 """The promises, as checks over what a run left behind. Every chaos and simulation test ends here.
 
-Promises 7 and 10 (logs, clients) are checked where their rooms live; the others are below, each with its number.
+Promise 10 (clients) is checked where its room lives, and 7 (logs) is not made yet; the others are below, each with its number.
 """
 
 from collections import Counter
