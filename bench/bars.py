@@ -1,7 +1,8 @@
 """The bars in a peer's measure: what a figure must be on a machine as quick as this one is right now.
 
 The bars name absolute figures and the peers' own figures of the same day. Machines differ, and one machine differs from minute
-to minute, so a bar that was set where a peer did 2,326 jobs/s asks for two thirds of it where the same peer does 1,551.
+to minute, so a bar that was set where a peer did 2,326 jobs/s would ask for two thirds of it where the same peer does 1,551. This
+is our own reckoning, to tell a slow machine from slow code: a bar is met when the figure itself is reached.
 """
 
 from typing import Any
@@ -53,20 +54,20 @@ def scaled(
 def verdicts(
     ours: dict[str, dict[str, Any]], peer: str, now: dict[str, float], same: dict[str, tuple[str, str]]
 ) -> list[tuple[str, ...]]:
-    """One row for each figure of ours that has a bar: the bar, the bar in this peer's measure, ours, whether it is met."""
-    rows: list[tuple[str, ...]] = [("figure", "must", f"must, by {peer}", "regista", "")]
+    """One row for each figure of ours that has a bar: ours over the bar, and over the bar in this peer's measure."""
+    rows: list[tuple[str, ...]] = [("figure", "regista", "must", "", f"must, by {peer}", "")]
     for figure, names in same.items():
         line = ours.get(figure, {})
         if line.get("must") is None or line.get("value") is None:
             continue
         here = scaled(line["must"], line["better"], " ".join(names), now, THEN[peer])
         if here is not None:
-            told = (short(line["must"]), short(here), short(line["value"]))
-            rows.append((figure, *told, _verdict(line, here)))
+            sides = [part for bar in (line["must"], here) for part in (short(bar), _verdict(line, bar))]
+            rows.append((figure, short(line["value"]), *sides))
     return rows
 
 
-def _verdict(line: dict[str, Any], here: float) -> str:
+def _verdict(line: dict[str, Any], bar: float) -> str:
     """How far ours is on the right or the wrong side."""
-    times = line["value"] / here if line["better"] == Better.HIGHER.name.lower() else here / line["value"]
+    times = line["value"] / bar if line["better"] == Better.HIGHER.name.lower() else bar / line["value"]
     return f"met (x{times:.2g})" if times >= 1 else f"MISS (x{times:.2g})"
