@@ -191,13 +191,7 @@ def settle(
             return _settle_cancelling(job, task, closed, events, scene)
         if not _fails_job(fate, result):
             # A branch's final failure is data for the aggregator (FENCES 8).
-            return TaskStep(
-                job_id=job.id,
-                revision=job.revision,
-                tasks=(_write(closed, task),),
-                closes_branches=1,
-                events=events,
-            )
+            return _branch_over(job, task, closed, events)
     else:
         closed = task  # it is dropped with this write, so only its fence counts
     step = _follow(job, task, result, fate, scene, heard)
@@ -211,15 +205,20 @@ def _settle_cancelling(
 ) -> Step | TaskStep:
     """Cancel wins: whatever the worker says is recorded, not followed (FENCES 15)."""
     if task.branch:
-        return TaskStep(
-            job_id=job.id,
-            revision=job.revision,
-            tasks=(_write(closed, task),),
-            closes_branches=1,
-            events=events,
-        )
+        return _branch_over(job, task, closed, events)
     step = signals.cancelled(job, [closed], scene)
     return replace(step, tasks=(_write(closed, task),), events=(*events, *step.events))
+
+
+def _branch_over(job: Job, task: Task, closed: Task, events: tuple[Event, ...]) -> TaskStep:
+    """One branch less is open; the job itself is not touched."""
+    return TaskStep(
+        job_id=job.id,
+        revision=job.revision,
+        tasks=(_write(closed, task),),
+        closes_branches=1,
+        events=events,
+    )
 
 
 def _fails_job(fate: Fate, result: TaskResult) -> bool:
