@@ -9,6 +9,7 @@ from regista import JobStatus, MemoryStorage
 from regista.model import AttemptState
 from regista.worker import Worker
 from tests.acceptance.stream_kit import House, connected, play, until
+from tests.proxy import Proxy
 from tests.support import fan_out
 
 
@@ -159,6 +160,25 @@ def test_round_robin_an_idle_orchestrator_does_not_keep_the_slots_from_a_busy_on
                 await until(lambda: most >= 7)
                 assert (await idle.run(timeout_s=3)).status is JobStatus.FINISHED
                 assert (await busy.wait(job)).status is JobStatus.FINISHED
+
+    play(main())
+
+
+def test_round_robin_one_that_is_slow_to_welcome_gives_its_slots_to_a_busy_one() -> None:
+    worker = Worker("w", concurrency=4)
+    worker.task("work")(lambda params: None)
+
+    async def main() -> None:
+        busy, idle = House(fan_out(20)), House()
+        async with idle, Proxy(idle.port) as slow:
+            slow.slowness_s = 0.2
+            mode: dict[str, Any] = {"multi_orchestrator_mode": "ROUND_ROBIN", "wait": False}
+            async with connected(worker, busy.url, slow.url, **mode) as remote:
+                await until(lambda: slow.upgrades)
+                await asyncio.sleep(0.3)  # all slots went to the idle one with the hello, which is on its way
+                async with busy:
+                    await until(lambda: remote.transports()[busy.url])
+                    assert (await busy.run()).status is JobStatus.FINISHED
 
     play(main())
 

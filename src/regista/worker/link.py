@@ -96,11 +96,6 @@ class Link:
         self._leaving: asyncio.Task[None] | None = None
 
     @property
-    def weight(self) -> int:
-        """Its share of the free slots."""
-        return self.target.weight
-
-    @property
     def owes(self) -> bool:
         """It has something in its hands that this orchestrator gave, and that no other link brings back."""
         held = self.session is not None and bool(self._crew.held(self.session.home))
@@ -238,8 +233,6 @@ class Link:
             if fresh is not None:
                 fresh.cancel()
             self.voice = None
-            if self._crew.slots is not None:
-                self._crew.slots.leave(self)
             self._on_change()
 
     async def _find_stream(self, session: Session) -> aiohttp.ClientWebSocketResponse | None:
@@ -255,7 +248,7 @@ class Link:
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
-            await Stream(socket, session, self._crew, self).run(self._welcomed)
+            await Stream(socket, session, self._crew, self.target.weight).run(self._welcomed)
         except NoStream as why:
             # Something in between swallows frames. The seat hangs on the socket: register again, and poll.
             self._short_streams = _SHORT_STREAMS
@@ -268,7 +261,7 @@ class Link:
     async def _poll(self, session: Session) -> None:
         """Long-poll; and look now and then for a stream, which is better."""
         loop = asyncio.get_running_loop()
-        polling = Polling(self._http, session, self._crew, self, self._config)
+        polling = Polling(self._http, session, self._crew, self.target.weight, self._config)
         talking = loop.create_task(polling.run(self._welcomed), name="polling")
         looking = loop.create_task(self._look_for_stream(session), name="looking-for-stream")
         found: aiohttp.ClientWebSocketResponse | None = None
@@ -308,18 +301,6 @@ class Link:
             log.info("connected to %s by %s", self.target.url, self.transport, extra=self._extra("connected"))
         self._was_connected = True
         self._on_change()
-
-    # -- credit, for the slots -------------------------------------------------------------------
-
-    def grant(self, more: int) -> None:
-        """Offer so many more."""
-        if self.voice is not None:
-            self.voice.grant(more)
-
-    def ask_back(self, some: int) -> None:
-        """Give back up to so many."""
-        if self.voice is not None:
-            self.voice.ask_back(some)
 
     def owns(self, performance: Performance) -> bool:
         """Its result goes through here, and somebody listens."""

@@ -42,13 +42,14 @@ class Polling:
         http: aiohttp.ClientSession,
         session: Session,
         crew: Crew,
-        taker: Any,
+        weight: int,
         config: WorkerConfig,
     ) -> None:
         self._http = http
         self._session = session
         self._crew = crew
-        self._taker = taker
+        #: Its share of the free slots.
+        self.weight = weight
         self._beat_s = min(config.heartbeat_interval_s, session.lease_s / 3)
         shared = crew.slots is not None
         self._poll_s = min(config.poll_timeout_s, _SHARED_POLL_S) if shared else config.poll_timeout_s
@@ -66,7 +67,7 @@ class Polling:
     async def run(self, on_welcome: Callable[["Polling"], None]) -> None:
         """Poll, beat and deliver until one of them finds that it is over."""
         if self._crew.slots is not None:
-            self._crew.slots.join(self._taker)
+            self._crew.slots.join(self)
         on_welcome(self)
         for performance in self._crew.results(self._session.home):
             self.finished(performance)
@@ -78,6 +79,8 @@ class Polling:
             for task in done:
                 task.result()
         finally:
+            if self._crew.slots is not None:
+                self._crew.slots.leave(self)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -106,7 +109,7 @@ class Polling:
                 continue
             offers = await self._poll(free)
             if self._crew.slots is not None:
-                self._crew.slots.spent(self._taker, len(offers))
+                self._crew.slots.spent(self, len(offers))
             self._crew.performer.take(offers, self._session.home)
             self._give_back()
 
@@ -114,11 +117,11 @@ class Polling:
         """Between two polls nobody can offer anything: what others asked for is really unused."""
         if self._asked_back and self._crew.slots is not None:
             some, self._asked_back = min(self._asked_back, self._free()), 0
-            self._crew.slots.returned(self._taker, some)
+            self._crew.slots.returned(self, some)
 
     def _free(self) -> int:
         slots = self._crew.slots
-        return slots.credit_of(self._taker) if slots else self._crew.performer.free
+        return slots.credit_of(self) if slots else self._crew.performer.free
 
     async def _poll(self, limit: int) -> list[Offer]:
         asked = {"timeout": f"{self._poll_s:g}", "limit": str(limit), "session": str(self._session.number)}

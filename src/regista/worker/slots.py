@@ -59,7 +59,10 @@ class Slots:
     def join(self, taker: Taker) -> int:
         """Take part; returns the first credit, which is not granted in another way."""
         self._shares[taker] = _Share()
-        return self._share_out().pop(taker, 0)
+        given = self._share_out()
+        first = given.pop(taker, 0)
+        _grant(given)
+        return first
 
     def leave(self, taker: Taker) -> None:
         """Its credit is for the others."""
@@ -83,8 +86,7 @@ class Slots:
 
     def share_out(self) -> None:
         """Give away what is free."""
-        for taker, more in self._share_out().items():
-            taker.grant(more)
+        _grant(self._share_out())
 
     def rebalance(self) -> None:
         """Called every second: credit that lies unused moves to those who have used up theirs."""
@@ -140,3 +142,8 @@ class Slots:
         shares = self._shares
         wanting = [taker for taker, share in shares.items() if share.active or not share.credit]
         return wanting if any(share.active for share in shares.values()) else list(shares)
+
+
+def _grant(given: dict[Taker, int]) -> None:
+    for taker, more in given.items():
+        taker.grant(more)

@@ -57,12 +57,14 @@ async def open_socket(http: aiohttp.ClientSession, session: Session) -> ClientWe
 class Stream:
     """One conversation over the socket. `run` ends it by raising what happened."""
 
-    def __init__(self, socket: ClientWebSocketResponse, session: Session, crew: Crew, taker: Any) -> None:
+    def __init__(
+        self, socket: ClientWebSocketResponse, session: Session, crew: Crew, weight: int = 1
+    ) -> None:
         self._socket = socket
         self._session = session
         self._crew = crew
-        #: Who we are to the slots.
-        self._taker = taker
+        #: Its share of the free slots.
+        self.weight = weight
         self._pipe = Pipe(socket.send_bytes, self._give_up)
         self._loop = asyncio.get_running_loop()
         self._lease_s = session.lease_s
@@ -94,6 +96,8 @@ class Stream:
             if beating is not None:
                 beating.cancel()
             self._pipe.close()
+            if self._crew.slots is not None:
+                self._crew.slots.leave(self)
             self._sent.clear()
             await self._socket.close()
             self._ended.set()
@@ -101,7 +105,7 @@ class Stream:
 
     async def _greet(self) -> None:
         slots = self._crew.slots
-        credit = slots.join(self._taker) if slots is not None else None
+        credit = slots.join(self) if slots is not None else None
         running = self._crew.held(self._session.home)
         hello = stream.Hello(self._session.number, running, credit)
         try:
@@ -163,7 +167,7 @@ class Stream:
                 self._obey(frame)
         if offers:
             if self._crew.slots is not None:
-                self._crew.slots.spent(self._taker, len(offers))
+                self._crew.slots.spent(self, len(offers))
             self._crew.performer.take(offers, self._session.home)
 
     def _obey(self, frame: stream.Down) -> None:
@@ -180,7 +184,7 @@ class Stream:
                 self._lease_s, self._max_bytes, self._pipe.max_bytes = lease_s, max_bytes, max_bytes
                 self._crew.performer.cancel(stop)
             case stream.Credit(more) if self._crew.slots is not None:
-                self._crew.slots.returned(self._taker, more)
+                self._crew.slots.returned(self, more)
             case stream.Drain(on):
                 log.info("the orchestrator %s", "sends no more tasks" if on else "sends tasks again")
             case stream.Again(displaced, by):

@@ -96,7 +96,12 @@ class Crew(Struct, frozen=True):
 
 
 class Voice(Protocol):
-    """One conversation, from its welcome to its end. Its methods never wait and never raise."""
+    """One conversation, from its welcome to its end. Its methods never wait and never raise.
+
+    It is what the slots lend credit to (`slots.Taker`): credit is lost together with the conversation it was given to.
+    """
+
+    weight: int
 
     def started(self, performance: Performance) -> None: ...
     def progress(

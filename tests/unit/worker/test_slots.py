@@ -106,6 +106,19 @@ def test_a_single_slot_wanders_between_two() -> None:
     assert seen == {(1, 0), (0, 1)}
 
 
+def test_what_became_free_unnoticed_is_granted_when_the_next_one_joins() -> None:
+    crowd = Crowd(8, 1, 1)
+    first, second = crowd.members
+    first.credit += crowd.slots.join(first)
+    while first.offer():
+        pass
+    crowd.running = 0
+    second.credit += crowd.slots.join(second)
+    assert first.credit == crowd.slots.credit_of(first) > 0
+    assert second.credit == crowd.slots.credit_of(second) > 0
+    assert crowd.promised == 8
+
+
 def test_the_credit_of_one_that_leaves_is_for_the_others() -> None:
     crowd = Crowd(6, 1, 1).join()
     crowd.settle()
