@@ -90,12 +90,9 @@ class Files:
         place = _place(Path(target or "."), name)
         part = place.with_name(f".{uuid.uuid4().hex}.part")
         try:
-            file = await asyncio.to_thread(part.open, "wb")
-            try:
+            with part.open("wb") as file:
                 async for piece in self.stream(job_id, name):
                     await asyncio.to_thread(file.write, piece)
-            finally:
-                await asyncio.to_thread(file.close)
             await asyncio.to_thread(os.replace, part, place)
         finally:
             part.unlink(missing_ok=True)
@@ -164,12 +161,10 @@ def _length(source: Content) -> dict[str, str] | None:
 
 
 async def _pieces(path: Path) -> AsyncIterator[bytes]:
-    file = await asyncio.to_thread(path.open, "rb")
-    try:
+    # Opened and closed here, not in a thread: whoever is cut off while a thread does it leaves the file open.
+    with path.open("rb") as file:
         while piece := await asyncio.to_thread(file.read, _CHUNK):
             yield piece
-    finally:
-        await asyncio.to_thread(file.close)
 
 
 def _path(job_id: str, name: str | None = None) -> str:

@@ -6,7 +6,7 @@ import os
 import uuid
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -90,12 +90,10 @@ class TaskFiles:
         return target
 
     async def _fetch(self, name: str, part: Path) -> None:
-        file: IO[bytes] = await asyncio.to_thread(part.open, "wb")
-        try:
+        # Opened and closed here, not in a thread: a task that is cancelled meanwhile would leave the file open.
+        with part.open("wb") as file:
             async for piece in self.stream(name):
                 await asyncio.to_thread(file.write, piece)
-        finally:
-            await asyncio.to_thread(file.close)
 
     async def upload(self, local_name: str | Path, remote_name: str | None = None) -> str:
         """Store a file of this machine; returns its URI. Without a `remote_name` it keeps its name."""
