@@ -445,9 +445,9 @@ def test_beats_that_stood_in_line_say_nothing_of_what_was_offered_since() -> Non
             storage.moves.set()
             assert [await worker.hear() for _ in range(4)] == 4 * [stream.Heard([])]
             assert "task_undelivered" not in await house.events(job)
-            # But one that was written since is believed, and so is the next.
-            for _ in range(2):
-                await asyncio.sleep(0.05)
+            # But one that was written since is believed, and so is a later one.
+            for pause_s in (0.05, 2.1):
+                await asyncio.sleep(pause_s)
                 await worker.say(stream.Beat([]))
             await house.until_event(job, EventType.TASK_UNDELIVERED)
 

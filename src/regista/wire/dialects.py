@@ -51,8 +51,6 @@ class Pulse(Struct, frozen=True, kw_only=True):
     #: What it can start right now, when it says so.
     available: tuple[str, ...] | None = None
     hot: tuple[str, ...] | None = None
-    #: The second at which it was written, by the worker's own clock.
-    stamp: float | None = None
     session: int | None = None
 
 
@@ -113,7 +111,6 @@ def pulse_of(said: Heartbeat) -> Pulse:
         skills=None if by_name else names,
         available=available,
         hot=hot,
-        stamp=said.timestamp,
         session=said.session,
     )
 

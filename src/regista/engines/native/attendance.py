@@ -5,8 +5,9 @@ from typing import Any
 
 from ...model import AttemptState, EventType, Task
 
-#: Heartbeats in a row that may lack an offered attempt before it counts as undelivered.
-_MISSES = 2
+#: Two heartbeats that lack an offered attempt say that it never arrived, when the second comes so much later: those of a
+#: worker that beats all the time may all have left it before the offer was there.
+_APART_S = 2.0
 #: Reports that are answered are looked for when there are so many.
 _SWEEP_AT = 1000
 
@@ -15,8 +16,8 @@ class Attendance:
     """Counts the heartbeats that lack an attempt. Says when that is enough, and acts on nothing."""
 
     def __init__(self) -> None:
-        #: Attempt → how many heartbeats in a row lacked it, and the stamp of the last of them.
-        self._missed: dict[str, tuple[int, float | None]] = {}
+        #: Offered attempt → since when heartbeats lack it.
+        self._missed: dict[str, float] = {}
         #: Started attempt of a poll worker → since when its heartbeats lack it.
         self._absent: dict[str, float] = {}
         #: Attempt → its newest report, answered or not. A callback for each would cost more than all the rest here.
@@ -46,9 +47,7 @@ class Attendance:
         if self._absent:
             self._absent.pop(attempt_id, None)
 
-    def missing(
-        self, task: Task, stamp: float | None, begun: bool, elapsed: float, patience_s: float | None
-    ) -> EventType | None:
+    def missing(self, task: Task, begun: bool, elapsed: float, patience_s: float | None) -> EventType | None:
         """A heartbeat lacks the attempt. Returns what it is closed as, if that is enough; None: wait.
 
         `begun` is evidence of a start that the store does not have yet. `patience_s` is how long a started
@@ -57,16 +56,9 @@ class Attendance:
         if self.is_reported(task.attempt_id):
             return None  # not in its hands any more, since it has done it
         if task.state is AttemptState.OFFERED and not begun:
-            return self._undelivered(task.attempt_id, stamp)
+            since = self._missed.setdefault(task.attempt_id, elapsed)
+            return EventType.TASK_UNDELIVERED if elapsed - since >= _APART_S else None
         return None if patience_s is None else self._lost(task.attempt_id, elapsed, patience_s)
-
-    def _undelivered(self, attempt_id: str, stamp: float | None) -> EventType | None:
-        """Delivered is not started: twice missing after the offer means that it never arrived."""
-        misses, last = self._missed.get(attempt_id, (0, None))
-        if misses and stamp is not None and stamp == last:
-            return None  # written in the same second as the one before: both were on their way together
-        self._missed[attempt_id] = (misses + 1, stamp)
-        return EventType.TASK_UNDELIVERED if misses + 1 >= _MISSES else None
 
     def _lost(self, attempt_id: str, elapsed: float, patience_s: float) -> EventType | None:
         """What had started and is missing for so long is gone, though its worker is there."""

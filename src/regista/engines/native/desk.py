@@ -266,7 +266,7 @@ class Desk:
         self._heed(session, worker_id, pulse)
         fresh = session.fresh(began)
         return await self._service.heartbeat(
-            worker_id, session.number, pulse.running, began=began, fresh=fresh, stamp=pulse.stamp
+            worker_id, session.number, pulse.running, began=began, fresh=fresh
         )
 
     def _heed(self, session: Session, worker_id: str, pulse: Pulse) -> None:

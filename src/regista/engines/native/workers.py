@@ -319,13 +319,11 @@ class WorkerService:
         *,
         began: float | None = None,
         fresh: Collection[str] = (),
-        stamp: float | None = None,
     ) -> Beat:
         """Renew the lease, learn what has started, and say what to stop.
 
         A heartbeat that does not say what runs (None) decides nothing. One that `began` (by `elapsed`) before
-        an offer, or before the attempts that are `fresh` left for the worker, cannot know them. Two with the same
-        `stamp` were written in the same second, and count as one.
+        an offer, or before the attempts that are `fresh` left for the worker, cannot know them.
         """
         if not await self.touch(worker_id, session):
             return Beat(known=False)
@@ -336,7 +334,7 @@ class WorkerService:
                 if attempt in listed:
                     self._note_running(task)
                 elif attempt not in fresh and not self._offered_after(task, began):
-                    await self._note_missing(task, stamp)
+                    await self._note_missing(task)
             self._forget_strays(worker_id, held, listed)
         stop = [attempt for attempt, task in held.items() if task.cancel_requested]
         stop += [attempt for attempt in running or () if attempt not in held]
@@ -354,7 +352,7 @@ class WorkerService:
         if task.state is AttemptState.OFFERED:
             self._signs.started(task.attempt_id)
 
-    async def _note_missing(self, task: Task, stamp: float | None) -> None:
+    async def _note_missing(self, task: Task) -> None:
         seat = self._dispatcher.find(task.worker_id)
         patience_s = None
         if seat is not None and seat.worker.transport == "poll":
@@ -362,7 +360,7 @@ class WorkerService:
             # task before its result is on its way.
             patience_s = self.lease_of(seat.worker)
         begun = task.attempt_id in self._signs
-        kind = self._attendance.missing(task, stamp, begun, self._clock.elapsed(), patience_s)
+        kind = self._attendance.missing(task, begun, self._clock.elapsed(), patience_s)
         if kind is not None:
             await self._take_back([task], kind)
 
