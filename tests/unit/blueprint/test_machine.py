@@ -60,6 +60,7 @@ def next_signal(walker: Walker, data: st.DataObject) -> str:
     return data.draw(st.sampled_from([*usual * 4, *SIGNALS]), label="signal")
 
 
+@pytest.mark.timeout(60)  # two hundred walks take their time on a busy machine
 @settings(max_examples=200)
 @given(graph=graphs(), data=st.data())
 def test_no_reachable_combination_of_decision_and_status_raises_and_every_transition_is_an_edge(
