@@ -69,10 +69,13 @@ class Escaped(RuntimeError):
 
 
 def contained(func: Callable[..., T], *arguments: Any) -> T:
-    """Call user code in a thread. Neither `sys.exit` nor a stray StopIteration gets out of it."""
+    """Call user code in a thread. Neither `sys.exit` nor a stray StopIteration gets out of it.
+
+    Nor does a KeyboardInterrupt: a real one comes to the main thread alone.
+    """
     try:
         return func(*arguments)
-    except (StopIteration, SystemExit, GeneratorExit, asyncio.CancelledError) as error:
+    except (StopIteration, SystemExit, GeneratorExit, KeyboardInterrupt, asyncio.CancelledError) as error:
         raise Escaped(f"{type(error).__name__}: {words(error)}") from error
 
 

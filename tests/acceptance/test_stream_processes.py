@@ -77,6 +77,50 @@ def test_a_second_signal_stops_now_even_a_thread_that_never_looks(tmp_path: Path
     play(main(), 15)
 
 
+@pytest.mark.slow
+def test_a_function_that_swallows_its_cancellation_does_not_keep_the_process(tmp_path: Path) -> None:
+    def start(context: Any, actions: Any) -> None:
+        actions.dispatch_task("swallowing", {}, transitions={"success": "done"})
+
+    async def main() -> None:
+        house, grace = House(script(start, "done")), {"WORKER_SHUTDOWN_TIMEOUT": "0.1"}
+        async with house, WorkerProcess(house.url, tmp_path / "notes", **grace) as process:
+            await house.submit()
+            await process.until_line("swallowing")
+            process.send(signal.SIGTERM)
+            assert process.process.stderr is not None
+            said = (await process.process.stderr.read()).decode()
+            assert await process.process.wait() == 0
+            assert process.lines() == ["swallowing", "swallowed", "out"]
+            assert "task-swallowing swallows its cancellation" in said
+
+    play(main(), 15)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("streams", ["true", "false"])
+def test_an_async_function_that_blocks_for_longer_than_the_lease_is_told_of(
+    tmp_path: Path, streams: str
+) -> None:
+    def start(context: Any, actions: Any) -> None:
+        actions.dispatch_task("blocking", {"seconds": 3}, transitions={"success": "done"})
+
+    async def main() -> None:
+        house = House(script(start, "done"), lease_s=SHORT_LEASE_S, poll_lease_s=SHORT_LEASE_S)
+        environ = {"WORKER_ENABLE_WEBSOCKETS": streams, "WORKER_HEARTBEAT_INTERVAL": "0.5"}
+        async with house, WorkerProcess(house.url, tmp_path / "notes", **environ) as process:
+            await house.submit()
+            await process.until_line("blocking")
+            await until(lambda: process.lines().count("blocking") > 1, 12)  # it was lost, and is tried again
+            process.process.kill()
+            assert process.process.stderr is not None
+            said = (await process.process.stderr.read()).decode()
+            assert "this worker was held up for" in said
+            assert "silent" not in said
+
+    play(main(), 18)
+
+
 def test_a_worker_killed_with_minus_nine_is_noticed_by_its_lease_and_the_task_done_elsewhere(
     tmp_path: Path,
 ) -> None:

@@ -31,6 +31,23 @@ def stubborn(params: dict[str, Any], context: TaskContext) -> None:
     time.sleep(60)
 
 
+@worker.task("swallowing")
+async def swallowing(params: dict[str, Any]) -> None:
+    note("swallowing")
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            note("swallowed")
+
+
+@worker.task("blocking")
+async def blocking(params: dict[str, Any]) -> None:
+    note("blocking")
+    await asyncio.sleep(0)
+    time.sleep(params["seconds"])  # noqa: ASYNC251  # what nobody should do
+
+
 if __name__ == "__main__":
     logging.basicConfig(level="INFO", format="%(message)s")
     run([worker])

@@ -22,6 +22,14 @@ class TaskCancelled(Exception):
     """Raised by `raise_if_cancelled`: let it out of the function, and the attempt ends as cancelled."""
 
 
+def _as_float(value: float) -> float:
+    """A plain float, as every way to an orchestrator can carry it."""
+    try:
+        return float(value)
+    except OverflowError:
+        raise NotPlain("progress", "expected a number from 0 to 1, got one that no float can hold") from None
+
+
 class Assignment(Protocol):
     """What a performer is given: a `Task` in this process, a frame of the stream, or an answer to a poll."""
 
@@ -71,6 +79,8 @@ class TaskContext:
         """Say how far it is (0 to 1), and leave a checkpoint for the next attempt. Cheap; any thread."""
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
             raise NotPlain("progress", f"expected a number from 0 to 1, got {value!r}")
+        if value is not None:
+            value = _as_float(value)
         message = plain_text(message, "message")
         if checkpoint is not None:
             checkpoint = plain(checkpoint, _decode_any, "checkpoint")

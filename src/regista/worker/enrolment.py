@@ -7,8 +7,8 @@ import aiohttp
 import msgspec
 
 from ..plain import words
-from .voice import Refused, Session
-from .wallet import Wallet, problem_in
+from .voice import LEAST_LEASE_S, Refused, Session
+from .wallet import Wallet, problem_in, strings_in
 
 #: How long a registration may take.
 _REGISTER_S = 15.0
@@ -39,7 +39,7 @@ async def enrol(
         raise aiohttp.ClientError(f"HTTP {status} for the registration: {told}")
     try:
         return _read(url, wallet, worker_id, msgspec.json.decode(text, type=dict[str, Any]))
-    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
         raise aiohttp.ClientError(f"the answer to the registration makes no sense: {error}") from None
 
 
@@ -80,10 +80,10 @@ def _read(url: str, wallet: Wallet, worker_id: str, told: dict[str, Any]) -> tup
         worker_id=worker_id,
         cluster_id=str(told.get("cluster_id") or url),
         number=int(told.get("session") or 0),
-        lease_s=float(told.get("lease_seconds") or _USUAL_LEASE_S),
+        lease_s=max(LEAST_LEASE_S, float(told.get("lease_seconds") or _USUAL_LEASE_S)),
         payloads=_payloads(told.get("payloads")),
     )
-    return session, told.get("cancel_task_ids") or ()
+    return session, strings_in(told.get("cancel_task_ids"))
 
 
 def _payloads(told: Any) -> tuple[str, str] | None:

@@ -16,7 +16,7 @@ _TRACE_CHARS = 2000
 def failure_of(error: BaseException) -> TaskFailure:
     """An exception as data. One that says no kind is transient, and tells where it came from."""
     if isinstance(error, TaskError):
-        return TaskFailure(error.code, words(error), error.details or None)
+        return TaskFailure(words(error.code), words(error), error.details or None)
     if isinstance(error, PayloadError) and error.permanent:
         return TaskFailure("PERMANENT_ERROR", f"{error.code}: {words(error)}")
     details = {"type": type(error).__qualname__, "traceback": _trace(error)}

@@ -15,7 +15,7 @@ from .enrolment import enrol
 from .performer import Performance
 from .polling import Polling
 from .profile import registration
-from .streaming import Stream, open_socket
+from .streaming import Stream, open_socket, opening_s
 from .targets import Target
 from .voice import Crew, Displaced, NoStream, Over, Refused, Session, Voice
 from .wallet import Wallet
@@ -41,9 +41,11 @@ _NOT_WANTED_PAUSE_S = 1.0
 _BRIEF_PAUSE_S = 0.2
 #: Whoever takes our id after a connection of so many seconds is news again.
 _LONG_S = 600.0
-#: What ends sooner than this was not worth having; after so many such streams in a row we poll.
+#: What ends sooner than this was not worth having; after so many such streams in a row we poll, and after so many such
+#: conversations we work for the next choice.
 _SHORT_S = 2.0
 _SHORT_STREAMS = 5
+_SHORT_ENDS = 5
 
 
 class Link:
@@ -71,8 +73,6 @@ class Link:
         self.target = target
         self.worker_id = worker_id
         self.wanted = True
-        #: The last try failed.
-        self.failed = False
         self.voice: Voice | None = None
         self.session: Session | None = None
         self._config = config
@@ -84,6 +84,7 @@ class Link:
         #: Whether another link brings what this one owes.
         self._covers = covers
         self._tries = 0
+        self._failed = False
         self._nobody = False
         self._told = ""
         self._short_streams = 0
@@ -92,6 +93,8 @@ class Link:
         self._displaced = False
         self._gone = False
         self._began = 0.0
+        #: When the last conversation began, and how many in a row have ended at once.
+        self._spoke_at = 0.0
         self._short_ends = 0
         self._leaving: asyncio.Task[None] | None = None
 
@@ -100,6 +103,12 @@ class Link:
         """It has something in its hands that this orchestrator gave, and that no other link brings back."""
         held = self.session is not None and bool(self._crew.held(self.session.home))
         return held and not self._covers(self)
+
+    @property
+    def failed(self) -> bool:
+        """The last try failed; or it did not, but the conversations before it ended at once, and this one is too young."""
+        young = asyncio.get_running_loop().time() - self._spoke_at < _SHORT_S
+        return self._failed or (self._short_ends >= _SHORT_ENDS and (young or self.voice is None))
 
     @property
     def transport(self) -> str:
@@ -115,9 +124,9 @@ class Link:
                 self._tries = 0
                 await asyncio.sleep(_NOT_WANTED_PAUSE_S)
                 continue
-            self.target = self.target.now(self._config)
             self._began = asyncio.get_running_loop().time()
             try:
+                self.target = self.target.now(self._config)
                 self.session = await self._register()
                 await self._speak(self.session)
             except Refused as error:
@@ -145,19 +154,19 @@ class Link:
 
     def _away(self, why: str, slow: bool = False, level: int | None = None) -> None:
         """Say once that we wait, and why."""
-        self._tries = _SLOW if slow else min(self._tries + 1, _SLOW - 1)
+        self._tries = _SLOW if slow else min(max(self._tries, self._short_ends) + 1, _SLOW - 1)
         if why != self._told:
             self._told = why
             level = level or (logging.ERROR if slow else logging.WARNING)
             log.log(level, "%s %s; trying again", self.target.url, why, extra=self._extra("waiting"))
-        self.failed = True
+        self._failed = True
         self._on_change()
 
     def _cut(self, error: Over) -> None:
         """The conversation went well until it ended. One that ends at once each time is begun less often."""
-        short = asyncio.get_running_loop().time() - self._began < _SHORT_S
-        self._short_ends = self._short_ends + 1 if short else 0
-        if self.wanted and not self._drained:
+        if self._short_ends >= _SHORT_ENDS:
+            self._away(f"ends every conversation at once: {error}")
+        elif self.wanted and not self._drained:
             log.info("%s: %s; connecting again", self.target.url, error, extra=self._extra("reconnecting"))
 
     def _pause_s(self) -> float:
@@ -180,9 +189,11 @@ class Link:
             self._leaving = asyncio.get_running_loop().create_task(self._leave(), name="link-leave")
 
     async def _leave(self) -> None:
-        if self.voice is not None:
-            await self.voice.bye()
-        self._leaving = None
+        try:
+            if self.voice is not None:
+                await self.voice.bye()
+        finally:
+            self._leaving = None
 
     def drain(self) -> None:
         """Take nothing new, for good."""
@@ -220,6 +231,7 @@ class Link:
     async def _speak(self, session: Session) -> None:
         """One conversation; ends by raising what happened. Meanwhile what we came in with is renewed."""
         loop, wallet = asyncio.get_running_loop(), self._wallet
+        self._spoke_at = loop.time()
         fresh = (
             loop.create_task(wallet.keep_fresh(self._http, session.url)) if wallet.is_short_lived else None
         )
@@ -232,6 +244,9 @@ class Link:
         finally:
             if fresh is not None:
                 fresh.cancel()
+            # One that is not wanted has its end from us, and ends soon when all is well.
+            short = self.wanted and loop.time() - self._spoke_at < _SHORT_S
+            self._short_ends = self._short_ends + 1 if short else 0
             self.voice = None
             self._on_change()
 
@@ -239,7 +254,7 @@ class Link:
         if not self._may_stream or self._short_streams >= _SHORT_STREAMS:
             return None
         try:
-            return await open_socket(self._http, session)
+            return await open_socket(self._http, session, opening_s(session, self._crew))
         except NoStream as why:
             log.info("%s: no stream (%s); polling", self.target.url, why, extra=self._extra("polling"))
             return None
@@ -263,27 +278,27 @@ class Link:
         loop = asyncio.get_running_loop()
         polling = Polling(self._http, session, self._crew, self.target.weight, self._config)
         talking = loop.create_task(polling.run(self._welcomed), name="polling")
-        looking = loop.create_task(self._look_for_stream(session), name="looking-for-stream")
-        found: aiohttp.ClientWebSocketResponse | None = None
+        looking = loop.create_task(self._look_for_stream(session, polling), name="looking-for-stream")
         try:
             await asyncio.wait([talking, looking], return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in (talking, looking):
                 task.cancel()
-            ends = await asyncio.gather(talking, looking, return_exceptions=True)
-            found = ends[1] if isinstance(ends[1], aiohttp.ClientWebSocketResponse) else None
-            if found is not None and not talking.cancelled():
+            _, found = await asyncio.gather(talking, looking, return_exceptions=True)
+            if isinstance(found, aiohttp.ClientWebSocketResponse) and not talking.cancelled():
                 await found.close()
-        if found is None or not talking.cancelled():
+        if not talking.cancelled():
             await talking
+        elif isinstance(found, BaseException):
+            raise found
         else:
             # The poll is over before the stream greets: what was on its way is offered again there.
             await self._stream(found, session)
 
-    async def _look_for_stream(self, session: Session) -> aiohttp.ClientWebSocketResponse:
+    async def _look_for_stream(self, session: Session, polling: Polling) -> aiohttp.ClientWebSocketResponse:
         while True:
             await asyncio.sleep(self.stream_again_s)
-            if self._may_stream:
+            if self._may_stream and not polling.sends_much:
                 self._short_streams = 0
                 try:
                     return await open_socket(self._http, session)
@@ -293,7 +308,7 @@ class Link:
     def _welcomed(self, voice: Voice) -> None:
         self.voice = voice
         self._tries = 0
-        self.failed = False
+        self._failed = False
         if self._drained or not self.wanted:
             voice.drain(True)
         if self._told or not self._was_connected:

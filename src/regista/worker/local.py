@@ -66,6 +66,8 @@ class LocalWorker:
         self._performer = Performer(worker, self.id, worker.concurrency, clock, self, files)
         self._deliveries: set[asyncio.Future[Any]] = set()
         self._beat: asyncio.Task[None] | None = None
+        #: Starts and stops one after the other.
+        self._life = asyncio.Lock()
         #: Pauses before the next try of results that met an error which may not pass.
         self._again: dict[str, float] = {}
 
@@ -73,19 +75,23 @@ class LocalWorker:
 
     async def start(self) -> None:
         """Register and take tasks."""
-        if self._beat is not None:
-            return
-        self._performer.resume()
-        await self._register()
-        self._beat = asyncio.get_running_loop().create_task(self._beat_on(), name=f"heartbeat-{self.id}")
+        async with self._life:
+            if self._beat is not None:
+                return
+            self._performer.resume()
+            await self._register()
+            self._beat = asyncio.get_running_loop().create_task(self._beat_on(), name=f"heartbeat-{self.id}")
 
     async def stop(self, grace_s: float = 0.0) -> None:
-        """Let running tasks finish within the grace, cancel the rest, and hand them back."""
-        if self._beat is None:
-            return
-        self._beat.cancel()
-        await asyncio.gather(self._beat, return_exceptions=True)
-        self._beat = None
+        """Let running tasks finish within the grace, cancel the rest, and hand them back. A second one waits for the first."""
+        async with self._life:
+            if self._beat is not None:
+                beat, self._beat = self._beat, None
+                await self._leave(beat, grace_s)
+
+    async def _leave(self, beat: "asyncio.Task[None]", grace_s: float) -> None:
+        beat.cancel()
+        await asyncio.gather(beat, return_exceptions=True)
         await self._performer.finish_within(grace_s)
         await self._performer.abandon()
         if self._deliveries:
@@ -112,8 +118,9 @@ class LocalWorker:
                 if beat.known and self._worker.hot == hot:
                     self._performer.cancel(beat.cancel)
                 else:
-                    hot = self._worker.hot
+                    now_hot = self._worker.hot
                     await self._register()
+                    hot = now_hot
             except StorageFailed:
                 return
             except StorageUnavailable:

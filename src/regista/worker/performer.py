@@ -7,78 +7,31 @@ import inspect
 import logging
 import threading
 from collections import Counter, deque
-from collections.abc import Iterable
-from datetime import datetime
-from typing import Any, Protocol
+from collections.abc import Awaitable, Iterable
+from typing import Any
 
 from ..clock import Clock
 from ..errors import TaskError
 from ..model import TaskFailure, TaskResult, task_of
 from ..payloads.task_files import FilesRoom
 from ..plain import contained, contained_async, words
-from ..trace import Live
 from .context import Assignment, TaskCancelled, TaskContext
 from .failures import failure_of, said_failure
 from .light import Light
+from .performance import Performance, Sink
 from .tasks import Skill, Worker
 from .threads import DaemonThreads
+
+__all__ = ["LAST_WORDS_S", "Performance", "Performer", "Sink"]
 
 log = logging.getLogger("regista.worker")
 
 #: How long a stop waits for what it has cancelled, and for results to be acknowledged.
 LAST_WORDS_S = 5.0
 _SLICE_S = 0.25
+#: A function that was cancelled, and still runs, is cancelled again after so long.
+_CLEANING_UP_S = 60.0
 _RESULT_KEYS = frozenset({"status", "data", "error"})
-
-
-class Performance:
-    """One attempt in our hands, until its result is acknowledged."""
-
-    __slots__ = (
-        "attempt_id",
-        "began",
-        "context",
-        "future",
-        "home",
-        "job_id",
-        "result",
-        "skill",
-        "span",
-        "task",
-    )
-
-    def __init__(self, task: Assignment, attempt_id: str, home: str, began: datetime) -> None:
-        #: What is to be done; None once it has begun.
-        self.task: Assignment | None = task
-        self.attempt_id = attempt_id
-        self.job_id = task.job_id
-        #: Who gave it: its result is for nobody else (FENCES 11).
-        self.home = home
-        self.began = began
-        self.skill: Skill | None = None
-        self.context: TaskContext | None = None
-        #: What can be cancelled. None for a thread: it is asked, and counts as running until it returns.
-        self.future: asyncio.Future[Any] | None = None
-        #: How it went; kept until acknowledged.
-        self.result: TaskResult | None = None
-        #: Its part of a trace, from its start to its result.
-        self.span: Live | None = None
-
-
-class Sink(Protocol):
-    """Where a performer's words go. All are said on the loop, in the order in which they happened."""
-
-    def started(self, performance: Performance) -> None:
-        """It has begun, and will take a while."""
-        ...
-
-    def progress(
-        self, performance: Performance, value: float | None, message: str, checkpoint: Any
-    ) -> None: ...
-
-    def finished(self, performance: Performance) -> None:
-        """`performance.result` is there. Whoever gets it acknowledged calls `Performer.forget`."""
-        ...
 
 
 class Performer:
@@ -147,7 +100,12 @@ class Performer:
     # -- doing -----------------------------------------------------------------------------------
 
     def take(self, tasks: Iterable[Assignment], home: str = "") -> None:
-        """Do these. One that is offered again under the same id is already being done."""
+        """Do these. One that is offered again under the same id is already being done.
+
+        What comes while we leave is not begun: it is handed back with the goodbye.
+        """
+        if self._leaving:
+            return
         now = self._clock.now()
         for task in tasks:
             attempt_id = task.attempt_id
@@ -204,10 +162,10 @@ class Performer:
         return light
 
     def _begin(self, skill: Skill, task: Assignment, performance: Performance) -> None:
-        context = self._open(skill, task, performance)
+        self._open(skill, task, performance)
         performance.began = self._clock.now()
         self._busy[skill.name] += 1
-        call = self._call(skill, task.params, context)
+        call = self._call(skill, task.params, performance)
         with self._lit(task, performance):  # the task, and a thread below it, keep what is set now
             future = asyncio.get_running_loop().create_task(call, name=f"task-{task.type}")
         performance.future = future if skill.is_async else None
@@ -215,7 +173,8 @@ class Performer:
         future.add_done_callback(functools.partial(self._done, performance, skill))
         self._sink.started(performance)
 
-    async def _call(self, skill: Skill, params: dict[str, Any], context: TaskContext | None) -> Any:
+    async def _call(self, skill: Skill, params: dict[str, Any], performance: Performance) -> Any:
+        context = performance.context
         if skill.is_async:
             return await contained_async(skill.call(params, context))
         if self._threads is None:
@@ -223,22 +182,33 @@ class Performer:
         loop = asyncio.get_running_loop()
         about = contextvars.copy_context()
         value = await loop.run_in_executor(self._threads, about.run, contained, skill.call, params, context)
-        # A plain wrapper around an async function is still one.
-        return await contained_async(value) if inspect.isawaitable(value) else value
+        return await self._await_on(value, performance) if inspect.isawaitable(value) else value
+
+    async def _await_on(self, value: Awaitable[Any], performance: Performance) -> Any:
+        """A plain wrapper around an async function is still one, and is cancelled like one."""
+        performance.future = asyncio.current_task()
+        if performance.cancelled:
+            self._interrupt(performance, at_once=True)
+        return await contained_async(value)
 
     def _done(self, performance: Performance, skill: Skill, future: "asyncio.Future[Any]") -> None:
         self._performing.discard(future)
         self._busy[skill.name] -= 1
+        try:
+            self._tell(performance, future)
+        finally:  # whatever came of it, the slot is free
+            if self._line:
+                self._next()
+
+    def _tell(self, performance: Performance, future: "asyncio.Future[Any]") -> None:
         if future.cancelled():
             self._called_off(performance)
         elif (error := future.exception()) is None:
             self._finish(performance, future.result())
-        elif isinstance(error, TaskCancelled) and performance.context and performance.context.cancelled:
+        elif isinstance(error, TaskCancelled) and performance.cancelled:
             self._called_off(performance)
         else:
             self._fail(performance, error)
-        if self._line:
-            self._next()
 
     def _fail(self, performance: Performance, error: BaseException) -> None:
         """A raised error is a result. One that nobody meant to raise is in our log, too, with its traceback."""
@@ -294,7 +264,7 @@ class Performer:
                 status = value.get("status")
                 error = said_failure(value.get("error"))
                 value = value.get("data")
-        except ValueError as problem:
+        except Exception as problem:  # noqa: BLE001  # what is in there is the user's, and may raise anything
             value, error = None, TaskFailure("PERMANENT_ERROR", words(problem))
         performance.result = TaskResult(
             task_id=performance.attempt_id,
@@ -320,6 +290,8 @@ class Performer:
     def _say(self, attempt_id: str, value: float | None, message: str, checkpoint: Any) -> None:
         performance = self._held.get(attempt_id)
         if performance is not None and performance.result is None:
+            kept = performance.said[2] if checkpoint is None and performance.said is not None else checkpoint
+            performance.said = (value, message, kept)
             self._sink.progress(performance, value, message, checkpoint)
 
     # -- stopping --------------------------------------------------------------------------------
@@ -334,10 +306,18 @@ class Performer:
                 self._line.remove(performance)
                 self._called_off(performance)
                 continue
+            first, performance.cancelled = not performance.cancelled, True
             if performance.context is not None:
                 performance.context.cancelled = True
-            if performance.future is not None and not performance.future.done():
-                performance.future.cancel()
+            if performance.future is not None:
+                self._interrupt(performance, first or self._leaving)
+
+    def _interrupt(self, performance: Performance, at_once: bool) -> None:
+        """The wish comes again with every beat: whoever cleans up after the first one has a while for that."""
+        now = asyncio.get_running_loop().time()
+        if performance.future is not None and (at_once or now - performance.cancelled_at > _CLEANING_UP_S):
+            performance.cancelled_at = now
+            performance.future.cancel()
 
     async def finish_within(self, grace_s: float) -> None:
         """Return when everything has ended, or the grace is over."""
@@ -360,13 +340,27 @@ class Performer:
         stoppable = [one.future for one in self._held.values() if one.future is not None]
         if stoppable:
             await asyncio.wait(stoppable, timeout=LAST_WORDS_S)
+            for task in stoppable:
+                if not task.done():
+                    _leave_behind(task)
 
     def resume(self) -> None:
-        """Begin again after `abandon`."""
+        """Begin again after `abandon`, maybe on another loop."""
         self._leaving = False
+        self._loop = None
 
     def close(self) -> None:
         """Let the threads go."""
         if self._threads is not None:
             self._threads.shutdown()
             self._threads = None
+
+
+def _leave_behind(task: "asyncio.Task[Any]") -> None:
+    """Nobody waits for it any more; not even the end of the loop, which would do so for ever."""
+    log.warning(
+        "%s swallows its cancellation, and is left behind: let CancelledError out of the function",
+        task.get_name(),
+        extra={"action": "task_stubborn"},
+    )
+    asyncio._unregister_task(task)

@@ -13,8 +13,11 @@ import msgspec
 from ..config import WorkerConfig
 from ..plain import words
 from ..wire.stream import Offer
+from .delivery import Delivery
+from .outgoing import catch_up
 from .performer import Performance
-from .voice import Crew, Displaced, Over, Refused, Session, too_large
+from .voice import Crew, Displaced, Over, Refused, Session
+from .wallet import strings_in
 
 log = logging.getLogger("regista.worker")
 
@@ -22,10 +25,14 @@ log = logging.getLogger("regista.worker")
 _PATIENCE_S = 10.0
 #: Where slots are shared among orchestrators, a poll must not keep them for long.
 _SHARED_POLL_S = 2.0
-#: Results on their way at once.
-_SENDERS = 4
 #: The pause after an answer that makes no sense.
 _ODD_PAUSE_S = 1.0
+#: Who answers an empty poll sooner than this did not wait; the pauses after that are doubled from the first to the last.
+_NO_WAIT_S = 0.5
+_FIRST_PAUSE_S, _LAST_PAUSE_S = 0.02, 1.0
+#: A body larger than this takes its time, and so much more of it for each further byte: 25 kB a second.
+_LARGE = 256 * 1024
+_S_PER_BYTE = 1 / 25_000
 
 #: The pause where an orchestrator that was asked too often says none of its own, and the longest.
 _LATER_S, _MUCH_LATER_S = 1.0, 30.0
@@ -53,8 +60,9 @@ class Polling:
         self._beat_s = min(config.heartbeat_interval_s, session.lease_s / 3)
         shared = crew.slots is not None
         self._poll_s = min(config.poll_timeout_s, _SHARED_POLL_S) if shared else config.poll_timeout_s
-        self._results: asyncio.Queue[Performance] = asyncio.Queue()
-        self._progress: asyncio.Queue[dict[str, Any]] = asyncio.Queue(10_000)
+        self._delivery = Delivery(self._request, session, crew)
+        self._large = 0
+        self._hasty = 0
         self._freed = asyncio.Event()
         self._ended = asyncio.Event()
         self._beat_now = asyncio.Event()
@@ -69,10 +77,8 @@ class Polling:
         if self._crew.slots is not None:
             self._crew.slots.join(self)
         on_welcome(self)
-        for performance in self._crew.results(self._session.home):
-            self.finished(performance)
-        senders = [self._send_on() for _ in range(_SENDERS)]
-        chores = [self._poll_on(), self._beat_on(), self._tell_on(), self._end(), *senders]
+        catch_up(self._crew, self._session.home, self)
+        chores = [self._poll_on(), self._beat_on(), self._end(), *self._delivery.chores()]
         tasks = [asyncio.get_running_loop().create_task(chore, name="polling") for chore in chores]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -92,6 +98,11 @@ class Polling:
         except (aiohttp.ClientError, OSError, TimeoutError, Over, Refused):
             pass  # the lease will tell
         self._ended.set()
+
+    @property
+    def sends_much(self) -> bool:
+        """A large body is on its way, and would have to begin anew with another conversation."""
+        return self._large > 0
 
     async def _end(self) -> None:
         await self._ended.wait()
@@ -126,14 +137,30 @@ class Polling:
     async def _poll(self, limit: int) -> list[Offer]:
         asked = {"timeout": f"{self._poll_s:g}", "limit": str(limit), "session": str(self._session.number)}
         asked["incarnation"] = self._crew.incarnation
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         status, body = await self._request("GET", f"{self._worker_url}/tasks/next", params=asked)
-        if status == 204:
-            return []
+        if status not in (200, 204):
+            raise Over(f"HTTP {status} for a poll: {words(body.decode(errors='replace'))[:300]}")
+        offers = [] if status == 204 else await self._read_offers(body)
+        self._hasty = 0 if offers or loop.time() - began > _NO_WAIT_S else self._hasty + 1
+        if self._hasty:  # whoever does not wait for tasks must not make us ask as fast as we can
+            await asyncio.sleep(min(_LAST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(self._hasty, 10)))
+        return offers
+
+    async def _read_offers(self, body: bytes) -> list[Offer]:
         try:
             found = _decode(body)
             return [_offer(task) for task in found.get("tasks", [found])]
-        except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
-            log.error("the orchestrator gave a task that makes no sense: %s", error)
+        except (
+            msgspec.MsgspecError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            ValueError,
+            OverflowError,
+        ) as error:
+            log.error("the orchestrator gave a task that makes no sense: %s", words(error))
             await asyncio.sleep(_ODD_PAUSE_S)
             return []
 
@@ -152,7 +179,7 @@ class Polling:
                 body["hot_skills"] = list(hot)
                 told = hot
             answer = await self._patch(body)
-            self._crew.performer.cancel(answer.get("cancel_task_ids") or ())
+            self._crew.performer.cancel(strings_in(answer.get("cancel_task_ids")))
             if answer.get("require_full_sync") or answer.get("status") == "unknown_worker":
                 raise Over("the orchestrator does not know us any more")
             await self._pause()
@@ -175,52 +202,6 @@ class Polling:
             return {}
         return found if isinstance(found, dict) else {}
 
-    async def _tell_on(self) -> None:
-        while True:
-            event = await self._progress.get()
-            await self._request("POST", f"{self._session.url}/_worker/events", event)
-
-    # -- results ---------------------------------------------------------------------------------
-
-    async def _send_on(self) -> None:
-        while True:
-            performance = await self._results.get()
-            status, answer = await self._request(
-                "POST", f"{self._session.url}/_worker/tasks/result", self._body_of(performance)
-            )
-            if status == 413 and performance.result is not None and performance.result.data is not None:
-                performance.result = too_large(performance.result)
-                self._results.put_nowait(performance)
-                continue
-            if status != 200:
-                log.error("result of %s: HTTP %s %s", performance.attempt_id, status, words(answer)[:500])
-            self._crew.performer.forget(performance.attempt_id)
-
-    def _body_of(self, performance: Performance) -> dict[str, Any]:
-        result = performance.result
-        assert result is not None
-        error = result.error
-        body: dict[str, Any] = {
-            "job_id": result.job_id,
-            "task_id": result.task_id,
-            "worker_id": self._session.worker_id,
-            "data": result.data,
-            "error": None,
-            "started_at": result.started_at,
-        }
-        if result.status is not None:
-            body["status"] = result.status
-        if error is not None:
-            body["error"] = {"code": error.code, "message": error.message, "details": error.details}
-            body.setdefault("status", "failure")
-        try:
-            _encode(body)
-        except (TypeError, ValueError, OverflowError, RecursionError) as problem:
-            told = f"the result is no plain data: {words(problem)}"
-            body |= {"data": None, "status": "failure"}
-            body["error"] = {"code": "PERMANENT_ERROR", "message": told, "details": None}
-        return body
-
     # -- requests --------------------------------------------------------------------------------
 
     async def _request(
@@ -241,12 +222,28 @@ class Polling:
     async def _try(
         self, method: str, url: str, body: dict[str, Any] | None, params: dict[str, str] | None
     ) -> tuple[int, bytes]:
-        headers = dict(self._session.headers)
-        data = None
+        """As `_request`. Asked too often, nothing was lost by it: the conversation goes on where it was."""
+        while True:
+            written = None if body is None else _encode(self._session.wallet.signed(body))
+            large = written is not None and len(written) > _LARGE
+            self._large += large
+            try:
+                status, text, pause_s = await self._ask(method, url, written, params)
+            finally:
+                self._large -= large
+            if status != 429:
+                return status, text
+            await asyncio.sleep(pause_s)
+
+    async def _ask(
+        self, method: str, url: str, body: bytes | None, params: dict[str, str] | None
+    ) -> tuple[int, bytes, float]:
+        headers, data, within_s = dict(self._session.headers), None, self._poll_s + _PATIENCE_S
         if body is not None:
-            data = BytesIO(_encode(self._session.wallet.signed(body)))
+            data = BytesIO(body)
             headers["Content-Type"] = "application/json"
-        timeout = aiohttp.ClientTimeout(total=self._poll_s + _PATIENCE_S)
+            within_s += len(body) * _S_PER_BYTE
+        timeout = aiohttp.ClientTimeout(total=within_s)
         async with self._http.request(
             method, url, data=data, params=params, headers=headers, timeout=timeout
         ) as answer:
@@ -257,12 +254,7 @@ class Polling:
                 raise _forgotten(text)
             if answer.status >= 500:
                 raise Over(f"HTTP {answer.status}")
-            if answer.status != 429:
-                return answer.status, text
-            pause_s = _seconds(answer.headers.get("Retry-After", ""))
-        # Too often: nothing was lost by it, and the conversation goes on where it was.
-        await asyncio.sleep(pause_s)
-        return await self._try(method, url, body, params)
+            return answer.status, text, _seconds(answer.headers.get("Retry-After", ""))
 
     # -- what the performer says -----------------------------------------------------------------
 
@@ -270,25 +262,10 @@ class Polling:
         """The next heartbeat lists it."""
 
     def progress(self, performance: Performance, value: float | None, message: str, checkpoint: Any) -> None:
-        """An event; when too many wait, the newest is dropped, and the next one tells more anyway."""
-        payload = {"progress": value, "message": message, "checkpoint": checkpoint}
-        event = {
-            "event_id": f"{performance.attempt_id}-{datetime.now(UTC).timestamp()}",
-            "worker_id": self._session.worker_id,
-            "origin_worker_id": self._session.worker_id,
-            "event_type": "progress",
-            "payload": {key: each for key, each in payload.items() if each is not None},
-            "target_task_id": performance.attempt_id,
-            "target_job_id": performance.job_id,
-            "origin_task_id": performance.attempt_id,
-        }
-        try:
-            self._progress.put_nowait(event)
-        except asyncio.QueueFull:
-            pass
+        self._delivery.progress(performance, value, message, checkpoint)
 
     def finished(self, performance: Performance) -> None:
-        self._results.put_nowait(performance)
+        self._delivery.finished(performance)
         self._freed.set()
 
     def grant(self, more: int) -> None:

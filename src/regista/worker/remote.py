@@ -4,6 +4,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import aiohttp
@@ -68,14 +69,20 @@ class RemoteWorker:
         self._ticking: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._stopped = asyncio.Event()
+        #: The stop that is under way.
+        self._stopping: asyncio.Task[None] | None = None
+        #: Attempt → since when nobody comes for its result.
+        self._unclaimed: dict[str, datetime] = {}
 
     # -- life ------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Begin to look for orchestrators; returns at once, and never gives up."""
+        """Begin to look for orchestrators; returns at once, and never gives up. A stop that is under way comes first."""
+        if self._stopping is not None:
+            await asyncio.wait([self._stopping])
         if self._http is not None:
             return
-        self._stopped.clear()
+        self._changed, self._stopped = asyncio.Event(), asyncio.Event()
         self._performer.resume()
         # No limit on connections: a poll that is open must not keep a result from being sent.
         tls = client_context(
@@ -124,10 +131,30 @@ class RemoteWorker:
         return replace(record_of(self._worker, worker_id, self.config), incarnation=self._incarnation)
 
     async def stop(self, grace_s: float | None = None) -> None:
-        """Drain: take nothing new, let what runs finish within the grace, deliver, hand back the rest."""
-        if self._http is None:
-            return
+        """Drain: take nothing new, let what runs finish within the grace, deliver, hand back the rest.
+
+        A second one waits for the first, and cuts its grace to its own; whoever waits may be cancelled, the stop goes on.
+        """
         grace_s = self.config.shutdown_timeout_s if grace_s is None else grace_s
+        loop = asyncio.get_running_loop()
+        if self._stopping is not None:
+            loop.call_later(grace_s, self._hurry_up, self._stopping)
+        elif self._http is not None:
+            self._stopping = loop.create_task(self._stop(grace_s), name=f"stop-{self.id}")
+        if self._stopping is not None:
+            await asyncio.shield(self._stopping)
+
+    def _hurry_up(self, stopping: "asyncio.Task[None]") -> None:
+        if stopping is self._stopping:
+            self.hurry()
+
+    async def _stop(self, grace_s: float) -> None:
+        try:
+            await self._leave(grace_s)
+        finally:
+            self._stopping = None
+
+    async def _leave(self, grace_s: float) -> None:
         for link in self._links:
             link.drain()
         await self._performer.finish_within(grace_s)
@@ -140,7 +167,8 @@ class RemoteWorker:
         await asyncio.gather(*running, return_exceptions=True)
         self._tasks, self._ticking = {}, None
         http, self._http = self._http, None
-        await http.close()
+        if http is not None:
+            await http.close()
         if any(target.url.startswith("https:") for target in self._targets):
             await asyncio.sleep(_TLS_GOODBYE_S)
         self._performer.close()
@@ -204,11 +232,23 @@ class RemoteWorker:
                 self._drop_unclaimed()
             except Exception:
                 log.exception("looking after the connections failed; the next turn tries again")
+            began = asyncio.get_running_loop().time()
             try:
                 async with asyncio.timeout(_TICK_S):
                     await self._changed.wait()
             except TimeoutError:
                 pass
+            self._warn_of_delay(asyncio.get_running_loop().time() - began - _TICK_S)
+
+    def _warn_of_delay(self, late_s: float) -> None:
+        """Who wakes up so late has not spoken with anybody, and what it holds may be lost by now."""
+        if late_s > min((link.session.lease_s / 3 for link in self._links if link.session), default=_KEEP_S):
+            log.warning(
+                "this worker was held up for %.1f s, and nobody heard from it meanwhile: an async task that blocks "
+                "(make it a plain function, which runs in a thread), or a machine that was asleep",
+                late_s,
+                extra={"action": "held_up", "worker_id": self.id},
+            )
 
     def _choose(self) -> None:
         """Which orchestrators to work for. FAILOVER: all up to the first that answers; the better ones go
@@ -219,7 +259,8 @@ class RemoteWorker:
             link.want(not served)
             if not self._shares and not served:
                 served = not link.failed
-            if link not in self._tasks and (link.wanted or link.owes):
+            task = self._tasks.get(link)
+            if (task is None or task.done()) and (link.wanted or link.owes):
                 self._tasks[link] = asyncio.get_running_loop().create_task(
                     link.run(), name=f"link-{link.target.url}"
                 )
@@ -227,15 +268,13 @@ class RemoteWorker:
     def _drop_unclaimed(self) -> None:
         """A store that never comes back must not fill our memory."""
         now = self._clock.now()
-        for one in self._performer.performances():
-            kept_s = (now - one.began).total_seconds()
-            if (
-                one.result is not None
-                and kept_s > _KEEP_S
-                and not any(link.owns(one) for link in self._links)
-            ):
-                log.warning("nobody came for the result of %s; it is dropped", one.attempt_id)
-                self._performer.forget(one.attempt_id)
+        waiting = [one for one in self._performer.performances() if one.result is not None]
+        alone = [one.attempt_id for one in waiting if not any(link.owns(one) for link in self._links)]
+        self._unclaimed = {attempt_id: self._unclaimed.get(attempt_id, now) for attempt_id in alone}
+        for attempt_id, since in self._unclaimed.items():
+            if (now - since).total_seconds() > _KEEP_S:
+                log.warning("nobody came for the result of %s; it is dropped", attempt_id)
+                self._performer.forget(attempt_id)
 
     # -- what the performer says -----------------------------------------------------------------
 

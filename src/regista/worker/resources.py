@@ -1,5 +1,6 @@
 """Resources: what this machine has. Only the standard library, and NVML where it is installed."""
 
+import contextlib
 import functools
 import logging
 import os
@@ -43,7 +44,7 @@ def cpu_cores() -> float:
     except (AttributeError, OSError):
         cores = float(os.cpu_count() or 0)
     quota, _, period = _read(_CGROUP_CPU).partition(" ")
-    if quota.isdigit() and period.strip().isdigit() and int(period):
+    if _is_number(quota) and _is_number(period.strip()) and int(period):
         cores = min(cores, int(quota) / int(period))
     return round(cores, 2)
 
@@ -52,10 +53,12 @@ def ram_gb() -> float:
     """The memory of the machine, or of the container if that is less."""
     total = 0
     for line in _read(_MEMINFO).splitlines():
-        if line.startswith("MemTotal:"):
-            total = int(line.split()[1]) * 1024
+        name, _, size = line.partition(":")
+        number = size.split()[:1]
+        if name == "MemTotal" and number and _is_number(number[0]):
+            total = int(number[0]) * 1024
     limit = _read(_CGROUP_MEMORY).strip()
-    if limit.isdigit() and 0 < int(limit) < (total or int(limit) + 1):
+    if _is_number(limit) and 0 < int(limit) < (total or int(limit) + 1):
         total = int(limit)
     return round(total / _GIB, 2)
 
@@ -72,7 +75,8 @@ def gpus() -> tuple[Gpu, ...]:
     """The graphics cards that NVML lists; none where `pynvml` is not installed or finds no driver."""
     try:
         nvml: Any = import_module("pynvml")
-    except ImportError:
+    except Exception as error:  # noqa: BLE001  # not installed; or half installed, which may fail in any way
+        log.debug("no graphics cards: %s", error)
         return ()
     try:
         nvml.nvmlInit()
@@ -85,7 +89,8 @@ def gpus() -> tuple[Gpu, ...]:
         log.warning("cannot list the graphics cards: %s", error, extra={"action": "detect_gpus"})
         return ()
     finally:
-        nvml.nvmlShutdown()
+        with contextlib.suppress(Exception):  # a driver that went away has nothing to be shut down
+            nvml.nvmlShutdown()
 
 
 def _gpu(nvml: Any, number: int) -> Gpu:
@@ -98,5 +103,10 @@ def _gpu(nvml: Any, number: int) -> Gpu:
 def _read(path: Path) -> str:
     try:
         return path.read_text()
-    except OSError:
+    except (OSError, ValueError):
         return ""
+
+
+def _is_number(text: str) -> bool:
+    """What `int` reads; `isdigit` alone is also true of small raised figures."""
+    return text.isascii() and text.isdigit()

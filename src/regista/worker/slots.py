@@ -23,13 +23,14 @@ class Taker(Protocol):
 
 
 class _Share:
-    __slots__ = ("active", "asked", "credit", "moved", "turn")
+    __slots__ = ("active", "asked", "credit", "given_at", "moved", "turn")
 
     def __init__(self) -> None:
         #: Offers that it may still make.
         self.credit = 0
-        #: Its place in the smooth weighted round.
+        #: Its place in the smooth weighted round; and when it was given something last, counted in gifts.
         self.turn = 0
+        self.given_at = 0
         #: An answer to `ask_back` is on its way.
         self.asked = False
         #: It has offered something since the last look, or between the two looks before it.
@@ -44,6 +45,7 @@ class Slots:
         self._capacity = capacity
         self._load = load
         self._shares: dict[Taker, _Share] = {}
+        self._gifts = 0
 
     @property
     def free(self) -> int:
@@ -82,7 +84,7 @@ class Slots:
         if share is not None:
             share.asked = False
             share.credit = max(0, share.credit - some)
-            self.share_out()
+            _grant(self._share_out(giver=taker))
 
     def share_out(self) -> None:
         """Give away what is free."""
@@ -93,11 +95,14 @@ class Slots:
         shares = self._shares
         for share in shares.values():
             share.active, share.moved = share.moved, False
-        if len(shares) < 2:
+        # One that does not answer must not keep us from asking another.
+        askable = [taker for taker, share in shares.items() if not share.asked]
+        if len(shares) < 2 or not askable:
             return
-        rich, poor = max(shares, key=self._wealth), min(shares, key=self._wealth)
-        some = self._surplus(rich, poor)
-        if some > 0 and not shares[rich].asked:
+        # Who has several can give one away, even if another has more for its weight with a single one.
+        rich = max(askable, key=lambda taker: (shares[taker].credit > 1, self._wealth(taker)))
+        some = self._surplus(rich, min(shares, key=self._wealth))
+        if some > 0:
             shares[rich].asked = True
             rich.ask_back(some)
 
@@ -109,26 +114,35 @@ class Slots:
         if (mine, yours) == (1, 0):  # the last one stays, unless there is nothing else: then it wanders
             return 0 if self._load() else 1
         even = (mine / rich.weight - yours / poor.weight) / (1 / rich.weight + 1 / poor.weight)
-        return min(int(even), mine - 1)
+        # Whoever has none gets one, however little it weighs: without it nobody finds out that it has work.
+        return min(max(int(even), 0 if yours else 1), mine - 1)
 
     def _wealth(self, taker: Taker) -> float:
         return self._shares[taker].credit / taker.weight
 
-    def _share_out(self) -> dict[Taker, int]:
+    def _share_out(self, giver: Taker | None = None) -> dict[Taker, int]:
+        """What `giver` has just given back is for the others: by its weight it would get it again and again."""
         given: dict[Taker, int] = {}
         for _ in range(self.free):
-            taker = self._next()
+            taker = self._next(giver)
             if taker is None:
                 break
+            self._gifts += 1
             self._shares[taker].credit += 1
+            self._shares[taker].given_at = self._gifts
             given[taker] = given.get(taker, 0) + 1
         return given
 
-    def _next(self) -> Taker | None:
+    def _next(self, giver: Taker | None) -> Taker | None:
         """The least credit for its weight; among equals the smooth weighted round decides."""
         candidates = self._hungry()
         if not candidates:
             return None
+        if giver is not None:
+            candidates = [taker for taker in candidates if taker is not giver] or candidates
+            starved = [taker for taker in candidates if not self._shares[taker].credit]
+            if starved:  # whatever they weigh: who has waited for longest
+                return min(starved, key=lambda taker: self._shares[taker].given_at)
         least = min(map(self._wealth, candidates))
         equals = [taker for taker in candidates if self._wealth(taker) == least]
         for taker in equals:

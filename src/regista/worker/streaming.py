@@ -7,19 +7,19 @@ from typing import Any
 
 import aiohttp
 import msgspec
-from aiohttp import ClientWebSocketResponse, WSMsgType
+from aiohttp import ClientWebSocketResponse, WSCloseCode, WSMsgType
 
-from ..model import TaskFailure, TaskResult
 from ..plain import words
 from ..wire import stream
 from ..wire.pipe import Pipe
+from .outgoing import catch_up, frame_of, readable
 from .performer import Performance
-from .voice import Crew, Displaced, NoStream, Over, Refused, Session, too_large
+from .voice import LEAST_LEASE_S, Crew, Displaced, Nonsense, NoStream, Over, Refused, Session
 
 log = logging.getLogger("regista.worker")
 
-#: How long the socket and its welcome may take.
-_OPENING_S = 10.0
+#: How long the socket may take, and then its welcome; and where the lease of what we hold is short, at least.
+_OPENING_S, _LEAST_OPENING_S = 10.0, 0.5
 #: Largest message that we take; a task's params are bounded by the orchestrator's own limit.
 _MAX_MESSAGE = 128 * 1024 * 1024
 #: A task that still runs after this is worth telling about.
@@ -28,19 +28,35 @@ _SAY_STARTED_S = 0.25
 _SAY_PROGRESS_S = 0.05
 #: How long the orchestrator may take to hear our goodbye.
 _GOODBYE_S = 3.0
+#: So many bytes may take a slow line longer than a lease.
+_MUCH = 256 * 1024
+#: What reading a message may raise: not msgpack, not our frames, not even bytes.
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError, TypeError)
 
 
-async def open_socket(http: aiohttp.ClientSession, session: Session) -> ClientWebSocketResponse:
+def opening_s(session: Session, crew: Crew) -> float:
+    """How long to wait for the socket, and then for a welcome.
+
+    Whoever holds something must have spoken before its lease is over, if need be in another way.
+    """
+    if not crew.held(session.home):
+        return _OPENING_S
+    return min(_OPENING_S, max(_LEAST_OPENING_S, session.lease_s / 3))
+
+
+async def open_socket(
+    http: aiohttp.ClientSession, session: Session, within_s: float = _OPENING_S
+) -> ClientWebSocketResponse:
     """The socket of the stream; NoStream when whatever is in between does not let it through."""
     url = f"{session.url}/_worker/ws/{session.worker_id}"
     try:
-        async with asyncio.timeout(_OPENING_S):
+        async with asyncio.timeout(within_s):
             socket = await http.ws_connect(
                 url,
                 protocols=(stream.PROTOCOL,),
                 headers=session.headers,
                 max_msg_size=_MAX_MESSAGE,
-                timeout=aiohttp.ClientWSTimeout(ws_close=_GOODBYE_S),
+                timeout=aiohttp.ClientWSTimeout(ws_close=min(_GOODBYE_S, session.lease_s / 10)),
             )
     except aiohttp.WSServerHandshakeError as error:
         if error.status in (401, 403):
@@ -77,6 +93,9 @@ class Stream:
         self._told_hot = crew.hot()
         self._more = 0
         self._leaving = False
+        #: Bytes of results since anything was heard; and whether they take so long that nothing else of us is heard.
+        self._unheard = 0
+        self._overlong = False
         self._ended = asyncio.Event()
 
     # -- life ------------------------------------------------------------------------------------
@@ -87,8 +106,7 @@ class Stream:
         try:
             await self._greet()
             on_welcome(self)
-            for performance in self._crew.results(self._session.home):
-                self.finished(performance)
+            catch_up(self._crew, self._session.home, self)
             beating = self._loop.create_task(self._beat_on(), name="stream-beat")
             async for message in self._socket:
                 self._hear(message.data)
@@ -101,7 +119,17 @@ class Stream:
             self._sent.clear()
             await self._socket.close()
             self._ended.set()
+        if self._socket.close_code == WSCloseCode.INVALID_TEXT:
+            self._mend_results()
+        if self._overlong:
+            raise NoStream("the line is too slow for what we have to say")
         raise Over(f"the stream was closed ({self._socket.close_code})")
+
+    def _mend_results(self) -> None:
+        """It could not read what we said. A result that is to blame for that would be said, and not read, for ever."""
+        for performance in self._crew.results(self._session.home):
+            assert performance.result is not None
+            performance.result = readable(performance.result)
 
     async def _greet(self) -> None:
         slots = self._crew.slots
@@ -110,12 +138,15 @@ class Stream:
         hello = stream.Hello(self._session.number, running, credit)
         try:
             await self._socket.send_bytes(stream.encode([hello]))
-            message = await self._socket.receive(timeout=_OPENING_S)
+            message = await self._socket.receive(timeout=opening_s(self._session, self._crew))
         except (ConnectionError, TimeoutError) as error:
             raise NoStream(f"no welcome: {type(error).__name__}") from None
         if message.type is not WSMsgType.BINARY:
             raise NoStream(f"no welcome: the socket was closed ({self._socket.close_code})")
-        self._hear(message.data)
+        try:
+            self._hear(message.data)
+        except Nonsense as error:
+            raise NoStream(f"no welcome: {error}") from None
         if not self._max_bytes:
             raise NoStream("the first word was not a welcome")
 
@@ -135,8 +166,7 @@ class Stream:
 
     async def _beat_on(self) -> None:
         while True:
-            await asyncio.sleep(self._lease_s / 3)
-            now = self._loop.time()
+            now = await self._pause()
             if now - self._heard_at > self._lease_s:
                 log.warning("the orchestrator is silent; connecting again", extra={"action": "stream_silent"})
                 await self._socket.close()
@@ -145,7 +175,25 @@ class Stream:
             told = None if hot == self._told_hot else list(hot)
             self._told_hot = hot
             self._pipe.put(stream.Beat(self._crew.held(self._session.home), told))
+            if self._is_overlong(now):
+                self._overlong = True
+                await self._socket.close()
+                return
             self._say_again(now)
+
+    def _is_overlong(self, now: float) -> bool:
+        """No beat gets past what we say: half a lease has gone, and the rest is needed to come back in another way."""
+        much = self._pipe.is_blocked or self._unheard > _MUCH
+        return much and now - self._heard_at > self._lease_s / 2
+
+    async def _pause(self) -> float:
+        """Until the next beat; returns when that is. Whoever was held up has not read what came meanwhile."""
+        every_s, began = self._lease_s / 3, self._loop.time()
+        await asyncio.sleep(every_s)
+        now = self._loop.time()
+        if now - began > 2 * every_s:
+            self._heard_at = now
+        return now
 
     def _say_again(self, now: float) -> None:
         """A result that nobody acknowledged for a lease was not written down."""
@@ -159,8 +207,9 @@ class Stream:
     def _hear(self, data: Any) -> None:
         """Everything of one message; all tasks of it begin together."""
         self._heard_at = self._loop.time()
+        self._unheard = 0
         offers: list[stream.Offer] = []
-        for frame in stream.decode_down(data):
+        for frame in _frames_in(data):
             if type(frame) is stream.Offer:
                 offers.append(frame)
             else:
@@ -181,7 +230,8 @@ class Stream:
             case stream.Heard(stop) | stream.Stop(stop):
                 self._crew.performer.cancel(stop)
             case stream.Welcome(stop, lease_s, max_bytes):
-                self._lease_s, self._max_bytes, self._pipe.max_bytes = lease_s, max_bytes, max_bytes
+                self._lease_s = max(LEAST_LEASE_S, lease_s)
+                self._max_bytes = self._pipe.max_bytes = max_bytes
                 self._crew.performer.cancel(stop)
             case stream.Credit(more) if self._crew.slots is not None:
                 self._crew.slots.returned(self, more)
@@ -232,18 +282,9 @@ class Stream:
         if (word := self._unsaid_progress.pop(performance.attempt_id, None)) is not None:
             self._pipe.put(word)
         self._sent[performance.attempt_id] = self._loop.time()
-        self._pipe.put(self._encoded(performance.result))
-
-    def _encoded(self, result: TaskResult) -> msgspec.Raw:
-        """The frame; a result that cannot be written down is the function's mistake, and says so."""
-        try:
-            frame = stream.encode(stream.Result(result))
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            failure = TaskFailure("PERMANENT_ERROR", f"the result is no plain data: {words(error)}")
-            return self._encoded(TaskResult(task_id=result.task_id, job_id=result.job_id, error=failure))
-        if self._max_bytes and len(frame) + 16 > self._max_bytes:
-            return self._encoded(too_large(result))
-        return msgspec.Raw(frame)
+        frame = frame_of(performance.result, self._max_bytes)
+        self._unheard += len(frame)
+        self._pipe.put(frame)
 
     def grant(self, more: int) -> None:
         """The orchestrator may offer so many more; what is granted in one turn is one frame."""
@@ -264,3 +305,12 @@ class Stream:
         """No more tasks, please; or some again."""
         self._leaving = on
         self._pipe.put(stream.Drain(on))
+
+
+def _frames_in(data: Any) -> list[stream.Down]:
+    try:
+        return stream.decode_down(data)
+    except _UNREADABLE as error:
+        # What is too large for us, or no WebSocket at all, comes as an exception.
+        told = data if isinstance(data, Exception) else error
+        raise Nonsense(f"it says what nobody can read: {words(told)}") from None

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from ..plain import plain_dict
 from .context import TaskContext
 from .params import calling_of
 
@@ -70,15 +71,16 @@ class Worker:
         self.concurrency = concurrency
         self._queues = tuple(queues) if queues is not None else None
         self.type = type
-        self.labels = dict(labels or {})
+        self.labels = _plain(labels, "labels")
         self.taints = tuple(taints)
         self.zone = zone
         self.cost_per_second = cost_per_second
-        self.cost_per_skill = dict(cost_per_skill or {})
-        self.software = dict(software or {})
-        self.models = dict(models) if isinstance(models, Mapping) else dict.fromkeys(models, "")
+        self.cost_per_skill = _plain(cost_per_skill, "cost_per_skill")
+        self.software = _plain(software, "software")
+        self.models = _plain(models if isinstance(models, Mapping) else dict.fromkeys(models, ""), "models")
         self.skills: dict[str, Skill] = {}
-        self._hot = dict.fromkeys(hot)
+        self._hot: dict[str, None] = {}
+        self.add_hot(*hot)
 
     def task(
         self, name: str, *, queue: str | None = None, concurrency: int | None = None
@@ -141,12 +143,19 @@ class Worker:
 
     def add_hot(self, *names: str) -> None:
         """These are warm now; the orchestrator hears it with the next beat, and prefers us for them."""
+        if not all(isinstance(name, str) for name in names):
+            raise TypeError(f"expected names of skills or models, got {names!r}")
         # A new dict each time: a function in a thread may call this while the loop reads.
         self._hot = {**self._hot, **dict.fromkeys(names)}
 
     def remove_hot(self, *names: str) -> None:
         """These are no longer loaded. Unknown ones are fine."""
         self._hot = {name: None for name in self._hot if name not in names}
+
+
+def _plain(given: Mapping[str, Any] | None, what: str) -> dict[str, Any]:
+    """A copy; NotPlain where it is made, and not at each try to register, when no orchestrator could be told of it."""
+    return plain_dict(dict(given or {}), f"{what} of a worker")
 
 
 def _waits(func: Callable[..., Any]) -> bool:

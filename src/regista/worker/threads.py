@@ -32,11 +32,12 @@ class DaemonThreads(Executor):
         if self._closed:
             raise RuntimeError("the threads were shut down")
         future: Future[T] = Future()
-        self._calls.put((future, fn, args, kwargs))
+        # First the thread: where the machine has none left, the call must not be made all the same later.
         if not self._idle.acquire(blocking=False) and self._threads < self._size:
-            self._threads += 1
-            name = f"{self._name}-{self._threads}"
+            name = f"{self._name}-{self._threads + 1}"
             threading.Thread(target=self._work, name=name, daemon=True).start()
+            self._threads += 1
+        self._calls.put((future, fn, args, kwargs))
         return future
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:

@@ -4,14 +4,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from ..model import TaskFailure, TaskResult
 from .performer import Performance, Performer
 from .slots import Slots
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
+
+
+#: No lease is shorter: beats come three times as often, whatever an orchestrator says.
+LEAST_LEASE_S = 0.1
 
 
 class Refused(Exception):
@@ -29,6 +31,10 @@ class NoStream(Exception):
 
 class Over(Exception):
     """The conversation is over; register again."""
+
+
+class Nonsense(Over):
+    """The other side says what nobody can read."""
 
 
 class Displaced(Over):
@@ -112,9 +118,3 @@ class Voice(Protocol):
     def ask_back(self, some: int) -> None: ...
     def drain(self, on: bool) -> None: ...
     async def bye(self) -> None: ...
-
-
-def too_large(result: TaskResult) -> TaskResult:
-    """What is said in place of a result that no message can carry."""
-    message = "the result is larger than this orchestrator takes; store it somewhere and return where"
-    return replace(result, status=None, data=None, error=TaskFailure("PERMANENT_ERROR", message))

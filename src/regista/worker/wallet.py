@@ -139,8 +139,9 @@ class Wallet:
         elif status in (401, 403):
             detail = told.get("detail", "no reason was given")
             raise Refused(f"HTTP {status}: {detail}", str(told.get("code", "")))
-        elif self._password:
-            raise aiohttp.ClientError(f"HTTP {status} for a one-time password")
+        elif self._password or status == 429 or (status >= 500 and status != 501):  # not now
+            brought_what = "a one-time password" if self._password else "a login"
+            raise aiohttp.ClientError(f"HTTP {status} for {brought_what}")
         else:
             # An orchestrator that gives out none: the configured one does.
             self._wants_login = False
@@ -177,6 +178,11 @@ class Wallet:
         async with http.post(where, json=body, headers=headers, timeout=timeout) as answer:
             text = await answer.read()
         return answer.status, problem_in(text)
+
+
+def strings_in(told: Any) -> list[str]:
+    """The strings of a list; none of what is no list."""
+    return [each for each in told if isinstance(each, str)] if isinstance(told, list) else []
 
 
 def problem_in(text: bytes) -> dict[str, Any]:

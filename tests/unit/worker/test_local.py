@@ -332,6 +332,33 @@ def test_stop_twice_and_before_start_are_fine() -> None:
     stage.loop.close()
 
 
+def test_two_stops_at_once_both_return_when_it_has_truly_stopped() -> None:
+    stage = Stage(one_task())
+    worker = Worker()
+    notes: list[str] = []
+
+    @worker.task("work")
+    async def work(params: dict[str, Any]) -> None:
+        await asyncio.sleep(3)
+        notes.append("done")
+
+    async def main() -> None:
+        director = stage.director()
+        local = director.add_worker(worker)
+        await director.start()
+        await director.submit("script")
+        await asyncio.sleep(1)
+        first = asyncio.create_task(local.stop(5))
+        await asyncio.sleep(0.1)
+        await local.stop()
+        assert notes == ["done"]
+        await first
+        await director.stop()
+
+    stage.run(main())
+    stage.loop.close()
+
+
 def test_a_worker_that_was_forgotten_registers_again_with_its_next_beat() -> None:
     stage = Stage(one_task(attempt_timeout=1000))
     worker = Worker()

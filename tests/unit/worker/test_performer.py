@@ -319,3 +319,44 @@ def test_a_mistake_in_a_task_is_in_the_log_with_its_line_and_in_the_event(
     assert "test_performer.py" in failed.detail["error"]["traceback"]
     (record,) = [record for record in caplog.records if "nope" in record.getMessage()]
     assert (record.levelname, record.exc_info is not None) == ("WARNING", True)
+
+
+def test_what_waits_in_line_begins_whatever_came_of_the_one_before() -> None:
+    class Deaf(Notes):
+        """A sink that cannot take the first result."""
+
+        def finished(self, performance: Performance) -> None:
+            if performance.attempt_id == "j_1_0-1":
+                raise OSError("not now")
+            super().finished(performance)
+
+    worker, notes = Worker("w"), Deaf()
+    worker.task("work")(lambda params: "done")
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        notes.performer = Performer(worker, "w1", 1, SystemClock(), notes)
+        notes.performer.take([task(0), task(1)])
+        await until(lambda: notes.results)
+        notes.performer.close()
+
+    asyncio.run(main())
+    assert list(notes.results) == ["j_1_1-1"]
+
+
+def test_what_is_offered_to_one_that_leaves_is_not_begun() -> None:
+    ran: list[str] = []
+
+    async def play(performer: Performer, notes: Notes) -> None:
+        await performer.abandon()
+        performer.take([task()])
+        assert (performer.held(), performer.load) == ([], 0)
+        performer.resume()
+        performer.take([task()])
+        await until(lambda: notes.results)
+
+    def register(worker: Worker) -> None:
+        worker.task("work")(lambda params: ran.append("ran"))
+
+    perform(register, play)
+    assert ran == ["ran"]

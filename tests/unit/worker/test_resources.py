@@ -84,3 +84,40 @@ def test_whatever_is_wrong_with_the_cards_there_are_none(nvml: Any, monkeypatch:
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
 
     assert resources.gpus() == ()
+
+
+def test_files_of_an_odd_machine_say_nothing_and_break_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = tmp_path / "odd"
+    monkeypatch.setattr(resources, "_MEMINFO", odd)
+    monkeypatch.setattr(resources, "_CGROUP_MEMORY", odd)
+    monkeypatch.setattr(resources, "_CGROUP_CPU", odd)
+    for content in (
+        b"",
+        b"MemTotal:",
+        b"MemTotal: many kB",
+        b"\xff\xfe",
+        "\u00b2 \u00b2".encode(),
+        b"5 0",
+        b"-1",
+    ):
+        odd.write_bytes(content)
+        assert resources.ram_gb() >= 0
+        assert resources.cpu_cores() > 0
+
+
+def test_a_half_installed_nvml_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pynvml.py").write_text("raise AttributeError('half')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+    assert resources.gpus() == ()
+
+
+def test_cards_whose_driver_goes_away_meanwhile_are_still_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Leaving(Nvml):
+        def nvmlShutdown(self) -> None:
+            raise OSError("it is gone")
+
+    monkeypatch.setitem(sys.modules, "pynvml", Leaving(("A100", 80 * 1024**3)))
+    assert resources.gpus() == (Gpu("A100", 80.0),)

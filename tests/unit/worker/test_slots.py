@@ -1,7 +1,9 @@
 """Free slots, shared among orchestrators."""
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from regista.worker.slots import Slots
 
@@ -151,3 +153,111 @@ def test_never_more_is_promised_than_there_is(
             crowd.running -= 1
             crowd.slots.share_out()
         assert crowd.promised <= capacity
+
+
+@pytest.mark.parametrize(("capacity", "weights"), [(2, (2, 1)), (3, (3, 1)), (4, (1000, 1)), (1, (50, 1))])
+def test_however_little_it_weighs_one_that_comes_later_gets_a_slot_soon(
+    capacity: int, weights: tuple[int, int]
+) -> None:
+    crowd = Crowd(capacity, *weights).join()
+    heavy, light = crowd.members
+    assert heavy.credit == capacity
+
+    for _ in range(2):
+        crowd.slots.rebalance()
+        heavy.answer()
+
+    assert light.credit == 1
+
+
+def test_one_that_does_not_answer_does_not_keep_another_from_being_asked() -> None:
+    crowd = Crowd(9, 1, 1, 1)
+    silent, second, busy = crowd.members
+    for member in (silent, second):
+        member.credit += crowd.slots.join(member)
+    crowd.settle()
+    busy.credit += crowd.slots.join(busy)
+    for _ in range(3):
+        crowd.slots.rebalance()
+        second.answer()  # and the other one never does
+    assert busy.credit > 0
+
+
+class SlotsMachine(RuleBasedStateMachine):
+    """Orchestrators come and go, offer, and answer late; the worker's tasks end when they like."""
+
+    @initialize(capacity=st.integers(1, 6))
+    def begin(self, capacity: int) -> None:
+        self.crowd = Crowd(capacity)
+        self.members = self.crowd.members
+
+    @rule(weight=st.sampled_from([1, 2, 7, 10**6]))
+    def join(self, weight: int) -> None:
+        if len(self.members) < 4:
+            member = Member(self.crowd, weight)
+            self.members.append(member)
+            member.credit += self.crowd.slots.join(member)
+
+    @rule(number=st.integers(0, 3))
+    def leave(self, number: int) -> None:
+        if number < len(self.members):
+            gone = self.members.pop(number)
+            self.crowd.slots.leave(gone)
+            gone.answer()  # too late
+            assert self.crowd.slots.credit_of(gone) == 0
+
+    @rule(number=st.integers(0, 3))
+    def offer(self, number: int) -> None:
+        if number < len(self.members):
+            self.members[number].offer()
+
+    @rule(number=st.integers(0, 3))
+    def answer(self, number: int) -> None:
+        if number < len(self.members):
+            self.members[number].answer()
+
+    @rule()
+    def tick(self) -> None:
+        self.crowd.slots.rebalance()
+
+    @rule()
+    def end(self) -> None:
+        if self.crowd.running:
+            self.crowd.running -= 1
+            self.crowd.slots.share_out()
+
+    @rule(number=st.integers(0, 3))
+    def who_has_work_gets_it_done(self, number: int) -> None:
+        """When all else is over, one that has work is given a slot within a few looks."""
+        if number < len(self.members):
+            self.crowd.running = 0
+            self.crowd.slots.share_out()
+            for _ in range(2 * len(self.members) + 2):
+                self.crowd.slots.rebalance()
+                for member in self.members:
+                    member.answer()
+                if self.members[number].offer():
+                    return
+            raise AssertionError([member.credit for member in self.members])
+
+    @rule()
+    def nobody_keeps_several_while_another_has_none(self) -> None:
+        for _ in range(2 * len(self.members) + 6):
+            self.crowd.slots.rebalance()
+            for member in self.members:
+                member.answer()
+        credits = sorted(member.credit for member in self.members)
+        assert not credits or credits[0] > 0 or credits[-1] < 2, credits
+
+    @invariant()
+    def every_slot_is_somewhere_and_nowhere_twice(self) -> None:
+        if not hasattr(self, "crowd"):
+            return
+        assert all(member.credit == self.crowd.slots.credit_of(member) for member in self.members)
+        assert self.crowd.promised <= self.crowd.capacity
+        if self.members:
+            assert self.crowd.promised == self.crowd.capacity
+
+
+TestSlotsMachine = SlotsMachine.TestCase
+TestSlotsMachine.settings = settings(max_examples=60, stateful_step_count=30)

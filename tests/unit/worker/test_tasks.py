@@ -1,7 +1,10 @@
 """What a worker says about itself."""
 
+from typing import Any
+
 import pytest
 
+from regista.errors import NotPlain
 from regista.worker import Worker
 
 
@@ -42,3 +45,17 @@ def test_what_is_hot_comes_and_goes() -> None:
     assert list(worker.hot) == ["llama", "sdxl"]
     worker.remove_hot("llama", "unknown")
     assert list(worker.hot) == ["sdxl"]
+
+
+@pytest.mark.parametrize("what", ["labels", "software", "cost_per_skill", "models"])
+def test_what_no_orchestrator_could_be_told_is_refused_where_it_is_said(what: str) -> None:
+    odd: dict[str, Any] = {what: {"x": object()}}
+    with pytest.raises(NotPlain, match=f"{what} of a worker"):
+        Worker("w", **odd)
+
+
+def test_what_is_hot_has_a_name() -> None:
+    worker = Worker("w", hot=["a"])
+    with pytest.raises(TypeError, match="names of skills or models"):
+        worker.add_hot(5)  # type: ignore[arg-type]
+    assert worker.hot == ("a",)

@@ -57,3 +57,22 @@ def test_a_function_that_never_returns_does_not_keep_the_process() -> None:
     )
 
     assert subprocess.run([sys.executable, "-c", program], timeout=8).returncode == 0
+
+
+def test_a_call_for_which_there_is_no_thread_is_refused_and_never_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads = DaemonThreads(2, "t")
+    made: list[str] = []
+
+    def full(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as machine:
+        machine.setattr(threading.Thread, "start", full)
+        with pytest.raises(RuntimeError, match="start new thread"):
+            threads.submit(made.append, "refused")
+    threads.submit(made.append, "taken").result(5)
+    threads.submit(made.append, "too").result(5)
+    threads.shutdown()
+    assert made == ["taken", "too"]

@@ -1,6 +1,7 @@
 """What a worker comes in with: traded, renewed, signed with, and given up. Against a real orchestrator."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from regista.wire.signing import is_signed
 from regista.worker.voice import Refused
 from regista.worker.wallet import Wallet
 from tests.acceptance.house import TOKEN, House, house
+from tests.acceptance.odd_kit import OddOrchestrator, says
 
 Scenario = Callable[[House, aiohttp.ClientSession], Awaitable[None]]
 
@@ -150,3 +152,19 @@ def test_a_body_is_signed_with_what_we_have() -> None:
     said = mine.signed(body)
     assert said["security"]["signer_id"] == "w"
     assert is_signed(said, said["security"]["signature"], "key")
+
+
+@pytest.mark.parametrize(("status", "later"), [(503, True), (429, True), (404, False), (501, False)])
+def test_an_orchestrator_that_gives_no_login_right_now_is_asked_again(status: int, later: bool) -> None:
+    async def main() -> None:
+        mine = wallet(use_sts=True)
+        async with OddOrchestrator(patch=says({}, status)) as odd, aiohttp.ClientSession() as http:
+            if later:
+                with pytest.raises(aiohttp.ClientError, match=f"HTTP {status} for a login"):
+                    await mine.open(http, odd.url, TOKEN)
+            for _ in range(2):
+                with contextlib.suppress(aiohttp.ClientError):
+                    await mine.open(http, odd.url, TOKEN)
+            assert odd.asked["patch"] == (3 if later else 1)
+
+    asyncio.run(main())
