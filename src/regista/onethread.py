@@ -4,14 +4,13 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextvars import Context
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-#: The loop that waits, what it waits for, and what is to be done.
-_Order = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
 
 #: For how long a thread waits at most before Python makes another one give up the GIL. Python's own is 5 ms.
 SWITCH_S = 0.000_2
@@ -19,6 +18,55 @@ SWITCH_S = 0.000_2
 HAND_OVER_AFTER_S = 0.003
 #: For how long, at least. The kernel makes about 60 µs of it, which a thread needs to wake up.
 HAND_OVER_S = 0.000_001
+
+
+class _Reply:
+    """What a piece of work gave, for the one task that waits for it.
+
+    A future lets its task go on with the next turn of the loop, this one in the very turn in which the answer comes. Every
+    commit waits for one, and where there is one job at a time, turns are most of what it waits for. It has what a task
+    asks of a future (see `asyncio.isfuture`), and no more.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._asyncio_future_blocking = False
+        self._loop = loop
+        self._done = False
+        self._result: Any = None
+        self._error: BaseException | None = None
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        self._asyncio_future_blocking = True
+        yield self
+        return self.result()
+
+    def settle(self, result: Any, error: BaseException | None) -> None:
+        """Let the task go on. Later ones change nothing: whoever waited was cancelled."""
+        if not self._done:
+            self._done, self._result, self._error = True, result, error
+            self._context.run(self._go_on, self)
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+    def add_done_callback(self, go_on: Callable[[Any], None], *, context: Context) -> None:
+        self._go_on, self._context = go_on, context
+
+    def cancel(self, msg: Any = None) -> bool:
+        if self._done:
+            return False
+        self._done, self._error = True, asyncio.CancelledError()
+        self._loop.call_soon(self._go_on, self, context=self._context)
+        return True
+
+    def result(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+#: The loop that waits, what it waits for, and what is to be done.
+_Order = tuple[asyncio.AbstractEventLoop, _Reply, Callable[[], Any]]
 
 
 class OneThread:
@@ -47,20 +95,19 @@ class OneThread:
     async def run(self, work: Callable[[], T]) -> T:
         """What `work` returns or raises. When the caller is cancelled, the work is done all the same."""
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[T] = loop.create_future()
-        self._orders.put((loop, done, work))
+        reply = _Reply(loop)
+        self._orders.put((loop, reply, work))
         self._under_way += 1
-        if self._timer is None:
+        if self._under_way == 1:
             self._moved = loop.time()
+        if self._timer is None:
             self._timer = loop.call_later(HAND_OVER_AFTER_S, self._hand_over, loop)
         try:
-            return await done
+            done: T = await reply
+            return done
         finally:
             self._under_way -= 1
             self._moved = loop.time()
-            if not self._under_way and self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
 
     def close(self) -> None:
         """End the thread when all its work is done. Waits for that."""
@@ -69,26 +116,21 @@ class OneThread:
 
     def _work(self) -> None:
         while (order := self._orders.get()) is not None:
-            loop, done, work = order
+            loop, reply, work = order
             try:
                 result, error = work(), None
             except BaseException as raised:  # noqa: BLE001  # whatever it is, it belongs to who asked
                 result, error = None, raised
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(_settle, done, result, error)
+                loop.call_soon_threadsafe(reply.settle, result, error)
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._under_way:
+            # Only now: to set one and to cancel it for each piece of work costs more than this look.
+            self._timer = None
+            return
         left_s = self._moved + HAND_OVER_AFTER_S - loop.time()
         if left_s <= 0:
             time.sleep(HAND_OVER_S)
             left_s = HAND_OVER_AFTER_S
         self._timer = loop.call_later(left_s, self._hand_over, loop)
-
-
-def _settle(done: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
-    if done.done():
-        return  # whoever waited was cancelled
-    if error is None:
-        done.set_result(result)
-    else:
-        done.set_exception(error)

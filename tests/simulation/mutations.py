@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from regista.blueprint import machine
-from regista.blueprint.step import Step
 from regista.dispatch import board
 from regista.engines.native import results, retries
 from regista.engines.native.executor import JobExecutor
@@ -70,8 +69,8 @@ def hand_over_before_the_flush(patch: pytest.MonkeyPatch) -> None:
     """A worker sees a task that the disk has not seen."""
     original = JobExecutor._match
 
-    def match(self: JobExecutor, act: Any, step: Step, now: datetime) -> Step:
-        matched = original(self, act, step, now)
+    def match(self: JobExecutor, act: Any, writes: tuple[TaskWrite, ...]) -> tuple[TaskWrite, ...]:
+        matched = original(self, act, writes)
         if act.offers:
             self._dispatcher.deliver(act.offers)
             act.offers = ()
@@ -172,7 +171,7 @@ def expire_everything_after_an_outage(patch: pytest.MonkeyPatch) -> None:
 
 def offer_without_taking_from_the_lane(patch: pytest.MonkeyPatch) -> None:
     """The same attempt is handed to two workers."""
-    patch.setattr(Line, "take", lambda self: self.head()[2])
+    patch.setattr(Line, "take", lambda self, limit: [self.head()[2]])
 
 
 def ignore_what_a_task_requires(patch: pytest.MonkeyPatch) -> None:

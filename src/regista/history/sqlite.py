@@ -1,5 +1,6 @@
 """SqliteHistory: history in a file of its own, written a batch at a time by a thread of its own."""
 
+import logging
 import re
 import shlex
 import sqlite3
@@ -10,9 +11,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..errors import ConfigError, SchemaError, StorageError, StorageFailed
+from ..errors import ConfigError, HistoryUnavailable, SchemaError, StorageError, StorageFailed
 from ..model import Entry, Event, Summary
 from ..onethread import OneThread
+from ..places import Places, real
 from .base import Place, Stretch
 from .encoding import decode_events, encode_json
 from .indexed import Indexed
@@ -29,6 +31,8 @@ from .story import unfolded
 
 T = TypeVar("T")
 
+log = logging.getLogger("regista.history")
+
 #: `->>` came with it.
 OLDEST_SQLITE = (3, 38, 0)
 #: "REGH": says that a file is ours.
@@ -38,6 +42,9 @@ APPLICATION_ID = 0x52454748
 AUTOCHECKPOINT_PAGES = 50_000
 #: The step of the schema that brought an index of search attributes.
 SEARCHABLE_FROM = 3
+
+#: What SQLite raises when it is the file or the disk that is wrong, and not the question.
+_BROKEN = (sqlite3.OperationalError, sqlite3.DatabaseError)
 
 _SQL = Path(__file__).with_name("sql")
 #: Each query of queries.sql under its name, without the sentence that explains it.
@@ -68,6 +75,12 @@ class SqliteHistory:
         #: Entries that could not be written, since the start.
         self.set_aside = 0
         self._fsync_failed = False
+        #: Where the files were when they were opened.
+        self._places: Places | None = None
+        #: It was opened anew, and who writes does not know yet: the cursor is another one.
+        self._untold = False
+        #: The last look into it failed, and the log says so.
+        self._unreadable = False
 
     @property
     def path(self) -> Path:
@@ -94,23 +107,26 @@ class SqliteHistory:
             thread.close()
 
     async def cursor(self) -> int:
-        return await self._run(_read_cursor)
+        return await self._ask(_read_cursor)
 
     async def record(self, entries: Sequence[Entry]) -> None:
         if entries:
             await record_sparing(self._write, self._set_aside, entries)
 
     async def _write(self, entries: Sequence[Entry]) -> None:
-        batch, news = await pack(entries, self._indexed)
+        indexed = self._indexed
+        batch, news = await pack(entries, indexed)
+        self._tell_once()
         try:
             await self._run(lambda connection: connection.execute(_QUERIES["record"], batch).close())
         except StorageError as error:
             if isinstance(error.__cause__, sqlite3.DataError):
                 raise Refused(str(error)) from error
             raise
-        self._indexed.written(news)
+        indexed.written(news)
 
     async def _set_aside(self, entry: Entry, reason: str) -> None:
+        self._tell_once()
         asked = (entry.number, entry.job_id[:KEPT_ID], reason, shown_entry(entry))
         await self._run(
             lambda connection: _together(
@@ -123,8 +139,40 @@ class SqliteHistory:
         if self._fsync_failed:
             # The kernel drops what it could not write and calls the next fsync a success (FENCES 2).
             raise StorageFailed(f"the history {self._path}: an fsync failed, what it covered is unknown")
-        self._synced = max(self._synced, await self._run(_checkpoint))
+        self._tell_once()
+        synced = await self._run(_checkpoint)
+        if moved := self._moved():
+            # Whoever prunes behind what went into a file without a name has lost it twice.
+            raise StorageError(
+                f"the history {self._path}: {moved}; it is opened anew, and told what the store still has"
+            )
+        self._synced = max(self._synced, synced)
         return self._synced
+
+    def _tell_once(self) -> None:
+        """Nothing is written, or called safe, by who goes on from the cursor of the file before: it has to ask again."""
+        if self._untold:
+            self._untold = False
+            raise StorageError(
+                f"the history {self._path} was opened anew; it is told what the store still has"
+            )
+
+    def _moved(self) -> str | None:
+        return None if self._places is None else self._places.moved()
+
+    async def _begin_anew(self) -> None:
+        """Open what is there by that name now, or a new file. What the one before had is asked of it no more."""
+        if self._thread is None:
+            return
+        # Before the thread is asked: whatever is asked of it from now on is done to the new file.
+        self._synced, self._indexed, self._fsync_failed, self._untold = 0, Indexed(), False, True
+        if not await self._in_thread(self._thread, self._reopen):
+            return
+        log.warning(
+            "the history %s was moved or removed under us; it is opened anew",
+            self._path,
+            extra={"action": "history_anew"},
+        )
 
     async def events(self, job_id: str, after_seq: int = 0, limit: int = 1000) -> list[Event]:
         asked = {"job_id": job_id, "after_seq": after_seq, "limit": limit}
@@ -225,14 +273,34 @@ class SqliteHistory:
         self._indexed.forget(job_ids)
 
     async def _read(self, query: str, asked: dict[str, Any], shape: type[T]) -> T:
-        (answer,) = await self._run(lambda connection: connection.execute(query, asked).fetchone())
+        (answer,) = await self._ask(lambda connection: connection.execute(query, asked).fetchone())
         return msgspec.json.decode(answer, type=shape)
+
+    async def _ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        """What the file says. One that was moved is opened anew first; one that cannot say is a history that is away."""
+        try:
+            if self._moved():
+                await self._begin_anew()
+            answer = await self._run(question)
+        except (StorageError, ConfigError) as error:
+            cause = error.__cause__
+            if isinstance(cause, sqlite3.Error) and type(cause) not in _BROKEN:
+                raise
+            raise self._unavailable(error) from error
+        self._unreadable = False
+        return answer
+
+    def _unavailable(self, error: Exception) -> HistoryUnavailable:
+        if not self._unreadable:
+            self._unreadable = True
+            log.warning("%s; jobs go on without it", error, extra={"action": "history_away"})
+        return HistoryUnavailable(str(error))
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         thread, connection = self._thread, self._connection
         if thread is None or connection is None:
             raise StorageError(f"the history {self._path} is not open")
-        return await self._in_thread(thread, lambda: work(connection))
+        return await self._in_thread(thread, lambda: work(self._connection or connection))
 
     async def _in_thread(self, thread: OneThread, work: Callable[[], T]) -> T:
         try:
@@ -246,7 +314,9 @@ class SqliteHistory:
             expected = ".".join(map(str, OLDEST_SQLITE))
             raise SchemaError(f"expected SQLite {expected} or newer, got {sqlite3.sqlite_version}")
         self._make()
-        connection = self._connection = sqlite3.connect(self._path, isolation_level=None)
+        path = real(self._path)
+        # By its whole path: `:memory:` and `file:…` mean something else to SQLite.
+        connection = self._connection = sqlite3.connect(path.absolute(), isolation_level=None)
         version = _version(connection, self._path)
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":  # some file systems cannot; `sync` would promise too much
@@ -254,6 +324,19 @@ class SqliteHistory:
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA wal_autocheckpoint = {AUTOCHECKPOINT_PAGES}")
         _migrate(connection, version)
+        self._places = Places(path)
+
+    def _reopen(self) -> bool:
+        """Whether that was necessary: somebody may have asked for it just before."""
+        if not self._moved():
+            return False
+        self._close()
+        try:
+            self._open()
+        except BaseException:
+            self._close()  # what is there now may be anybody's
+            raise
+        return True
 
     def _make(self) -> None:
         """An empty file, where there is none; a directory that is not there is more likely mistyped than meant."""

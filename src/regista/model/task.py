@@ -179,8 +179,9 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         if state is _CLOSED:
             return None
         if state is _QUEUED:
-            nearest = _earlier(nearest, self.not_before)
-            return _earlier(nearest, self.dispatch_by)
+            if self.not_before is not None:
+                nearest = _earlier(nearest, self.not_before)
+            return nearest if self.dispatch_by is None else _earlier(nearest, self.dispatch_by)
         if self.attempt_timeout_s is not None and self.offered_at is not None:
             nearest = _earlier(nearest, later(self.offered_at, self.attempt_timeout_s))
         if self.heartbeat_timeout_s is not None and self.seen_at is not None:

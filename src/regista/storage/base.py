@@ -317,6 +317,10 @@ class Shelves(Protocol):
         """The items of a shelf whose keys come after `after`, in the order of their keys."""
         ...
 
+    async def firsts(self, shelf: str, afters: Sequence[str]) -> list[Item | None]:
+        """For each of these keys the first item behind it, in one look; None where there is none."""
+        ...
+
     async def ripe(self, shelf: str, now: datetime, limit: int) -> list[Item]:
         """The items whose `due` has come, earliest first. Never pops: the write that acts moves or removes it."""
         ...

@@ -67,6 +67,10 @@ class DeadlineIndex:
             return None
         return min(self._at[key][0] for key in self._buckets[self._seconds[0]])
 
+    def is_near(self, now: datetime, within_s: float) -> bool:
+        """Something may be due within so many seconds; a second too early is possible, too late is not."""
+        return bool(self._seconds) and self._seconds[0] <= now.timestamp() + within_s
+
     def _discard(self, key: _Key, second: int) -> None:
         del self._at[key]
         bucket = self._buckets[second]

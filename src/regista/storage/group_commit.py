@@ -104,7 +104,8 @@ class GroupCommit(Generic[BatchT]):
                 waiter.set_exception(error)
 
     def _fail(self, error: BaseException) -> None:
-        self.failure = StorageFailed(f"a flush failed, so the store stopped: {error!r}")
+        said = str(error) if isinstance(error, StorageFailed) else repr(error)
+        self.failure = StorageFailed(f"a flush failed, so the store stopped: {said}")
         self.failure.__cause__ = error
         waiters, self._waiters = self._waiters, {}
         for waiter in (waiter for group in waiters.values() for waiter in group):

@@ -63,13 +63,15 @@ _OVER_QUOTA = Outcome(OutcomeKind.OVER_QUOTA)
 class _JobCell:
     """A live job: its bytes, and what the store itself keeps about it."""
 
-    __slots__ = ("body", "due", "number", "open", "revision", "seq", "tasks", "version")
+    __slots__ = ("body", "due", "going", "number", "open", "revision", "seq", "tasks", "version")
 
-    def __init__(self, version: Version) -> None:
+    def __init__(self, version: Version, client: str) -> None:
         self.version = version
         self.body = b""
         #: Its deadline, as the index has it.
         self.due: datetime | None = None
+        #: Whose it is, while something may happen to it by itself; None: it is settled.
+        self.going: str | None = client
         self.revision = 0
         self.seq = 0
         self.open = 0
@@ -83,21 +85,19 @@ class _TaskCell:
 
     __slots__ = ("attempt", "body", "due", "job_id", "line", "state", "worker_id")
 
-    def __init__(self, task: Task, body: bytes) -> None:
-        self.job_id = task.job_id
+    #: What the record says.
+    body: bytes
+    attempt: int
+    state: AttemptState
+    #: Who may have it in its hands.
+    worker_id: str | None
+
+    def __init__(self, job_id: str) -> None:
+        self.job_id = job_id
         #: Its deadline, as the index has it.
         self.due: datetime | None = None
         #: Where it waits, if it does.
         self.line: Line | None = None
-        self.show(task, body)
-
-    def show(self, task: Task, body: bytes) -> None:
-        """Be what the record says."""
-        self.body = body
-        self.attempt = task.attempt
-        self.state = state = task.state
-        #: Who may have it in its hands.
-        self.worker_id = task.worker_id if state in HELD_STATES else None
 
 
 #: An entry of the outbox, and its bytes.
@@ -128,7 +128,9 @@ class Image:
         self._held: dict[str, dict[str, None]] = {}
         self.ready = ReadyQueue()
         self.leases = Leases()
+        #: Each once, however many jobs have it.
         self._versions: dict[Version, Version] = {}
+        self._clients: dict[str, str] = {}
         self._messages: dict[str, bytes] = {}
         #: The tokens of the last commits → their jobs, and those of the commits before them.
         self._tokens: dict[str, str] = {}
@@ -148,6 +150,14 @@ class Image:
         """The bytes of a live or lately ended job, and the batch that carries them."""
         cell = self._jobs.get(job_id)
         return (cell.body, cell.number) if cell is not None else self._ended.get(job_id)
+
+    def standing(self, job_id: str) -> tuple[bytes, int, str | None] | None:
+        """The same, and whose job it is if it goes on; None in its place: it is settled."""
+        cell = self._jobs.get(job_id)
+        if cell is not None:
+            return cell.body, cell.number, cell.going
+        ended = self._ended.get(job_id)
+        return None if ended is None else (*ended, None)
 
     def find_task(self, task_id: str) -> Task | None:
         cell = self._tasks.get(task_id)
@@ -323,8 +333,10 @@ class Image:
         )
 
     def _open_cell(self, job: Job) -> _JobCell:
-        version = (job.blueprint, job.version)
-        cell = self._jobs[job.id] = _JobCell(self._versions.setdefault(version, version))
+        version, client = (job.blueprint, job.version), job.client
+        cell = self._jobs[job.id] = _JobCell(
+            self._versions.setdefault(version, version), self._clients.setdefault(client, client)
+        )
         return cell
 
     def _put_job(self, cell: _JobCell, job: Job, body: bytes, batch: Batch) -> None:
@@ -369,6 +381,9 @@ class Image:
             if status.terminal:
                 self._end(job_id, cell, batch)
                 return False
+            cell.going = None
+        elif cell.going is None:
+            cell.going = job.client
         if job.runnable(cell.open):
             if hold_s is not None:
                 self.leases.take(job_id, instance, elapsed + hold_s)
@@ -438,9 +453,8 @@ class Image:
         cell = self._tasks.get(task_id)
         if cell is not None:
             self._unlink(task_id, cell)
-            cell.show(task, body)
         else:
-            cell = self._tasks[task_id] = _TaskCell(task, body)
+            cell = self._tasks[task_id] = _TaskCell(task.job_id)
             # Mostly there is one task, and a tuple of one is half a list; more of them grow in place.
             if not job.tasks:
                 job.tasks = (task_id,)
@@ -448,25 +462,31 @@ class Image:
                 job.tasks = [*job.tasks, task_id]
             else:
                 job.tasks.append(task_id)
-        batch.tasks[task_id] = body
+        self._show_task(task_id, cell, task, body, batch, wakes)
+
+    def _show_task(
+        self, task_id: str, cell: _TaskCell, task: Task, body: bytes, batch: Batch, wakes: str
+    ) -> None:
+        """What follows from the record: deadline, and lane or worker. The cell is in neither."""
+        cell.state = state = task.state
+        cell.attempt = task.attempt
+        cell.body = batch.tasks[task_id] = body
+        cell.worker_id = worker_id = task.worker_id if state in HELD_STATES else None
         due = task.deadline
         if due is not cell.due:
             cell.due = due
-            if self.deadlines.set(_TASK, task_id, task.job_id, due):
+            if self.deadlines.set(_TASK, task_id, cell.job_id, due):
                 batch.hints[_DEADLINE] = None
-        if task.waiting:
+        if worker_id is not None:
+            held = self._held.get(worker_id)
+            if held is None:
+                held = self._held[worker_id] = {}
+            held[task_id] = None
+            if task.cancel_requested:
+                batch.hints[Hint(HintKind.CANCEL, worker_id)] = None
+        elif task.waiting:
             cell.line, hint = self.lanes.add(task.lane, task)
             batch.hints[Hint(hint.kind, hint.id, wakes) if wakes else hint] = None
-        elif cell.worker_id is not None:
-            self._hold(cell.worker_id, task, batch)
-
-    def _hold(self, worker_id: str, task: Task, batch: Batch) -> None:
-        held = self._held.get(worker_id)
-        if held is None:
-            held = self._held[worker_id] = {}
-        held[task.id] = None
-        if task.cancel_requested:
-            batch.hints[Hint(HintKind.CANCEL, worker_id)] = None
 
     def _unlink(self, task_id: str, cell: _TaskCell) -> None:
         if cell.line is not None:
@@ -506,9 +526,8 @@ class Image:
                 offered_at=now,
                 seen_at=now,
             )
-            job = self._jobs[task.job_id]
-            self._put_task(job, task, encode(task), batch)
-            job.number = number
+            self._show_task(task_id, cell, task, encode(task), batch, "")
+            self._jobs[cell.job_id].number = number
             offered.append(task)
         return offered
 
@@ -604,6 +623,8 @@ class Image:
         cell = self._open_cell(job)
         cell.body, cell.revision = row.body, job.revision
         cell.seq, cell.open = row.seq, row.open_branches
+        if job.status.settled:
+            cell.going = None
         cell.due = job.deadline
         self.deadlines.set(_JOB, job.id, job.id, cell.due)
         if job.runnable(cell.open):

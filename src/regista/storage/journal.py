@@ -57,6 +57,21 @@ class Batch:
         self.hints: dict[Hint, None] = {}
 
 
+def halves_of(batch: Batch) -> tuple[Batch, Batch] | None:
+    """Two batches that write the same, one after the other; None where there is nothing to share out."""
+    first, second = Batch(), Batch()
+    second.prune = batch.prune
+    most = len(batch.entries)
+    for name in ("jobs", "tasks", "messages", "meta", "items", "counts"):
+        rows = list(getattr(batch, name).items())
+        most = max(most, len(rows))
+        setattr(first, name, dict(rows[: (len(rows) + 1) // 2]))
+        setattr(second, name, dict(rows[(len(rows) + 1) // 2 :]))
+    first.entries = batch.entries[: (len(batch.entries) + 1) // 2]
+    second.entries = batch.entries[len(first.entries) :]
+    return (first, second) if most > 1 else None
+
+
 class Snapshot(NamedTuple):
     """Everything that start-up needs: live jobs and what hangs on them."""
 

@@ -1,10 +1,10 @@
 """Lanes: the lines in which tasks wait for a worker."""
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 from ..model import Lane, LaneStatus, Task, lane_name
 from .base import AGEING_STEP_S, Hint, HintKind
@@ -25,16 +25,23 @@ def _hint_of(lane: Lane) -> Hint:
 
 
 class Line:
-    """The waiting tasks of one client in one lane."""
+    """The waiting tasks of one client in one lane.
 
-    __slots__ = ("_heap", "_late", "_live", "client", "lane", "turn")
+    Most come in the order in which they are to go: those need no heap, which costs the more to take from the longer
+    the line is.
+    """
+
+    __slots__ = ("_early", "_late", "_live", "_order", "client", "lane", "turn")
 
     def __init__(self, lane: Lane, client: str, turn: int) -> None:
         self.lane = lane
         self.client = client
         #: When it was last served, or came to be: the lowest is next.
         self.turn = turn
-        self._heap: list[_Entry] = []
+        #: Each behind all that came before it.
+        self._order: deque[_Entry] = deque()
+        #: A heap of those that are to go before one that was there.
+        self._early: list[_Entry] = []
         self._live: dict[str, int] = {}
         #: When the tasks that priority has moved were really queued. Mostly there are none.
         self._late: dict[str, float] = {}
@@ -46,43 +53,56 @@ class Line:
         return task_id in self._live
 
     def add(self, task: Task, arrival: int) -> None:
-        self._live[task.id] = arrival
-        heappush(self._heap, (order_key(task), arrival, task.id))
+        task_id, order, key = task.id, self._order, order_key(task)
+        self._live[task_id] = arrival
+        if not order or order[-1][0] <= key:
+            order.append((key, arrival, task_id))
+        else:
+            heappush(self._early, (key, arrival, task_id))
         if task.priority and task.queued_at is not None:
-            self._late[task.id] = task.queued_at.timestamp()
+            self._late[task_id] = task.queued_at.timestamp()
 
     def discard(self, task_id: str) -> None:
         if self._late:
             self._late.pop(task_id, None)
-        if self._live.pop(task_id, None) is not None and len(self._heap) > 2 * len(self._live) + 64:
-            self._heap = self._entries()
-            heapify(self._heap)
+        if self._live.pop(task_id, None) is None:
+            return
+        if len(self._order) + len(self._early) > 2 * len(self._live) + 64:
+            self._order = deque(sorted(self._entries()))
+            self._early = []
 
     def _entries(self) -> list[_Entry]:
-        return [entry for entry in self._heap if self._live.get(entry[2]) == entry[1]]
+        return [entry for entry in (*self._order, *self._early) if self._live.get(entry[2]) == entry[1]]
 
     def head(self) -> _Entry:
         """The best waiting task. There is one: an empty line is taken away."""
-        while self._live.get(self._heap[0][2]) != self._heap[0][1]:
-            heappop(self._heap)
-        return self._heap[0]
+        live, order, early = self._live, self._order, self._early
+        while order and live.get(order[0][2]) != order[0][1]:
+            order.popleft()
+        while early and live.get(early[0][2]) != early[0][1]:
+            heappop(early)
+        return early[0] if early and (not order or early[0] < order[0]) else order[0]
 
-    def take(self) -> str:
-        """Take out the best waiting task."""
-        heap, live = self._heap, self._live
-        _, arrival, task_id = heappop(heap)
-        while live.get(task_id) != arrival:
-            _, arrival, task_id = heappop(heap)
-        del live[task_id]
+    def take(self, limit: int) -> list[str]:
+        """Take out up to `limit` of the waiting tasks, best first."""
+        live, order, early = self._live, self._order, self._early
+        taken: list[str] = []
+        while live and len(taken) < limit:
+            first = early and (not order or early[0] < order[0])
+            _, arrival, task_id = heappop(early) if first else order.popleft()
+            if live.get(task_id) == arrival:
+                del live[task_id]
+                taken.append(task_id)
         if self._late:
-            self._late.pop(task_id, None)
-        return task_id
+            for task_id in taken:
+                self._late.pop(task_id, None)
+        return taken
 
     def place(self, task_id: str) -> int:
         """How many tasks of this line come before it, and itself. Looks at all of them."""
-        arrival = self._live[task_id]
-        mine = next(entry for entry in self._heap if entry[1] == arrival)
-        return sum(entry <= mine for entry in self._entries())
+        arrival, entries = self._live[task_id], self._entries()
+        mine = next(entry for entry in entries if entry[1] == arrival)
+        return sum(entry <= mine for entry in entries)
 
     def oldest(self) -> datetime:
         """When the task that waits longest was queued. Cheap as long as nothing here has a priority."""
@@ -160,7 +180,9 @@ class Lanes:
         waiting = [lines for lane in lanes if (lines := self._lanes.get(lane)) is not None]
         while waiting and len(taken) < limit:
             line = self._next(waiting)
-            taken.append(line.take())
+            # Alone in the only lane, a client has turn after turn.
+            alone = len(waiting) == 1 and len(waiting[0].by_client) == 1
+            taken += line.take(limit - len(taken) if alone else 1)
             if not line:
                 self._strike(line)
                 waiting = [lines for lines in waiting if lines.by_client]

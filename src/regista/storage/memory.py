@@ -38,7 +38,7 @@ log = logging.getLogger("regista.storage")
 ENDED_IN_MEMORY = 100_000
 ENDED_CACHED = 1_000
 #: Told of with every batch, or asked about with every change: made and found once.
-_OUTBOX = Hint(HintKind.OUTBOX)
+_OUTBOX, _DEADLINE = Hint(HintKind.OUTBOX), Hint(HintKind.DEADLINE)
 _MISSING = OutcomeKind.MISSING
 
 
@@ -51,6 +51,8 @@ class MemoryStorage(MemoryShelves):
     """
 
     shared = False
+    #: A deadline in more seconds than this is no news: whoever waits looks again every two seconds anyway.
+    near_s = 2.0
 
     def __init__(self, clock: Clock | None = None, journal: Journal | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -121,9 +123,12 @@ class MemoryStorage(MemoryShelves):
     def _flushed(self, batch: Batch) -> None:
         self._image.forget_ended(self._group.flushed)
         self._image.shelves.flushed(self._group.flushed)
+        hints = batch.hints
         if batch.entries:
-            batch.hints[_OUTBOX] = None
-        self._tell(batch.hints)
+            hints[_OUTBOX] = None
+        if _DEADLINE in hints and not self._image.deadlines.is_near(self._clock.now(), self.near_s):
+            del hints[_DEADLINE]
+        self._tell(hints)
 
     def _tell(self, hints: Iterable[Hint]) -> None:
         for hear in list(self._listeners.values()):
@@ -200,20 +205,29 @@ class MemoryStorage(MemoryShelves):
 
     async def standing(self, job_ids: Sequence[str]) -> Standing:
         self._group.batch()
-        bodies: list[tuple[str, bytes]] = []
+        settled: dict[str, bytes] = {}
+        going: dict[str, str] = {}
+        forgotten: list[tuple[str, bytes]] = []
         newest = 0
-        find = self._image.find_job
+        look = self._image.standing
         for job_id in job_ids:
-            found = find(job_id)
+            found = look(job_id)
             if found is not None:
-                body, number = found
-                bodies.append((job_id, body))
+                body, number, owner = found
+                if owner is None:
+                    settled[job_id] = body
+                else:
+                    going[job_id] = owner
                 if number > newest:
                     newest = number
             elif (old := self._forgotten(job_id)) is not None:
-                bodies.append((job_id, old))
+                forgotten.append((job_id, old))
         await self._group.wait(newest)
-        return standing_of(bodies)
+        known = {job_id: decode_job(body) for job_id, body in settled.items()}
+        if not forgotten:
+            return Standing(known, going)
+        others = standing_of(forgotten)
+        return Standing(known | others.settled, going | others.going)
 
     # -- ready queue -----------------------------------------------------------------------------
 

@@ -40,6 +40,13 @@ class MemoryShelves:
         await self._group.wait(self._image.shelves.unflushed(shelf))
         return found
 
+    async def firsts(self, shelf: str, afters: Sequence[str]) -> list[Item | None]:
+        self._group.batch()
+        shelves = self._image.shelves
+        found = [next(iter(shelves.items(shelf, after, 1)), None) for after in afters]
+        await self._group.wait(shelves.unflushed(shelf))
+        return found
+
     async def ripe(self, shelf: str, now: datetime, limit: int) -> list[Item]:
         self._group.batch()
         found = self._image.shelves.ripe(shelf, now, limit)

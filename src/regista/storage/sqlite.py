@@ -16,10 +16,12 @@ from pathlib import Path
 import msgspec
 
 from ..clock import Clock
-from ..errors import SchemaError, StorageError, StorageFailed, StorageOwned
+from ..errors import SchemaError, StorageError, StorageFailed, StorageOwned, StorageUnavailable
 from ..onethread import OneThread
-from .journal import Batch, CountRow, ItemRow, JobRow, Snapshot
+from ..places import Places, lock_of, real, wal_of
+from .journal import Batch, CountRow, ItemRow, JobRow, Snapshot, halves_of
 from .memory import MemoryStorage
+from .sqlite_file import refuse_misfit, refuse_orphan, refuse_strange
 
 log = logging.getLogger("regista.storage")
 
@@ -30,6 +32,8 @@ _WAL_BYTES = 8 << 20
 #: those bytes are full. Mostly it does not come to that: we do it when nothing has been written for a while.
 _AUTOCHECKPOINT_PAGES = _WAL_BYTES // 4200
 _IDLE_S = 0.5
+#: How often a flush is followed by a look whether the files are still there. The first one after a pause always is.
+_LOOK_S = 0.1
 #: How long a start waits for a predecessor to leave.
 OWNER_PATIENCE_S = 10.0
 #: When it says so: most predecessors are gone by then.
@@ -46,6 +50,10 @@ _INSERT_USUAL = (
 #: An index for json_each, and the bodies glued together; of nothing, as most batches have it of most tables.
 _Packed = tuple[str | None, bytearray]
 _NO_ROWS: _Packed = (None, bytearray())
+#: A text and its values.
+_Statement = tuple[str, tuple[object, ...]]
+#: Bytes of bodies of one kind above which a batch becomes several statements. SQLite takes a value of 1,000,000,000 at most.
+_STATEMENT_BYTES = 256 << 20
 #: How bodies are glued together: not as `bytes`, for sqlite3 asks what those may be adapted to, as of None.
 _glue = bytearray().join
 #: Digits before the body of each job.
@@ -104,11 +112,14 @@ class SqliteJournal:
         self._reader: sqlite3.Connection | None = None
         self._thread: OneThread | None = None
         self._owner: int | None = None
+        self._places: Places | None = None
+        self._looked = 0.0
         self._written = 0
         self._idle: asyncio.TimerHandle | None = None
         self._tidying: asyncio.Task[None] | None = None
 
     async def open(self) -> Snapshot:
+        self._path = real(self._path)
         self._thread = OneThread("regista-sqlite")
         try:
             # Not in the thread: whoever is told to stop meanwhile must not wait for it.
@@ -125,10 +136,14 @@ class SqliteJournal:
 
     def _open(self) -> Snapshot:
         try:
+            refuse_orphan(self._path)
+            refuse_misfit(self._path)
             self._writer = connection = _connect(self._path)
             migrate(connection, self._path)
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             self._reader = _connect(self._path)
+            assert self._owner is not None
+            self._places = Places(self._path, self._owner)
             return _read(connection)
         except sqlite3.Error as error:
             raise StorageError(f"cannot open {self._path}: {error}") from error
@@ -136,10 +151,23 @@ class SqliteJournal:
     async def write(self, batch: Batch) -> None:
         if self._thread is None:
             raise StorageFailed(f"{self._path} is closed")
-        await self._thread.run(functools.partial(self._insert, *_statement(batch)))
+        await self._thread.run(functools.partial(self._insert, _statements(batch)))
+        now = time.monotonic()
+        if now - self._looked >= _LOOK_S:
+            self._looked = now
+            self._look()
         self._written += 1
         if self._idle is None:
             self._wait_for_idle()
+
+    def _look(self) -> None:
+        """Not in the thread, which would have to wait for the GIL once more for each file."""
+        moved = self._places and self._places.moved()
+        if moved:
+            raise StorageFailed(
+                f"{moved}: what is written to the one that was opened would be lost. "
+                "Stop the orchestrator before its files are moved, removed or put back."
+            )
 
     def _wait_for_idle(self) -> None:
         loop = asyncio.get_running_loop()
@@ -162,10 +190,13 @@ class SqliteJournal:
         except sqlite3.Error:  # only tidying up: what is in the WAL is durable
             log.warning("cannot checkpoint %s", self._path, exc_info=True, extra={"action": "checkpoint"})
 
-    def _insert(self, statement: str, arguments: tuple[object, ...]) -> None:
+    def _insert(self, statements: list[_Statement]) -> None:
         assert self._writer is not None
         try:
-            self._writer.execute(statement, arguments)
+            if len(statements) == 1:
+                self._writer.execute(*statements[0])
+            else:
+                _together(self._writer, statements)
         except sqlite3.Error as error:
             raise StorageFailed(f"cannot write to {self._path}: {error}") from error
 
@@ -184,7 +215,10 @@ class SqliteJournal:
     def find_job(self, job_id: str) -> bytes | None:
         if self._reader is None:
             return None
-        row = self._reader.execute("SELECT body FROM jobs WHERE id = ?", (job_id,)).fetchone()
+        try:
+            row = self._reader.execute("SELECT body FROM jobs WHERE id = ?", (job_id,)).fetchone()
+        except sqlite3.Error as error:
+            raise StorageUnavailable(f"cannot read {self._path}: {error}") from error
         return bytes(row[0]) if row else None
 
     async def close(self) -> None:
@@ -207,7 +241,29 @@ class SqliteJournal:
             self._owner = None
 
 
-def _statement(batch: Batch) -> tuple[str, tuple[object, ...]]:
+def _statements(batch: Batch) -> list[_Statement]:
+    """What writes the batch: one statement, or several where one would carry more than SQLite takes."""
+    statement = _statement(batch)
+    large = any(type(part) is bytearray and len(part) > _STATEMENT_BYTES for part in statement[1])
+    if large and (halves := halves_of(batch)):
+        return [part for half in halves for part in _statements(half)]
+    return [statement]
+
+
+def _together(connection: sqlite3.Connection, statements: list[_Statement]) -> None:
+    """All of them, in one flush, or none."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for statement in statements:
+            connection.execute(*statement)
+        connection.execute("COMMIT")
+    except sqlite3.Error:
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _statement(batch: Batch) -> _Statement:
     """What writes the batch: columns of the view `flush`, and their values."""
     jobs, tasks = _pack_jobs(batch.jobs.values()), _pack_kept(batch.tasks)
     events = (*_pack_entries(batch.entries), batch.prune)
@@ -315,14 +371,16 @@ def _connect(path: Path) -> sqlite3.Connection:
     # files beside it the same mode.
     if not path.exists():
         path.touch(mode=0o600)
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    # By its whole path: `:memory:` and `file:…` mean something else to SQLite.
+    connection = sqlite3.connect(path.absolute(), isolation_level=None, check_same_thread=False)
     try:
+        refuse_strange(connection, path)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         # Some builds overwrite with zeros whatever is deleted, and write out even pages that nobody uses any more.
         connection.execute("PRAGMA secure_delete = FAST")
         connection.execute(f"PRAGMA wal_autocheckpoint = {_AUTOCHECKPOINT_PAGES}")
-    except sqlite3.Error:
+    except (sqlite3.Error, SchemaError):
         connection.close()
         raise
     return connection
@@ -331,7 +389,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 def _stretch(path: Path) -> None:
     """Give the WAL its blocks, if it is empty. Zeros are no frames: whoever recovers from them finds nothing."""
     try:
-        with open(path.with_name(path.name + "-wal"), "r+b", buffering=0) as wal:
+        with open(wal_of(path), "r+b", buffering=0) as wal:
             if os.fstat(wal.fileno()).st_size:
                 return  # somebody reads the file, or writes to it: what is there must stay
             for _ in range(_WAL_BYTES >> 20):
@@ -344,7 +402,7 @@ def _stretch(path: Path) -> None:
 async def _own(path: Path, patience_s: float) -> int:
     """Take the side file's lock, waiting for a predecessor to leave."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    handle = os.open(lock_of(path), os.O_RDWR | os.O_CREAT, 0o600)
     began = time.monotonic()
     told = False
     try:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -133,6 +134,7 @@ class Life:
         await self.director.upkeep.stop()
         await self.director.recorder.stop()
         self.storage.on_failure = None
+        self.storage.near_s = math.inf  # the keeper sleeps for as long as nobody tells it anything
         self.director.engine.effects.on_deadline = self.wake
         self.storage.listen(lambda _: self.stirred.set())
         self.keeper = asyncio.get_running_loop().create_task(self._keep(), name="keeper")

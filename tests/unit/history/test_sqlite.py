@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regista.errors import ConfigError, SchemaError, StorageError, StorageFailed
+from regista.errors import ConfigError, HistoryUnavailable, SchemaError, StorageError, StorageFailed
 from regista.history import sqlite as module
 from regista.history import sqlite_rows
 from regista.history.indexed import Indexed
@@ -46,6 +46,11 @@ def ask(path: Path, question: str) -> list[Any]:
         return [row[0] for row in connection.execute(question)]
     finally:
         connection.close()
+
+
+def remove(path: Path) -> None:
+    for file in path.parent.glob(path.name + "*"):
+        file.unlink()
 
 
 def start(path: Path) -> None:
@@ -288,7 +293,62 @@ def test_a_failed_fsync_is_final(path: Path, monkeypatch: pytest.MonkeyPatch) ->
     asyncio.run(body())
 
 
+def test_what_went_into_a_file_without_its_name_is_never_called_safe(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body() -> None:
+        async with running(SqliteHistory(path)) as history:
+            await history.record([make_entry(1)])
+            assert await history.sync() == 1
+            remove(path)
+            await history.record([make_entry(2, first_seq=2)])
+            with pytest.raises(StorageError, match=r"history\.db is gone"):
+                await history.sync()
+            assert await history.events("job-1") == []  # whoever asks first has it opened anew
+            with pytest.raises(StorageError, match="opened anew"):
+                await history.record([make_entry(3, first_seq=3)])
+            assert await history.cursor() == 0  # so the recorder tells all that it still has
+            await history.record([make_entry(2, first_seq=2)])
+            assert await history.sync() == 2
+
+    asyncio.run(body())
+    assert "it is opened anew" in caplog.text
+    assert ask(path, "SELECT number FROM entries") == [2]
+
+
+def test_a_strange_file_in_its_place_is_left_alone_until_it_is_gone(path: Path) -> None:
+    async def body() -> None:
+        async with running(SqliteHistory(path)) as history:
+            await history.record([make_entry(1)])
+            remove(path)
+            ask(path, "CREATE TABLE books (title)")
+            for _ in range(2):
+                with pytest.raises(HistoryUnavailable, match="not a history of Regista"):
+                    await history.cursor()
+                with pytest.raises(StorageError):
+                    await history.record([make_entry(2, first_seq=2)])
+            assert ask(path, "SELECT name FROM sqlite_schema") == ["books"]
+            remove(path)
+            assert await history.cursor() == 0
+
+    asyncio.run(body())
+
+
 # Reading
+
+
+def test_a_file_that_cannot_be_read_is_a_history_that_is_away(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body() -> None:
+        async with running(SqliteHistory(path)) as history:
+            ask(path, "DROP TABLE entries")
+            for _ in range(3):
+                with pytest.raises(HistoryUnavailable, match=r"history\.db"):
+                    await history.events("job-1")
+
+    asyncio.run(body())
+    assert caplog.text.count("jobs go on without it") == 1
 
 
 @pytest.mark.parametrize(
@@ -337,6 +397,27 @@ def test_a_batch_costs_the_same_however_many_jobs_there_are(path: Path) -> None:
             few = await steps_of(history, told(11, 10))
             await history.record(told(21, 1000))
             assert await steps_of(history, told(1021, 10)) < 1.2 * few
+
+    asyncio.run(body())
+
+
+def test_a_history_of_the_version_before_goes_on(path: Path) -> None:
+    first, second = make_entry(1, events=2), make_entry(2, first_seq=3, summary=make_summary("job-1"))
+    told = first.packed()
+    old = sqlite3.connect(path, isolation_level=None)
+    for step in module._migrations()[:4]:
+        old.executescript(step.read_text())
+    old.executescript(f"PRAGMA application_id = {module.APPLICATION_ID}; PRAGMA user_version = 4")
+    places = f'{{"{1:019}{1:010}job-1": {1 << 30 | len(told)}}}'
+    old.execute("INSERT INTO batches VALUES (?, ?, '[]', x'', '[]', 1, 1)", (places, told))
+    old.close()
+
+    async def body() -> None:
+        async with running(SqliteHistory(path)) as history:
+            assert await history.cursor() == 1
+            await history.record([second])
+            assert await history.events("job-1") == first.numbered() + second.numbered()
+            assert await history.summary("job-1") == second.summary
 
     asyncio.run(body())
 

@@ -82,3 +82,14 @@ def test_a_job_and_a_task_of_the_same_name_have_a_deadline_each() -> None:
     index.set(DueKind.TASK, "x", "y", START)
     index.set(DueKind.JOB, "x", "x", None)
     assert index.due(START, 10) == [Due(START, DueKind.TASK, "x", "y")]
+
+
+def test_what_is_near_is_never_taken_for_far() -> None:
+    index = DeadlineIndex()
+    assert not index.is_near(START, 2.0)
+    index.set(DueKind.JOB, "x", "x", START + timedelta(seconds=300))
+    assert not index.is_near(START, 2.0)
+    assert index.is_near(START + timedelta(seconds=298), 2.0)
+    index.set(DueKind.JOB, "y", "y", START + timedelta(seconds=2))
+    assert index.is_near(START, 2.0)
+    assert index.is_near(START + timedelta(seconds=90), 2.0)  # it has passed, and is still there

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from regista.model import TaskWrite
-from regista.storage.base import Hint
+from regista.model import AwaitTimer, JobStatus, TaskWrite
+from regista.storage.base import Hint, HintKind
 from regista.storage.journal import Batch, NoJournal
 from regista.storage.memory import MemoryStorage
 from regista.testing.conformance.storage.kit import (
@@ -137,3 +138,17 @@ def test_asking_for_tasks_when_none_wait_costs_no_flush() -> None:
         assert journal.waiting == 0
 
     play(body)
+
+
+def test_a_deadline_that_is_far_off_wakes_nobody() -> None:
+    async def play() -> None:
+        async with running(MemoryStorage()) as storage:
+            heard: list[HintKind] = []
+            storage.listen(lambda hint: heard.append(hint.kind))
+            for job_id, seconds in (("far", 60), ("near", 1)):
+                wait = AwaitTimer(datetime.now(UTC) + timedelta(seconds=seconds), "next")
+                job = make_job(job_id, status=JobStatus.WAITING_FOR_TIMER, wait=wait)
+                await storage.commit([write(job)], "me")
+                assert (HintKind.DEADLINE in heard) == (job_id == "near")
+
+    asyncio.run(play())

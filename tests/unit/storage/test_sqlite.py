@@ -257,6 +257,30 @@ def test_a_batch_is_one_statement(path: Path) -> None:
     assert statement.startswith("INSERT INTO flush")
 
 
+def test_a_batch_of_more_than_sqlite_takes_at_once_is_several_statements_and_one_flush(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "_STATEMENT_BYTES", 50_000, raising=False)
+    jobs = [make_job(f"job-{n:02}", data={"x": "y" * 10_000}) for n in range(40)]
+
+    async def body() -> None:
+        async with running(SqliteStorage(path)) as storage:
+            writer_of(storage).setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100_000)
+            commits: list[str] = []
+            writer_of(storage).set_trace_callback(commits.append)
+            told = [write(job, events=(event("z" * 10_000),)) for job in jobs]
+            assert await commit(storage, *told) == [APPLIED] * 40
+            writer_of(storage).set_trace_callback(None)
+            assert commits.count("COMMIT") == 1
+        async with running(SqliteStorage(path)) as storage:
+            ready = await storage.claim_ready("me", [V1], ALL, 30)
+            entries = await storage.outbox(0, ALL)
+            ids = [job.id for job in jobs]
+            assert [job.id for job in ready] == [entry.job_id for entry in entries] == ids
+
+    asyncio.run(body())
+
+
 def test_a_start_reads_only_what_is_live(path: Path) -> None:
     start(path)
     statements: list[str] = []

@@ -2,8 +2,8 @@
 -- row would give up the GIL once more and wait for a busy loop to hand it back.
 
 -- name: record
--- Writes a batch and moves the cursor; the trigger in 0004 says how.
-INSERT INTO batches (entries, bodies, kinds, moments, keys, lowest, cursor) VALUES (?, ?, ?, ?, ?, ?, ?)
+-- Writes a batch and moves the cursor; the trigger in 0005 says how.
+INSERT INTO batches (entries, heads, bodies, kinds, moments, keys, lowest, cursor) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: set_aside
 -- Keeps what could not be written.

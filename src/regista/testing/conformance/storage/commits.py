@@ -218,6 +218,16 @@ class CommitPromises:
         assert found.going == {name: f"of {name}" for name in statuses if name not in settled}
 
     @on_a_clock
+    async def test_a_look_at_a_job_that_was_released_from_quarantine_shows_that_it_goes_on(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        await create(storage, make_job(client="acme"))
+        await commit(storage, write(next_of(await job_of(storage), status=JobStatus.QUARANTINED)))
+        assert set((await storage.standing(["job-1"])).settled) == {"job-1"}
+        await commit(storage, write(next_of(await job_of(storage), status=JobStatus.RUNNING)))
+        assert await storage.standing(["job-1"]) == Standing({}, {"job-1": "acme"})
+
+    @on_a_clock
     async def test_a_look_at_no_jobs_shows_none(self, storage: StorageBackend, clock: ManualClock) -> None:
         await create(storage, make_job())
         assert await storage.standing([]) == Standing({}, {})

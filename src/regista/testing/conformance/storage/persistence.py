@@ -86,6 +86,17 @@ class PersistenceConformance(ShelfPersistence, CounterPersistence):
         assert await picture(await reopen(), list("abcdef")) == before
 
     @over_a_restart
+    async def test_a_look_at_many_shows_the_same_after_a_restart(
+        self, storage: StorageBackend, clock: ManualClock, reopen: Reopen
+    ) -> None:
+        for status in JobStatus:
+            await create(storage, make_job(status.value, client=f"of {status.value}"))
+            await commit(storage, write(next_of(await job_of(storage, status.value), status=status)))
+        names = [status.value for status in JobStatus]
+        before = await storage.standing(names)
+        assert await (await reopen()).standing(names) == before
+
+    @over_a_restart
     async def test_many_changes_of_one_flush_are_there_again(
         self, storage: StorageBackend, clock: ManualClock, reopen: Reopen
     ) -> None:

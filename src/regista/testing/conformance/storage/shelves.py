@@ -128,6 +128,24 @@ class ShelfPromises:
         assert len(await storage.items(SHELF)) == 25
 
     @on_a_clock
+    async def test_the_first_item_behind_each_key_is_found_in_one_look(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        await storage.put([item("a-1", b"1"), item("a-2", b"2"), item("c", due=at(5))])
+        await storage.put([item(f"b{n}", ttl_s=1.0) for n in range(9)])
+        await storage.put([item("z", shelf="other")])
+        found = await storage.firsts(SHELF, ["a-", "a-1", "", "a-2", "c", "a-"])
+        clock.move(2)
+
+        later = await storage.firsts(SHELF, ["a-2", "b3", "c"])
+
+        assert [each and each.key for each in found] == ["a-1", "a-2", "a-1", "b0", None, "a-1"]
+        assert found[0] == Item(SHELF, "a-1", b"1", 1)
+        assert later == [Item(SHELF, "c", b"v", 1, at(5))] * 2 + [None]
+        assert await storage.firsts("unknown", ["", "a"]) == [None, None]
+        assert await storage.firsts(SHELF, []) == []
+
+    @on_a_clock
     async def test_ripe_items_come_earliest_first_and_stay(
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
