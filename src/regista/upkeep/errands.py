@@ -128,22 +128,36 @@ class Hands:
     def _end(self, errand: Errand) -> float:
         return errand.since + self._lease_s
 
-    async def behind(self, delivery: Delivery, now: datetime) -> datetime | None:
-        """When to look again, where an earlier word about the same job was not tried yet; None: it may go.
+    async def behind(self, deliveries: Sequence[Delivery], now: datetime) -> list[datetime | None]:
+        """For each when to look again, where an earlier word about the same job was not tried yet; None: it may go.
 
-        Once the earlier one was tried, nobody waits for its retries.
+        Once the earlier one was tried, nobody waits for its retries. The shelf is asked once for all of them, and again
+        only for those before whom something lies.
         """
-        after = f"{delivery.job.id}-"
-        while items := await self._shelves.items(WEBHOOK_SHELF, after, 1):
-            item, after = items[0], items[0].key
-            if item.key >= delivery.id:
-                return None
-            first = readable(item)  # one that nobody can read is put aside when it is its turn
-            if first is not None and first.job.id == delivery.job.id and first.tries == 0:
-                # Within a lease it may be on its way; one that was put off for longer is not asked for each second.
-                put_off = item.due is not None and item.due > later(now, self._lease_s)
-                return later(cast(datetime, item.due) if put_off else now, _BEHIND_S)
-        return None
+        found: list[datetime | None] = [None] * len(deliveries)
+        afters = {place: f"{delivery.job.id}-" for place, delivery in enumerate(deliveries)}
+        while afters:
+            items = await self._shelves.firsts(WEBHOOK_SHELF, list(afters.values()))
+            before = [
+                (place, item)
+                for place, item in zip(afters, items, strict=True)
+                if item is not None and item.key < deliveries[place].id
+            ]
+            afters = {}
+            for place, item in before:
+                found[place] = self._look_again(item, deliveries[place], now)
+                if found[place] is None:
+                    afters[place] = item.key
+        return found
+
+    def _look_again(self, item: Item, delivery: Delivery, now: datetime) -> datetime | None:
+        """When to look again at a delivery before which this lies; None: that keeps nobody waiting."""
+        first = readable(item)  # one that nobody can read is put aside when it is its turn
+        if first is None or first.job.id != delivery.job.id or first.tries:
+            return None
+        # Within a lease it may be on its way; one that was put off for longer is not asked for each second.
+        put_off = item.due is not None and item.due > later(now, self._lease_s)
+        return later(cast(datetime, item.due) if put_off else now, _BEHIND_S)
 
     def let_go(self, key: str) -> None:
         """What became of it is written down. Whoever looks at the shelf just now may still see it as it was, so it is

@@ -137,28 +137,36 @@ class WebhookSender:
     ) -> None:
         """Add what may go or wait for its turn to `chosen`, and what must be written about others to `writes`."""
         self._more = False
+        errands = self._errands(ripe, writes)
+        behind = await self._hands.behind([errand.delivery for errand in errands], now)
+        for errand, look_again in zip(errands, behind, strict=True):
+            if self._lines.full:
+                self._more = True
+                return
+            client, revision = errand.delivery.job.client, errand.item.revision
+            turn = look_again or self._lines.turn(errand.receiver, now, client)
+            if isinstance(turn, Turn):
+                chosen.append((errand, turn))
+            else:
+                writes.append(errand.moved(turn, revision))
+
+    def _errands(self, ripe: list[Item], writes: list[ItemWrite]) -> list[Errand]:
+        """What there is to tell. What nobody can read or wants to hear is written off."""
+        errands = []
         for item in ripe:
             if self._hands.has(item.key):
                 continue
             if self._lines.full:
                 self._more = True
-                return
+                break
             delivery = read(item, writes)
             if delivery is None:
                 continue
-            if not self.book.wants(delivery.job.client, delivery.event):
-                writes.append(ItemWrite(item.shelf, item.key, None, None, item.revision))
-                continue
-            errand = self._hands.errand(delivery, item)
-            look_again = await self._hands.behind(delivery, now)
-            if look_again is not None:
-                writes.append(errand.moved(look_again, item.revision))
-                continue
-            turn = self._lines.turn(errand.receiver, now, delivery.job.client)
-            if isinstance(turn, Turn):
-                chosen.append((errand, turn))
+            if self.book.wants(delivery.job.client, delivery.event):
+                errands.append(self._hands.errand(delivery, item))
             else:
-                writes.append(errand.moved(turn, item.revision))
+                writes.append(ItemWrite(item.shelf, item.key, None, None, item.revision))
+        return errands
 
     def _set_out(self, errand: Errand, turn: Turn) -> None:
         if turn is GO or self._lines.enter(errand.receiver, errand.delivery.job.client, errand):

@@ -124,12 +124,12 @@ async def test_a_third_word_waits_for_the_first_try_of_the_second_whatever_becam
     first, second, third = delivery(tries=1), delivery(revision=3), delivery(revision=4)
     await storage.put([delivery_write(one, THEN) for one in (first, second, third)])
     hands = Hands(storage, Clock(), 22.0, alone=True)
-    assert await hands.behind(second, THEN) is None
-    assert await hands.behind(third, THEN) == THEN + timedelta(seconds=1)
+    assert await hands.behind([second], THEN) == [None]
+    assert await hands.behind([third], THEN) == [THEN + timedelta(seconds=1)]
     await storage.put([ItemWrite(WEBHOOK_SHELF, first.id, b"spoiled", THEN)])
-    assert await hands.behind(third, THEN) == THEN + timedelta(seconds=1)
+    assert await hands.behind([third], THEN) == [THEN + timedelta(seconds=1)]
     await storage.put([delivery_write(delivery(revision=3, tries=1), THEN)])
-    assert await hands.behind(third, THEN) is None
+    assert await hands.behind([third], THEN) == [None]
     await storage.stop()
 
 
@@ -140,7 +140,7 @@ async def test_a_word_behind_one_that_was_put_off_for_long_comes_back_after_it_a
     for put_off_s, wait_s in ((20, 1), (600, 601)):
         due = THEN + timedelta(seconds=put_off_s)
         await storage.put([delivery_write(delivery(), due)])
-        assert await hands.behind(delivery(revision=3), THEN) == THEN + timedelta(seconds=wait_s)
+        assert await hands.behind([delivery(revision=3)], THEN) == [THEN + timedelta(seconds=wait_s)]
     await storage.stop()
 
 

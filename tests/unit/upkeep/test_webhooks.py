@@ -455,6 +455,32 @@ class Hesitant(MemoryStorage):
         return found
 
 
+class Counting(MemoryStorage):
+    """A store that counts how often somebody asks what lies behind some keys."""
+
+    looks = 0
+
+    async def firsts(self, shelf: str, afters: Sequence[str]) -> list[Item | None]:
+        self.looks += 1
+        return await super().firsts(shelf, afters)
+
+
+@in_loop
+async def test_the_shelf_is_asked_once_what_lies_before_all_that_are_due() -> None:
+    storage = Counting(SystemClock())
+    await storage.start()
+    words = [delivery(job=f"job-{n}", url=f"https://h{n}.example.com", client=f"c{n}") for n in range(20)]
+    await storage.put([delivery_write(one, THEN) for one in words])
+    post = Receivers("none")
+    chore = sender(storage, post, alone=True)
+
+    report = await chore.run_once(SystemClock().now())
+    await chore.drain()
+
+    assert (report.done, len(post.told), storage.looks) == (20, 20, 1)
+    await storage.stop()
+
+
 @in_loop
 async def test_what_was_heard_while_somebody_looked_at_the_shelf_is_not_told_again() -> None:
     storage = Hesitant(SystemClock())

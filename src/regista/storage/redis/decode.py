@@ -138,7 +138,7 @@ def entry_of(row: tuple[bytes, Sequence[bytes]]) -> Entry:
     return Entry(int(number.partition(b"-")[0]), job_id.decode(), int(first_seq), told.events, told.summary)
 
 
-def events_of(job_id: str, row: Sequence[bytes]) -> list[Event]:
+def events_of(job_id: str, row: tuple[bytes | int, bytes]) -> list[Event]:
     """The events of one entry, numbered."""
     first_seq, body = row
     return Entry(0, job_id, int(first_seq), _decode_told(body).events).numbered()

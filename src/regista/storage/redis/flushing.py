@@ -11,6 +11,7 @@ from ..base import Hint
 from ..codec import UNENCODABLE
 from .decode import OUTCOMES, hints_of
 from .encode import Parcel
+from .lately import Lately
 from .scripts import Call, Scripts
 
 #: Changes in one call of a script: enough to share the trip, few enough not to hold up the server.
@@ -94,8 +95,10 @@ class Flusher:
         ended_ttl_s: float,
         outbox_limit: int,
         tell: Callable[[Sequence[Hint]], None],
+        lately: Lately,
     ) -> None:
         self._scripts = scripts
+        self._lately = lately
         self._origin = origin
         self._limits = (round(ended_ttl_s * 1000), outbox_limit)
         self._tell = tell
@@ -121,10 +124,12 @@ class Flusher:
         except (StorageError, *UNENCODABLE) as error:
             # Whatever it was, it concerns this batch only: the server has the others.
             raise StorageUnavailable(words(error)) from error
-        for (_, _, answers), reply in zip(parcels, replies, strict=True):
-            letters, _, hints = reply.partition(b"\n")
+        for (script, parcel, answers), reply in zip(parcels, replies, strict=True):
+            letters, firsts, hints = reply.split(b"\n", 2)
             for answer, letter in zip(answers, letters, strict=True):
                 answer.outcome = OUTCOMES[letter]
+            if script == "commit":
+                self._lately.wrote(parcel, letters, map(int, firsts.split()))
             batch.hints += hints_of(hints)
 
     def flushed(self, batch: Batch) -> None:

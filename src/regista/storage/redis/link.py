@@ -27,12 +27,19 @@ class Link:
         self._name = name
         self._patience_s = patience_s
         self._line: Line | None = None
+        self._lines = 0
         self._opening = asyncio.Lock()
         self._closed = True
         #: When connecting last failed, and why: whoever comes right after that is told the same.
         self._failed_at, self._failure = float("-inf"), ""
         #: The server was away when it was last asked: that, and its return, are told once each.
         self._away = False
+
+    @property
+    def number(self) -> int:
+        """Of the connection that stands now, the first being 1; 0 when none does, as far as is known here."""
+        line = self._line
+        return 0 if line is None or line.broken is not None else self._lines
 
     async def open(self) -> None:
         """Connect now. Wrong credentials are told from a server that is away."""
@@ -113,6 +120,7 @@ class Link:
             if asyncio.get_running_loop().time() < self._failed_at + BACKOFF_S:
                 raise StorageUnavailable(self._failure)
             self._line = await self._new_line()
+            self._lines += 1
             return self._line
 
     async def _new_line(self) -> Line:

@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any
 
 from ...errors import StorageError
+from .constants import constants_in, written_out
 from .line import Command, Refused, Reply
 from .link import Link
 
@@ -22,6 +23,7 @@ NAMES = (
     "claim_tasks",
     "commit",
     "extend",
+    "firsts",
     "forget",
     "heartbeat",
     "held_by",
@@ -57,6 +59,7 @@ SHARED = {
     "claim_tasks": ("waiting",),
     "commit": ("waiting", "shelf", "quota", "page"),
     "extend": ("waiting",),
+    "firsts": ("shelf",),
     "item": ("shelf",),
     "items": ("shelf",),
     "lanes": ("waiting",),
@@ -82,6 +85,19 @@ def source_of(name: str) -> str:
     return (files(__package__) / "lua" / f"{name}.lua").read_text()
 
 
+@cache
+def _constants_of(*names: str) -> dict[str, str]:
+    *before, last = names
+    return (_constants_of(*before) if before else {}) | constants_in(source_of(last))
+
+
+@cache
+def text_of(*names: str) -> str:
+    """The text of a script that these files make: each sees what those before it define."""
+    *before, last = names
+    return (text_of(*before) if before else "") + written_out(source_of(last), _constants_of(*names))
+
+
 class Scripts:
     """Calls scripts by their hash, and loads them again when the server has forgotten them.
 
@@ -91,10 +107,8 @@ class Scripts:
     def __init__(self, link: Link, prefix: str, now: str | None = None) -> None:
         self._link = link
         self._prefix = prefix
-        before = (now or source_of("now")) + "".join(map(source_of, COMMON))
-        self._texts = {
-            name: before + "".join(map(source_of, (*SHARED.get(name, ()), name))) for name in NAMES
-        }
+        before = now or source_of("now")
+        self._texts = {name: before + text_of(*COMMON, *SHARED.get(name, ()), name) for name in NAMES}
         self._hashes = {name: sha1(text.encode()).hexdigest() for name, text in self._texts.items()}
         self._names = map(f"{secrets.token_hex(8)}:{{}}".format, count(1))
         #: How often a script was called: what a job costs the server.

@@ -39,6 +39,12 @@ class RedisShelves(ABC):
             return []
         return _items_of(shelf, await self._scripts.call("items", shelf, after, limit))
 
+    async def firsts(self, shelf: str, afters: Sequence[str]) -> list[Item | None]:
+        if not afters:
+            return []
+        rows = await self._scripts.call("firsts", shelf, *afters)
+        return [item_of(shelf, row[0].decode(), row[1]) if row else None for row in rows]
+
     async def ripe(self, shelf: str, now: datetime, limit: int) -> list[Item]:
         if limit < 1:
             return []

@@ -39,6 +39,7 @@ from .decode import (
 )
 from .encode import field_of, length, version_name
 from .flushing import Batch, Flusher
+from .lately import ENDED_S, Lately
 from .line import Refused, Reply, Words
 from .link import Link
 from .presence import Presence
@@ -60,7 +61,7 @@ _PRIVATE = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 class RedisStorage(RedisWorkers, RedisShelves):
-    """Everything is on the server; nothing is kept here. Redis 7 or newer, or Valkey.
+    """Everything is on the server; nothing is kept here that could change there. Redis 7 or newer, or Valkey.
 
     Each intention is one round trip: a Lua script, or plain reads sent together. All callers share one
     connection and their calls are pipelined, commits that wait together travel in one call, and each of them is
@@ -93,7 +94,10 @@ class RedisStorage(RedisWorkers, RedisShelves):
         self._presence = Presence(name, self._clock)
         self._link = Link(url, f"regista-{name}", patience_s)
         self._scripts = Scripts(self._link, self._prefix, now)
-        self._flusher = Flusher(self._scripts, lambda: crier.origin, ended_ttl_s, outbox_limit, self._tell)
+        self._lately = Lately(self._clock, lambda: self._link.number, min(ended_ttl_s / 2, ENDED_S))
+        self._flusher = Flusher(
+            self._scripts, lambda: crier.origin, ended_ttl_s, outbox_limit, self._tell, self._lately
+        )
         self._group = GroupCommit(Batch, self._flusher.flush, self._flusher.flushed)
         self._listeners: dict[int, Callable[[Hint], None]] = {}
         self._next_listener = 0
@@ -200,13 +204,18 @@ class RedisStorage(RedisWorkers, RedisShelves):
         return [task for _, task in sorted(map(placed_task, cells), key=lambda placed: placed[0])]
 
     async def get(self, job_id: str) -> Job | None:
-        return (await self.load([job_id]))[0][0]
+        body = self._lately.ended(job_id)
+        if body is None:
+            ((body,),) = await self._ask(("HMGET", self._job_key(job_id), "b"))
+        return None if body is None else decode_job(body)
 
     async def standing(self, job_ids: Sequence[str]) -> Standing:
-        if not job_ids:
-            return Standing({}, {})
-        bodies = await self._ask(*[("HGET", self._job_key(job_id), "b") for job_id in job_ids])
-        return standing_of(pair for pair in zip(job_ids, bodies, strict=True) if pair[1] is not None)
+        bodies = {job_id: self._lately.ended(job_id) for job_id in job_ids}
+        unknown = [job_id for job_id, body in bodies.items() if body is None]
+        if unknown:
+            asked = [("HGET", self._job_key(job_id), "b") for job_id in unknown]
+            bodies.update(zip(unknown, await self._ask(*asked), strict=True))
+        return standing_of((job_id, body) for job_id, body in bodies.items() if body is not None)
 
     # -- ready queue -----------------------------------------------------------------------------
 
@@ -311,9 +320,12 @@ class RedisStorage(RedisWorkers, RedisShelves):
     async def prune(self, upto: int) -> None:
         while await self._scripts.call("prune", upto, PRUNED_AT_ONCE):
             pass
+        self._lately.forget_stories()
 
     async def tail(self, job_id: str, after_seq: int) -> list[Event]:
-        rows = await self._scripts.call("tail", job_id, after_seq)
+        rows = self._lately.story(job_id)
+        if rows is None:
+            rows = await self._scripts.call("tail", job_id, after_seq)
         return [event for row in rows for event in events_of(job_id, row) if event.seq > after_seq]
 
     # -- the rest --------------------------------------------------------------------------------

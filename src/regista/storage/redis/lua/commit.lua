@@ -1,6 +1,7 @@
 -- commit: applies each change whole or refuses it, in order.
 -- ARGV: run, batch, origin, milliseconds for which ended jobs stay, entries that the outbox may have, changes (packed);
--- then the bodies, which the changes name by number. Answers a letter per change, and the hints (packed).
+-- then the bodies, which the changes name by number. Answers a letter per change, the seq from which on each has told (0:
+-- nothing), and the hints (packed).
 local done = P .. 'done:' .. ARGV[2]
 local before = call('GET', done)
 if before then
@@ -16,9 +17,6 @@ local DROPPING = { true, 0, -1, {}, {}, false, -1, '', false, false }
 local Q_COUNTER, Q_LIMIT, Q_TTL = 1, 2, 3
 -- A job, by place. Flags: r (runnable), o (even with open branches), t (settled), e (ended).
 local J_BODY, J_REVISION, J_VERSION, J_DUE, J_TOKEN, J_FLAGS = 1, 2, 3, 4, 5, 6
--- A birth and a message, by place.
-local B_ID, B_JOB, B_TELLS, B_EVENTS = 1, 2, 3, 4
-local M_ID, M_TO, M_BODY = 1, 2, 3
 -- Bytes of tokens that a job remembers: some thirty of them. A repetition comes within milliseconds.
 local TOKEN_BYTES = 600
 -- Bytes of entries that a job's cell names: some fifty of them. Those before them are in a list of their own.
@@ -28,7 +26,7 @@ local DONE_MS = 120000
 
 local ended_ms, outbox_limit = ARGV[4], tonumber(ARGV[5])
 meet(ARGV[1], at)
-local told = 0
+local told, told_from = 0, 0
 
 local function knows(cell, token)
   return find(cell[TOKENS], '|' .. token .. '|', 1, true) ~= nil
@@ -110,6 +108,7 @@ local function tell(id, cell, body, events)
   end
   cell[SEQ] = cell[SEQ] + events
   told = told + 1
+  return first
 end
 
 local function new_cell(version)
@@ -139,21 +138,6 @@ end
 local function put_in_line(id, cell)
   make_ready(id, cell[VERSION])
   hint('ready', '')
-end
-
-local function bear(birth)
-  local page, job = open_page(birth[B_ID]), birth[B_JOB]
-  if call('EXISTS', page.key) == 1 then
-    return -- its id follows from the parent's visit: it was born in an earlier, equal write
-  end
-  local cell = new_cell(job[J_VERSION])
-  put_job(page, cell, job)
-  if birth[B_TELLS] > 0 then
-    tell(page.id, cell, birth[B_TELLS], birth[B_EVENTS])
-  end
-  put_in_line(page.id, cell)
-  put(page, 'm', pack(cell))
-  close_page(page)
 end
 
 -- What follows from the new state: ready entry, lease, or the end. True if a branch woke the job.
@@ -187,12 +171,6 @@ local function settle(change, page, cell)
   return false
 end
 
-local function say(word)
-  call('HSET', P .. 'words', word[M_ID], body_of(word[M_BODY]))
-  call('ZADD', P .. 'messages', 'NX', count('arrivals'), word[M_ID])
-  hint('message', word[M_TO])
-end
-
 local function put_items(items)
   if items then
     sweep_items(at)
@@ -203,20 +181,48 @@ local function put_items(items)
 end
 
 -- What few changes do beside the rest.
-local function write_rest(rest, page, cell)
-  cell[OPEN] = (rest[OPENS] >= 0 and rest[OPENS] or cell[OPEN]) - rest[CLOSES]
-  for _, birth in ipairs(rest[BIRTHS]) do
-    bear(birth)
+local write_rest
+do
+  -- A birth and a message, by place.
+  local B_ID, B_JOB, B_TELLS, B_EVENTS = 1, 2, 3, 4
+  local M_ID, M_TO, M_BODY = 1, 2, 3
+
+  local function bear(birth)
+    local page, job = open_page(birth[B_ID]), birth[B_JOB]
+    if call('EXISTS', page.key) == 1 then
+      return -- its id follows from the parent's visit: it was born in an earlier, equal write
+    end
+    local cell = new_cell(job[J_VERSION])
+    put_job(page, cell, job)
+    if birth[B_TELLS] > 0 then
+      tell(page.id, cell, birth[B_TELLS], birth[B_EVENTS])
+    end
+    put_in_line(page.id, cell)
+    put(page, 'm', pack(cell))
+    close_page(page)
   end
-  for _, word in ipairs(rest[SAYS]) do
-    say(word)
+
+  local function say(word)
+    call('HSET', P .. 'words', word[M_ID], body_of(word[M_BODY]))
+    call('ZADD', P .. 'messages', 'NX', count('arrivals'), word[M_ID])
+    hint('message', word[M_TO])
   end
-  if rest[CONSUMES] then
-    consume(rest[CONSUMES])
-  end
-  put_items(rest[ITEMS])
-  if rest[QUOTA] and not page.known then
-    count_use(rest[QUOTA][Q_COUNTER], rest[QUOTA][Q_TTL], at)
+
+  function write_rest(rest, page, cell)
+    cell[OPEN] = (rest[OPENS] >= 0 and rest[OPENS] or cell[OPEN]) - rest[CLOSES]
+    for _, birth in ipairs(rest[BIRTHS]) do
+      bear(birth)
+    end
+    for _, word in ipairs(rest[SAYS]) do
+      say(word)
+    end
+    if rest[CONSUMES] then
+      consume(rest[CONSUMES])
+    end
+    put_items(rest[ITEMS])
+    if rest[QUOTA] and not page.known then
+      count_use(rest[QUOTA][Q_COUNTER], rest[QUOTA][Q_TTL], at)
+    end
   end
 end
 
@@ -237,7 +243,7 @@ local function write(change, page, cell)
     put_job(page, cell, job)
   end
   if change[TELLS] > 0 then
-    tell(page.id, cell, change[TELLS], change[EVENTS])
+    told_from = tell(page.id, cell, change[TELLS], change[EVENTS])
   end
   local woken = settle(change, page, cell)
   put(page, 'm', pack(cell))
@@ -273,9 +279,11 @@ local function apply(change)
   return write(change, page, cell or new_cell(job[J_VERSION])) and 'w' or 'a'
 end
 
-local answers = {}
+local answers, firsts = {}, {}
 for number, change in ipairs(unpacked(ARGV[BODIES])) do
+  told_from = 0
   answers[number] = apply(change)
+  firsts[number] = told_from
 end
 if told > 0 then
   hint('outbox', '')
@@ -286,6 +294,6 @@ if told > 0 then
 end
 write_down()
 publish(ARGV[3])
-local answer = table.concat(answers) .. '\n' .. pack(hints)
+local answer = table.concat(answers) .. '\n' .. table.concat(firsts, ' ') .. '\n' .. pack(hints)
 call('SET', done, answer, 'PX', DONE_MS)
 return answer
