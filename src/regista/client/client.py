@@ -121,8 +121,7 @@ class Client:
             webhook_url=webhook_url,
             search_attributes=search_attributes,
         )
-        params = {"wait": f"{_wait_s:.3f}"} if _wait_s else None
-        return await self._job("POST", "/api/v1/jobs", body, params=params, waits_s=_wait_s)
+        return await self._job("POST", _waiting("/api/v1/jobs", _wait_s), body, waits_s=_wait_s)
 
     async def submit_many(self, wishes: Sequence[Mapping[str, Any]]) -> list[JobObject | RegistaError]:
         """Start several jobs; each is answered in its own place, by the job or by why there is none.
@@ -148,7 +147,7 @@ class Client:
         body = wish(blueprint, input, **{_MEMBERS.get(name, name): value for name, value in options.items()})
         began = time.monotonic()
         # One request does for most jobs: the answer to the submission waits for the end.
-        job = await self._job("POST", "/api/v1/jobs", body, params={"wait": f"{left:.3f}"}, waits_s=left)
+        job = await self._job("POST", _waiting("/api/v1/jobs", left), body, waits_s=left)
         if settled(job):
             return job
         return await self.wait(job.id, None if timeout_s is None else timeout_s - time.monotonic() + began)
@@ -168,7 +167,7 @@ class Client:
         end = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             left = _WAIT_S if end is None else max(0.0, min(_WAIT_S, end - time.monotonic()))
-            job = await self._job("GET", _path(job_id), params={"wait": f"{left:.3f}"}, waits_s=left)
+            job = await self._job("GET", _waiting(_path(job_id), left), waits_s=left)
             if settled(job) or (end is not None and time.monotonic() >= end):
                 return job
 
@@ -424,3 +423,8 @@ def _each(answer: Answer) -> Sequence[JobObject | RegistaError]:
 
 def _path(job_id: str, below: str = "") -> str:
     return f"/api/v1/jobs/{quote(job_id, safe='')}{below}"
+
+
+def _waiting(path: str, wait_s: float) -> str:
+    """The path, for an answer that may wait so long for the end of the job."""
+    return f"{path}?wait={wait_s:.3f}" if wait_s else path

@@ -15,9 +15,10 @@ from msgspec import Struct
 from yarl import URL
 
 from ..errors import WebhookRefused
+from ..wire.http_answer import BadAnswer, Head
+from ..wire.http_connection import Connection, Kept, header_lines
 from .addresses import Allowed
 from .base import Answer
-from .connection import BadAnswer, Connection, Head
 from .resolver import CheckedResolver, OwnThreads
 
 #: Seconds that a receiver's `Retry-After` is believed at most.
@@ -71,9 +72,8 @@ class Postman:
         self._make_resolver = resolver
         self._resolver: CheckedResolver | None = None
         self._tls: ssl.SSLContext | None = None
-        #: Connections that wait for the next delivery and where they lead to, the last used at the end.
-        self._kept: list[tuple[tuple[str, int, bool], Connection]] = []
-        self._sweep: asyncio.TimerHandle | None = None
+        #: Connections that wait for the next delivery.
+        self._kept = Kept(_KEPT, _KEPT_S)
 
     async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> Answer:
         try:
@@ -92,12 +92,7 @@ class Postman:
 
     async def stop(self) -> None:
         """Close the connections. Twice is fine, and so is before the first delivery."""
-        if self._sweep is not None:
-            self._sweep.cancel()
-            self._sweep = None
-        kept, self._kept = self._kept, []
-        for _, connection in kept:
-            connection.close()
+        self._kept.close()
         resolver, self._resolver = self._resolver, None
         if resolver is not None:
             await resolver.close()
@@ -105,7 +100,7 @@ class Postman:
 
     async def _post(self, target: Target, request: bytes) -> Head:
         """The head of the answer, over a connection that is open already where there is one."""
-        connection = self._find(target)
+        connection = self._kept.find(target.place)
         if connection is not None:
             try:
                 return await self._ask(target, connection, request, self._timeout_s)
@@ -127,40 +122,12 @@ class Postman:
             connection.close()
             raise
         if connection.may_be_free:
-            self._keep(target, connection)
+            self._kept.keep(target.place, connection)
         else:
             connection.close()
         return head
 
     # -- connections -----------------------------------------------------------------------------
-
-    def _find(self, target: Target) -> Connection | None:
-        """A connection to this receiver that is open and free, the last used first."""
-        for number in range(len(self._kept) - 1, -1, -1):
-            place, connection = self._kept[number]
-            if place == target.place:
-                del self._kept[number]
-                if connection.free:
-                    return connection
-                connection.close()
-        return None
-
-    def _keep(self, target: Target, connection: Connection) -> None:
-        """Keep it for the next delivery to the same receiver."""
-        loop = asyncio.get_running_loop()
-        connection.idle_since = loop.time()
-        self._kept.append((target.place, connection))
-        if len(self._kept) > _KEPT:
-            self._kept.pop(0)[1].close()
-        if self._sweep is None:
-            self._sweep = loop.call_later(_KEPT_S, self._close_old)
-
-    def _close_old(self) -> None:
-        """Close what nobody has needed for long; they lie in the order in which they were used."""
-        loop = asyncio.get_running_loop()
-        while self._kept and self._kept[0][1].idle_since <= loop.time() - _KEPT_S:
-            self._kept.pop(0)[1].close()
-        self._sweep = loop.call_later(_KEPT_S, self._close_old) if self._kept else None
 
     async def _connect(self, target: Target) -> Connection:
         """Connect to the first address that answers, of those that were looked at; WebhookRefused if one must not be told."""
@@ -206,10 +173,7 @@ def _is_address(host: str) -> bool:
 
 
 def _request(target: Target, headers: dict[str, str], body: bytes) -> bytes:
-    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-    if lines.count("\n") != len(headers) or lines.count("\r") != len(headers):
-        raise ValueError("expected headers of one line each")
-    return f"{target.head}{lines}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    return f"{target.head}{header_lines(headers)}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 def _answer(head: Head) -> Answer:
@@ -220,7 +184,7 @@ def _answer(head: Head) -> Answer:
         status=status,
         error=_refusal(status),
         final=status == _GONE,
-        retry_after_s=_patience(head.retry_after),
+        retry_after_s=_patience(head.find(b"retry-after")),
     )
 
 

@@ -13,6 +13,7 @@ from aiohttp import web
 from regista.client.transport import Transport
 from regista.config import Connection
 from regista.errors import ApiError, JobNotFound, Unreachable
+from regista.trace import CARRIED
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 STOPPED = b'{"status": 503, "code": "stopped", "detail": "the orchestrator stops"}'
@@ -224,6 +225,106 @@ def test_who_never_answered_is_not_waited_for_as_long_as_a_job(tmp_path: Path) -
             return time.monotonic() - began
 
     assert asyncio.run(call()) < 2
+
+
+@pytest.mark.parametrize("status", [307, 308])
+def test_a_redirect_is_followed_with_the_same_body(status: int) -> None:
+    """Whoever stands before an orchestrator may send its clients elsewhere."""
+    seen: list[tuple[str, bytes]] = []
+
+    async def elsewhere(request: web.Request) -> web.StreamResponse:
+        seen.append((request.path_qs, await request.read()))
+        if request.path == "/x":
+            return web.Response(status=status, headers={"Location": f"/y?{request.query_string}"})
+        return web.Response(body=b"{}")
+
+    async def call() -> bytes:
+        async with served(elsewhere) as url, transport_to(url) as transport:
+            return (await transport.call("POST", "/x", {}, params={"a": "b c"}, again=False)).body
+
+    assert asyncio.run(call()) == b"{}"
+    assert {(path.replace("+", "%20"), body) for path, body in seen} == {
+        ("/x?a=b%20c", b"{}"),
+        ("/y?a=b%20c", b"{}"),
+    }
+
+
+def test_a_large_body_arrives_as_it_is() -> None:
+    script = Script()
+    words = "x" * 3_000_000
+
+    async def call() -> None:
+        app_limit = web.Application(client_max_size=10_000_000)
+        app_limit.router.add_route("*", "/{path:.*}", script.answer)
+        runner = web.AppRunner(app_limit, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        try:
+            async with transport_to(f"http://127.0.0.1:{runner.addresses[0][1]}") as transport:
+                await transport.call("POST", "/x", words)
+                await transport.call("POST", "/x", "small")
+        finally:
+            await runner.cleanup()
+
+    asyncio.run(call())
+    assert script.requests == [("secret", f'"{words}"'.encode()), ("secret", b'"small"')]
+
+
+def test_an_answer_says_what_time_it_is_there() -> None:
+    script = Script(web.Response(body=b"{}", headers={"Date": "Mon, 16 Nov 2026 18:00:00 GMT"}))
+
+    async def call() -> tuple[str | None, str | None]:
+        async with served(script.answer) as url, transport_to(url) as transport:
+            before = transport.server_time
+            await transport.call("GET", "/x")
+            return before, transport.server_time
+
+    assert asyncio.run(call()) == (None, "Mon, 16 Nov 2026 18:00:00 GMT")
+
+
+def test_an_address_with_a_name_and_a_password_shows_them() -> None:
+    seen: list[str | None] = []
+
+    async def look(request: web.Request) -> web.StreamResponse:
+        seen.append(request.headers.get("Authorization"))
+        return web.Response(body=b"{}")
+
+    async def call() -> None:
+        async with (
+            served(look) as url,
+            transport_to(url.replace("http://", "http://ada:secret@")) as transport,
+        ):
+            await transport.call("GET", "/x")
+
+    asyncio.run(call())
+    assert seen == ["Basic YWRhOnNlY3JldA=="]
+
+
+def test_only_what_leaves_the_machine_is_packed() -> None:
+    async def accepted(url: str) -> bool:
+        async with transport_to(url) as transport:
+            return "Accept-Encoding: gzip\r\n" in transport._headers()
+
+    assert not asyncio.run(accepted("http://127.0.0.1:8080"))
+    assert asyncio.run(accepted("https://regista.example.com"))
+
+
+def test_a_trace_goes_along() -> None:
+    seen: list[str | None] = []
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+    async def look(request: web.Request) -> web.StreamResponse:
+        seen.append(request.headers.get("traceparent"))
+        return web.Response(body=b"{}")
+
+    async def call() -> None:
+        async with served(look) as url, transport_to(url) as transport:
+            await transport.call("GET", "/x")
+            CARRIED.set({"traceparent": parent})
+            await transport.call("GET", "/x")
+
+    asyncio.run(call())
+    assert seen == [None, parent]
 
 
 def test_a_cut_connection_is_a_sign_of_life() -> None:
