@@ -454,6 +454,117 @@ def test_beats_that_stood_in_line_say_nothing_of_what_was_offered_since() -> Non
     play(main())
 
 
+def test_beats_of_the_idle_that_wait_for_the_store_say_nothing_of_what_was_offered_since() -> None:
+    async def main() -> None:
+        storage = Stuck()
+        async with House(storage=storage) as house, raw(house) as worker:
+            await worker.register(1)
+            await worker.connect()
+            await worker.hear()
+            for _ in range(2):  # from the second on it is heard together with others
+                await worker.say(stream.Beat([]))
+                assert await worker.hear() == stream.Heard([])
+            storage.moves.clear()
+            for _ in range(4):
+                await worker.say(stream.Beat([]))
+            await asyncio.sleep(0.1)
+            job = await house.submit()
+            offer = await worker.hear()
+            assert isinstance(offer, stream.Offer)
+            await asyncio.sleep(2.1)  # long enough for two of them to count, if they did
+            storage.moves.set()
+            assert [await worker.hear() for _ in range(4)] == 4 * [stream.Heard([])]
+            assert "task_undelivered" not in await house.events(job)
+
+    play(main())
+
+
+def test_an_idle_worker_keeps_its_lease_by_beats_alone_and_loses_it_without_them() -> None:
+    async def main() -> None:
+        async with House(lease_s=0.5) as house, raw(house) as worker:
+            await worker.register(1)
+            await worker.connect()
+            await worker.hear()
+            for _ in range(8):
+                await asyncio.sleep(0.15)
+                await worker.say(stream.Beat([]))
+                assert await worker.hear() == stream.Heard([])
+            job = await house.submit()
+            assert isinstance(await worker.hear(), stream.Offer)
+            await house.until_event(job, EventType.TASK_LOST)
+
+    play(main())
+
+
+def test_an_idle_worker_whose_session_is_over_is_told_with_its_next_beat() -> None:
+    async def main() -> None:
+        async with House() as house, raw(house) as worker:
+            await worker.register(1)
+            await worker.connect()
+            await worker.hear()
+            for _ in range(2):
+                await worker.say(stream.Beat([]))
+                assert await worker.hear() == stream.Heard([])
+            assert await house.director.storage.forget("raw", worker.session)
+            await worker.say(stream.Beat([]))
+            assert await worker.hear() == stream.Again()
+            assert await worker.closed() == 1000
+
+    play(main())
+
+
+def test_what_the_store_says_an_idle_worker_has_is_taken_back_although_its_seat_is_empty() -> None:
+    async def main() -> None:
+        async with House() as house, raw(house) as worker:
+            await worker.register(1)
+            await worker.connect()
+            await worker.hear()
+            await worker.say(stream.Beat([]))
+            assert await worker.hear() == stream.Heard([])
+            job = await house.submit()
+            offer = await worker.hear()
+            assert isinstance(offer, stream.Offer)
+            seat = house.director.dispatcher.find("raw")
+            assert seat is not None
+            seat.holding.clear()  # as after an offer that crossed a new connection
+            for pause_s in (0.05, 2.1):
+                await asyncio.sleep(pause_s)
+                await worker.say(stream.Beat([]))
+            await house.until_event(job, EventType.TASK_UNDELIVERED)
+
+    play(main())
+
+
+def test_words_of_every_kind_are_heard_in_the_order_in_which_they_were_said() -> None:
+    async def main() -> None:
+        async with House() as house, raw(house) as worker:
+            await worker.register(3)
+            await worker.connect()
+            await worker.hear()
+            jobs = [await house.submit() for _ in range(3)]
+            offers = [await worker.hear() for _ in jobs]
+            ids = [offer.attempt_id for offer in offers if isinstance(offer, stream.Offer)]
+            results = [
+                stream.Result(TaskResult(task_id=one, job_id=job.id, data={"n": n}))
+                for n, (one, job) in enumerate(zip(ids, jobs, strict=True))
+            ]
+            # A beat in the middle waits for the store: what comes after it must not overtake it.
+            await worker.say(results[0], stream.Beat(ids[1:]), results[1])
+            await worker.say(results[2])
+            await worker.say(stream.Beat([]), stream.Bye())
+            heard = []
+            while not worker.ws.closed:
+                message = await worker.ws.receive(timeout=5)
+                if message.type is aiohttp.WSMsgType.BINARY:
+                    heard += stream.decode_down(message.data)
+            acks = [one for frame in heard if isinstance(frame, stream.Acks) for one in frame.accepted]
+            assert (acks, heard.count(stream.Heard([]))) == (ids, 2)
+            ended = [await house.wait(job) for job in jobs]
+            assert [job.data for job in ended] == [{"n": 0}, {"n": 1}, {"n": 2}]
+
+    play(main())
+
+
 def masked(message: bytes) -> bytes:
     """A WebSocket frame of a client, with a mask that changes nothing."""
     return b"\x82" + bytes([0x80 | len(message)]) + bytes(4) + message

@@ -11,6 +11,7 @@ from ..dispatch.dispatcher import Dispatcher
 from ..engines.native.workers import WorkerService
 from ..wire import stream
 from .problems import Problem
+from .roll_call import RollCall
 from .stage import STAGE
 from .worker_auth import admit
 from .worker_stream import Channel, serve_stream
@@ -60,10 +61,14 @@ def _check_handshake(request: web.Request) -> None:
 class Channels:
     """The open streams, by worker. The newest connection of a worker is the one that counts."""
 
-    def __init__(self, workers: WorkerService, dispatcher: Dispatcher, lease_s: float) -> None:
+    def __init__(
+        self, workers: WorkerService, dispatcher: Dispatcher, lease_s: float, roll: RollCall | None = None
+    ) -> None:
         self._workers = workers
         self._dispatcher = dispatcher
         self._lease_s = lease_s
+        #: Hears idle workers together; None: each beat is a trip to the store.
+        self.roll = roll
         self._open: dict[str, Channel] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -103,7 +108,8 @@ class Channels:
                 # A loop that woke up late has not read what was sent meanwhile: nobody was silent.
                 late = now - before > 2 * _SWEEP_S
                 for channel in list(self._open.values()):
-                    self._look_at(channel, now, late)
+                    if late or channel.is_odd(now, self._lease_s):
+                        self._look_at(channel, now, late)
             except Exception:
                 log.exception("looking after the streams failed; the next turn tries again")
 
@@ -133,13 +139,17 @@ CHANNELS = web.AppKey("channels", Channels)
 def install(app: web.Application) -> None:
     """Add the streams to an application."""
     stage = app[STAGE]
-    channels = app[CHANNELS] = Channels(stage.workers, stage.dispatcher, stage.config.lease_s)
+    lease_s = stage.config.lease_s
+    roll = None if stage.storage.shared else RollCall(stage.workers, lease_s)
+    channels = app[CHANNELS] = Channels(stage.workers, stage.dispatcher, lease_s, roll)
 
     async def alive(_: web.Application) -> AsyncIterator[None]:
         watching = asyncio.get_running_loop().create_task(channels.watch(), name="streams")
         yield
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
+        if roll is not None:
+            await roll.stop()
 
     app.add_routes(routes)
     app.cleanup_ctx.append(alive)

@@ -109,15 +109,17 @@ class Limits:
         bucket.tokens += n
         return False
 
-    def charge(self, bucket: Bucket, n: int = 1) -> None:
-        """Take `n` tokens for what has been done already. Whether there were any is the next one's worry."""
+    def charge(self, bucket: Bucket, n: int = 1) -> bool:
+        """Take `n` tokens for what has been done already. True: not one is left, which is the next one's worry."""
         now = self._elapsed()
         bucket.charge(n, now)
         portions = bucket.portions
-        if portions is not None:
-            portions.held = max(portions.held - n, -float(n))
-            if portions.wants_more():
-                self._ask(bucket, portions, n, now)
+        if portions is None:
+            return bucket.tokens < 1
+        portions.held = max(portions.held - n, -float(n))
+        if portions.wants_more():
+            self._ask(bucket, portions, n, now)
+        return bucket.tokens < 1 or (portions.held < 1 and now < portions.empty_until)
 
     def is_spent(self, bucket: Bucket) -> bool:
         """There is not one token left."""

@@ -155,8 +155,9 @@ def _claimed(refresh_token: str) -> str:
 
 
 def _certificate(request: web.Request) -> str | None:
-    mode = request.app[STAGE].config.worker_auth_mode
-    name = None if mode == "token-only" else certificate_name(request)
+    config = request.app[STAGE].config
+    mode = config.worker_auth_mode
+    name = None if mode == "token-only" else certificate_name(request, config.trusted_proxies)
     if name is None and mode == "mtls-only":
         raise Problem(401, "certificate_missing", "expected a client certificate, got none")
     return name

@@ -7,7 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from aiohttp import WSCloseCode, WSMsgType, web
+from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..config.rates import Context
@@ -19,10 +20,12 @@ from ..plain import words
 from ..wire import stream
 from ..wire.pipe import Pipe
 from .address import peer_of
+from .doors import Guests
 from .middleware.ratelimit import gate_of
 from .rivals import rival_of, warn_of_two
 from .stage import STAGE, Stage
-from .worker_auth import is_still_in, say_version
+from .stream_socket import StreamSocket
+from .worker_auth import SPEAKER, is_still_in, say_version
 
 if TYPE_CHECKING:
     from .channel import Channels
@@ -40,16 +43,39 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Overflo
 _WAITED_S = 0.001
 #: Pause before a result is tried again that the store could not take.
 _AGAIN_S = 0.5
+#: What an idle worker says, time and again.
+_IDLE = stream.encode([stream.Beat([])])
+#: And what it is told.
+_HEARD = stream.Heard([])
+_HEARD_MESSAGE = stream.encode([_HEARD])
+#: Found once: a member of an enum that is looked up on its class costs more than to use it.
+_RESULT, _BINARY = Context.RESULT, WSMsgType.BINARY
+_CLOSED = (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED)
+
+
+class Rest(Struct, frozen=True):
+    """What is left of a message that was heard as far as that went without waiting for anything."""
+
+    frames: Sequence[stream.Up] = ()
+    #: The first of them that was not heard yet.
+    index: int = 0
+    #: As `Channel._since` was when it came.
+    since: float = 0.0
+    #: For how long nothing more is heard afterwards.
+    pause_s: float = 0.0
+    #: What went wrong; it ends the stream.
+    error: Exception | None = None
 
 
 async def serve_stream(request: web.Request, worker_id: str, channels: "Channels") -> web.WebSocketResponse:
     """Speak the stream with one worker until either side closes. A closed socket changes nothing."""
     stage = request.app[STAGE]
-    ws = web.WebSocketResponse(
+    ws = StreamSocket(
         protocols=(stream.PROTOCOL,),
         compress=False,
         timeout=_CLOSING_S,
         max_msg_size=stage.config.max_body_bytes,
+        writer_limit=0,  # whoever sends waits whenever the worker is behind
     )
     say_version(request, ws)
     await ws.prepare(request)
@@ -62,13 +88,14 @@ class Channel:
     """One worker's stream. Its seat's `send` and `cancel` lead here, and never block."""
 
     __slots__ = (
-        "_acks", "_acks_in", "_channels", "_early", "_gate", "_pipe", "_reports", "_request", "_since", "_stage",
-        "_through_at", "_ws", "address", "drain_told", "heard_at", "session", "worker", "worker_id",
+        "_acks", "_acks_in", "_channels", "_early", "_gate", "_guests", "_loop", "_pipe", "_reports", "_request",
+        "_since", "_stage", "_through_at", "_ws", "address", "drain_told", "heard_at", "seat", "session", "worker",
+        "worker_id",
     )  # fmt: skip
 
     def __init__(
         self,
-        ws: web.WebSocketResponse,
+        ws: StreamSocket,
         worker_id: str,
         stage: Stage,
         channels: "Channels",
@@ -78,10 +105,12 @@ class Channel:
         #: Where it comes from, with its port where no proxy stands between us.
         self.address = peer_of(request)
         self.session = 0
-        #: Its record, once it sits.
+        #: Its record, and its seat, once it sits. A seat that leads elsewhere by now, or nowhere, is of no class any more.
         self.worker: Worker | None = None
+        self.seat: Seat | None = None
+        self._loop = asyncio.get_running_loop()
         #: Loop time of the last message.
-        self.heard_at = asyncio.get_running_loop().time()
+        self.heard_at = self._loop.time()
         #: The worker knows that it gets no more tasks.
         self.drain_told = False
         self._ws = ws
@@ -89,7 +118,9 @@ class Channel:
         self._channels = channels
         self._request = request
         self._gate = gate_of(request)
-        self._pipe = Pipe(ws.send_bytes, self.abort, _MOST_WAITING)
+        #: Who may come in, as it was when this one was found to be among them; None: ask each time.
+        self._guests: Guests | None = None
+        self._pipe = Pipe(ws.send_bytes, self.abort, _MOST_WAITING, write=ws.say)
         #: Tasks that came before our welcome left; None afterwards.
         self._early: list[Task] | None = []
         self._acks = stream.Acks([], {})
@@ -106,12 +137,8 @@ class Channel:
         """Greet, take the seat, and listen. Returns when the socket is closed."""
         try:
             if await self._greet():
-                async for message in self._ws:
-                    began = self._stage.clock.elapsed()
-                    if began - self._through_at > _WAITED_S:
-                        self._since = began
-                    await self._hear(message.type, message.data)
-                    self._through_at = self._stage.clock.elapsed()
+                while (message := await self._ws.next(self._hear_now)).type not in _CLOSED:
+                    await self._hear(message)
         except (StorageAway, OrchestratorStopped):
             pass  # the worker keeps what is not acknowledged, and comes back
         except Exception:
@@ -125,7 +152,7 @@ class Channel:
         """The first message says who comes back with what."""
         try:
             message = await self._ws.receive(timeout=_GREETING_S)
-            frames = stream.decode_up(message.data) if message.type is WSMsgType.BINARY else []
+            frames = stream.decode_up(message.data) if message.type is _BINARY else []
         except (TimeoutError, *_UNREADABLE):
             frames = []
         if not frames or not isinstance(frames[0], stream.Hello):
@@ -133,7 +160,7 @@ class Channel:
             return False
         if not await self._take_seat(frames[0]):
             return False
-        await self._handle(frames[1:])
+        await self._handle(frames, 1)
         return True
 
     async def _take_seat(self, hello: stream.Hello) -> bool:
@@ -150,6 +177,7 @@ class Channel:
         seat = stage.dispatcher.find(self.worker_id)
         if seat is not None:
             self.worker = seat.worker
+            self.seat = seat if seat.send == self.send else None
             self._pipe.most = _MOST_WAITING + seat.worker.capacity
         self._channels.enter(self)
         self._pipe.put(stream.Welcome(list(stop), lease_s, stage.config.max_body_bytes))
@@ -159,14 +187,12 @@ class Channel:
 
     def has_seat(self) -> bool:
         """The worker's seat leads here. It may poll by now, or have a newer stream, under the same session."""
-        return self._seat() is not None
-
-    def _seat(self) -> Seat | None:
-        seat = self._stage.dispatcher.find(self.worker_id)
-        return seat if seat is not None and seat.send == self.send else None
+        return self.seat is not None and self.seat.kind is not None
 
     def is_left(self) -> bool:
         """The worker goes on elsewhere, under the same session."""
+        if self.has_seat():
+            return False
         seat = self._stage.dispatcher.find(self.worker_id)
         return seat is not None and seat.worker.session == self.session and seat.send != self.send
 
@@ -183,6 +209,13 @@ class Channel:
         """Nothing was heard from it for a lease, or it has not read for so long."""
         sending = self._pipe.since
         return now - self.heard_at > lease_s or (sending is not None and now - sending > lease_s)
+
+    def is_odd(self, now: float, lease_s: float) -> bool:
+        """Somebody should look at it: it is silent, has no seat, or does not know whether it is drained."""
+        seat = self.seat
+        if seat is None or seat.kind is None or seat.draining is not self.drain_told:
+            return True
+        return self.is_silent(now, lease_s)
 
     async def shut(self, code: int) -> None:
         """Close; the worker comes back when it can."""
@@ -217,36 +250,95 @@ class Channel:
 
     # -- up --------------------------------------------------------------------------------------
 
-    async def _hear(self, kind: WSMsgType, data: Any) -> None:
-        self.heard_at = asyncio.get_running_loop().time()
-        if kind is not WSMsgType.BINARY:
-            await self._refuse(WSCloseCode.UNSUPPORTED_DATA, "expected binary messages")
-            return
+    def _hear_now(self, message: WSMessage) -> WSMessage | None:
+        """Hear a message where it is read. What has to be waited for is left to the task of the stream, as a message."""
+        if message.type is not _BINARY:
+            return message
+        self._came()
+        data = message.data
+        if data == _IDLE and self._note_idle():
+            pause_s = self._gate.breather_s(_RESULT, self.worker_id, 1)
+            return WSMessage(_BINARY, Rest(since=self._since, pause_s=pause_s), "") if pause_s else None
         try:
             frames = stream.decode_up(data)
-        except _UNREADABLE as error:
-            await self._refuse(WSCloseCode.INVALID_TEXT, f"expected a msgpack list of frames: {error}")
-            return
-        await self._handle(frames)
-        if pause_s := self._gate.breather_s(Context.RESULT, self.worker_id, len(frames)):
-            await asyncio.sleep(pause_s)
+        except _UNREADABLE:
+            return message
+        rest = self._begin(frames)
+        return None if rest is None else WSMessage(_BINARY, rest, "")
 
-    async def _handle(self, frames: list[stream.Up]) -> None:
-        """In their order, but results that stand side by side go on together."""
+    def _begin(self, frames: Sequence[stream.Up]) -> Rest | None:
+        """Handle these as far as that goes at once."""
+        try:
+            pause_s = self._gate.breather_s(_RESULT, self.worker_id, len(frames))
+            index = self._handle_now(frames)
+        except Exception as error:  # noqa: BLE001  # the stream's task raises it
+            return Rest(error=error)
+        self._through_at = self._stage.clock.elapsed()
+        is_all = index == len(frames) and not pause_s
+        return None if is_all else Rest(frames, index, self._since, pause_s)
+
+    def _came(self) -> None:
+        """A message is here."""
+        self.heard_at = self._loop.time()
+        began = self._stage.clock.elapsed()
+        if began - self._through_at > _WAITED_S:
+            self._since = began
+        self._through_at = began
+
+    async def _hear(self, message: WSMessage) -> None:
+        """Hear one that stood in line."""
+        if message.type is not _BINARY:
+            await self._refuse(WSCloseCode.UNSUPPORTED_DATA, "expected binary messages")
+            return
+        rest = message.data
+        if type(rest) is not Rest:
+            self._came()
+            try:
+                frames = stream.decode_up(rest)
+            except _UNREADABLE as error:
+                await self._refuse(WSCloseCode.INVALID_TEXT, f"expected a msgpack list of frames: {error}")
+                return
+            rest = Rest(frames, 0, self._since, self._gate.breather_s(_RESULT, self.worker_id, len(frames)))
+        if rest.error is not None:
+            raise rest.error
+        self._since = rest.since
+        await self._handle(rest.frames, rest.index)
+        if rest.pause_s:
+            await asyncio.sleep(rest.pause_s)
+        self._through_at = self._stage.clock.elapsed()
+
+    def hear_later(self, since: float) -> None:
+        """There is more to say to a beat of an idle worker than `answer` does. `since` is of the moment it came."""
+        self._ws.hear_later(Rest([stream.Beat([])], since=since))
+
+    async def _handle(self, frames: Sequence[stream.Up], index: int) -> None:
+        while (index := self._handle_now(frames, index)) < len(frames):
+            await _SLOW[type(frames[index])](self, frames[index])
+            index += 1
+
+    def _handle_now(self, frames: Sequence[stream.Up], index: int = 0) -> int:
+        """In their order, but results that stand side by side go on together.
+
+        Returns where the first one stands that has to be waited for; mostly that is the end.
+        """
         results: list[TaskResult] = []
-        for frame in frames:
+        while index < len(frames):
+            frame = frames[index]
             if type(frame) is stream.Result:
                 results.append(self._own(frame.result))
-                continue
-            if results:
-                self._report(results)
-                results = []
-            handler = _HANDLERS.get(type(frame))
-            waiting = handler(self, frame) if handler is not None else None
-            if waiting is not None:
-                await waiting
+            else:
+                if results:
+                    self._report(results)
+                    results = []
+                if type(frame) in _SLOW:
+                    break
+                handler = _QUICK.get(type(frame))
+                if handler is not None:
+                    handler(self, frame)
+            index += 1
         if results:
             self._report(results)
+        return index
 
     def _own(self, result: TaskResult) -> TaskResult:
         """Nobody speaks for another."""
@@ -304,10 +396,27 @@ class Channel:
 
     async def check(self) -> bool:
         """Hang up on a worker whose token has been taken back or changed; True: it may stay."""
+        guests = self._stage.doors.guests
         if await is_still_in(self._request, self.worker_id):
+            # A login may end at any moment; what is configured is good until it is read anew.
+            self._guests = None if self._request[SPEAKER].by == "login" else guests
             return True
         await self._refuse(WSCloseCode.POLICY_VIOLATION, "the token is not good any more")
         return False
+
+    def _note_idle(self) -> bool:
+        """Let the lease be renewed together with those of others. False where there may be more to it than that."""
+        roll, seat = self._channels.roll, self.seat
+        if roll is None or seat is None or seat.kind is None or self._pipe.since is not None:
+            return False
+        if self._guests is not self._stage.doors.guests:
+            return False
+        roll.note(self, seat, self._since)
+        return True
+
+    def answer(self) -> None:
+        """Its lease is renewed, and there is nothing to stop."""
+        self._pipe.put_now(_HEARD, _HEARD_MESSAGE)
 
     async def _beat(self, frame: stream.Beat) -> None:
         if self.is_left():
@@ -322,7 +431,7 @@ class Channel:
                 self.worker_id, self.session, running, began=self._since
             )
         except StorageUnavailable:
-            self._pipe.put(stream.Heard([]))  # nothing expires while the store is away, or soon after
+            self._pipe.put(_HEARD)  # nothing expires while the store is away, or soon after
             return
         if not beat.known:
             await self.end(self.farewell(await self._stage.workers.recall(self.worker_id)))
@@ -343,8 +452,8 @@ class Channel:
 
     def _credit(self, frame: stream.Credit) -> None:
         """Credit is counted by steps, not set: offers that are on their way are not granted twice."""
-        seat = self._seat()
-        if seat is None:
+        seat = self.seat
+        if seat is None or seat.kind is None:
             return
         now = seat.credit or 0
         if frame.more < 0:
@@ -369,12 +478,14 @@ class Channel:
         await self._ws.close()
 
 
-#: Frame → what hears it. One table for all channels: there may be ten thousand of them.
-_HANDLERS: dict[type[stream.Frame], Callable[[Channel, Any], Awaitable[None] | None]] = {
+#: Frame → what hears it, at once or in its turn. One table for all channels: there may be ten thousand of them.
+_QUICK: dict[type[stream.Frame], Callable[[Channel, Any], None]] = {
     stream.Started: Channel._started,
     stream.Progress: Channel._progress,
-    stream.Beat: Channel._beat,
     stream.Credit: Channel._credit,
     stream.Drain: Channel._drain,
+}
+_SLOW: dict[type[stream.Frame], Callable[[Channel, Any], Awaitable[None]]] = {
+    stream.Beat: Channel._beat,
     stream.Bye: Channel._bye,
 }

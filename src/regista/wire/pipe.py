@@ -15,18 +15,20 @@ Word = Frame | Raw
 class Pipe:
     """Writes messages without ever making anybody wait.
 
-    `put` only notes the frame. A short-lived task sends what has gathered, and ends when there is nothing
-    more; while the other side does not read, it waits, and frames gather up to `most`. One beyond that
-    calls `on_stuck`, once: the other side has given up, or should be given up.
+    `put` only notes the frame, and what has gathered leaves with the next turn of the loop: at once by `write`, where
+    there is one and the other side keeps up with reading. Else a short-lived task waits for `send`, and frames gather
+    up to `most`. One beyond that calls `on_stuck`, once: the other side has given up, or should be given up.
     """
 
     __slots__ = (
         "_closed",
         "_frames",
+        "_leaving",
         "_on_stuck",
         "_send",
         "_sender",
         "_stuck",
+        "_write",
         "max_bytes",
         "most",
         "since",
@@ -38,12 +40,17 @@ class Pipe:
         on_stuck: Callable[[], None],
         most: int = 100_000,
         max_bytes: int = 0,
+        write: Callable[[bytes], bool] | None = None,
     ) -> None:
         self._send = send
+        #: Sends a message at once; False, and nothing has left, where that would have to be waited for.
+        self._write = write
         self._on_stuck = on_stuck
         self._stuck = False
         self._closed = False
         self._frames: list[Word] = []
+        #: What has gathered leaves soon.
+        self._leaving: asyncio.Handle | None = None
         self._sender: asyncio.Task[None] | None = None
         self.most = most
         #: Loop time at which the message that is being sent was begun; None between messages.
@@ -66,14 +73,30 @@ class Pipe:
         if self._closed:
             return
         self._frames.append(frame)
-        if self._sender is None:
-            self._sender = asyncio.get_running_loop().create_task(self._run(), name="pipe")
-        elif len(self._frames) > self.most and not self._stuck:
-            self._stuck = True
-            self._on_stuck()
+        if self._sender is not None:
+            if len(self._frames) > self.most and not self._stuck:
+                self._stuck = True
+                self._on_stuck()
+        elif self._leaving is None:
+            # With the next turn: acknowledgements and the tasks that follow from them leave together.
+            self._leaving = asyncio.get_running_loop().call_soon(self._leave)
+
+    def put_now(self, frame: Word, message: bytes) -> None:
+        """Send this frame, of which `message` is the whole message, at once where nothing is before it; else soon."""
+        if self._frames or self._sender is not None or self._closed or self._write is None:
+            self.put(frame)
+            return
+        try:
+            if not self._write(message):
+                self.put(frame)
+        except (ConnectionError, RuntimeError):
+            pass  # the socket is closed; whoever reads from it notices
 
     async def flush(self) -> None:
         """Return when everything that was put has been handed to the socket, or the socket is gone."""
+        if self._leaving is not None:
+            self._leaving.cancel()
+            self._leave()
         if self._sender is not None:
             await asyncio.wait([self._sender])
 
@@ -81,24 +104,40 @@ class Pipe:
         """Nothing more leaves."""
         self._closed = True
         self._frames = []
+        if self._leaving is not None:
+            self._leaving.cancel()
         if self._sender is not None:
             self._sender.cancel()
 
-    async def _run(self) -> None:
+    def _leave(self) -> None:
+        self._leaving = None
+        messages = self._gathered()
         try:
-            # A turn of patience: acknowledgements and the tasks that follow from them leave together.
-            await asyncio.sleep(0)
-            while self._frames:
-                frames, self._frames = self._frames, []
-                for message in self._messages(frames):
+            while messages and self._write is not None and self._write(messages[0]):
+                del messages[0]
+        except (ConnectionError, RuntimeError):
+            return  # the socket is closed; whoever reads from it notices
+        if messages:
+            self._sender = asyncio.get_running_loop().create_task(self._send_on(messages), name="pipe")
+
+    async def _send_on(self, messages: list[bytes]) -> None:
+        """One after the other, as the other side reads them; and all that gathers meanwhile."""
+        try:
+            while messages:
+                for message in messages:
                     self.since = asyncio.get_running_loop().time()
                     await self._send(message)
                     self.since = None
+                messages = self._gathered()
         except (ConnectionError, RuntimeError):
             pass  # the socket is closed; whoever reads from it notices
         finally:
             self._sender = None
             self.since = None
+
+    def _gathered(self) -> list[bytes]:
+        frames, self._frames = self._frames, []
+        return self._messages(frames) if frames else []
 
     def _messages(self, frames: list[Word]) -> list[bytes]:
         message = encode(frames)

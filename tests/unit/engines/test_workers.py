@@ -94,6 +94,43 @@ def test_a_worker_that_says_goodbye_hands_its_tasks_back_at_once() -> None:
         assert kit.get(job).status is JobStatus.WAITING_FOR_WORKER
 
 
+def test_the_leases_of_the_idle_are_renewed_together_and_nobody_elses() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        busy = Puppet(kit, id="busy", lease_s=30)
+        busy.join()
+        kit.submit("script")
+        busy.settle()
+        idle = [Puppet(kit, id=name, lease_s=30) for name in ("one", "two", "gone")]
+        for puppet in idle:
+            puppet.join()
+        found = [kit.director.dispatcher.find(puppet.id) for puppet in (*idle, busy)]
+        seats = [seat for seat in found if seat is not None]
+        kit.skip(29)
+        idle[2].leave()
+        # when
+        service = kit.director.workers
+        service.lease_s = 30
+        assert kit.call(lambda: service.renew(seats)) == [True, True, False, False]
+        # then
+        kit.skip(29)
+        assert [puppet.beat().known for puppet in (*idle, busy)] == [True, True, False, False]
+
+
+def test_whoever_has_a_task_by_the_stores_word_alone_is_not_idle() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        puppet = Puppet(kit)
+        puppet.join()
+        kit.submit("script")
+        puppet.settle()
+        seat = kit.director.dispatcher.find(puppet.id)
+        assert seat is not None
+        assert kit.call(lambda: kit.director.workers.renew([seat])) == [False]
+        seat.holding.clear()
+        assert kit.call(lambda: kit.director.workers.renew([seat])) == [False]
+        puppet.finish(puppet.tasks[0])
+        assert kit.call(lambda: kit.director.workers.renew([seat])) == [True]
+
+
 # -- 10: delivered is not started --------------------------------------------------------------------
 
 

@@ -104,3 +104,98 @@ def test_how_long_a_message_is_being_sent_can_be_seen() -> None:
         assert (began is None, pipe.since is None) == (False, True)
 
     asyncio.run(main())
+
+
+class Quick(Socket):
+    """One that takes messages at once, for as long as its reader keeps up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keeps_up = True
+
+    def write(self, message: bytes) -> bool:
+        if self.keeps_up:
+            self.messages.append(stream.decode_up(message))
+        return self.keeps_up
+
+
+def test_where_the_reader_keeps_up_the_frames_of_a_turn_leave_with_the_next_and_no_task_is_needed() -> None:
+    async def main() -> None:
+        socket = Quick()
+        pipe = Pipe(socket.send, socket.on_stuck, write=socket.write)
+        before = asyncio.all_tasks()
+        for frame in FRAMES:
+            pipe.put(frame)
+        assert (socket.messages, asyncio.all_tasks()) == ([], before)
+        await asyncio.sleep(0)
+        assert (socket.messages, asyncio.all_tasks()) == ([FRAMES], before)
+
+    asyncio.run(main())
+
+
+def test_what_is_flushed_has_left_before_the_next_turn() -> None:
+    async def main() -> None:
+        socket = Quick()
+        pipe = Pipe(socket.send, socket.on_stuck, write=socket.write)
+        pipe.put(FRAMES[0])
+        await pipe.flush()
+        assert socket.messages == [FRAMES[:1]]
+        await asyncio.sleep(0)
+        assert socket.messages == [FRAMES[:1]]
+
+    asyncio.run(main())
+
+
+def test_a_reader_that_falls_behind_is_waited_for_and_the_order_stays() -> None:
+    async def main() -> None:
+        socket = Quick()
+        socket.keeps_up = False
+        socket.gate.clear()
+        pipe = Pipe(socket.send, socket.on_stuck, write=socket.write)
+        pipe.put(FRAMES[0])
+        await asyncio.sleep(0.01)
+        assert pipe.is_blocked
+        socket.keeps_up = True  # but what was said before must be read before
+        pipe.put(FRAMES[1])
+        pipe.put_now(FRAMES[2], stream.encode([FRAMES[2]]))
+        await asyncio.sleep(0.01)
+        assert socket.messages == []
+        socket.gate.set()
+        await pipe.flush()
+        assert (socket.messages, pipe.is_blocked) == ([FRAMES[:1], FRAMES[1:3]], False)
+
+    asyncio.run(main())
+
+
+def test_a_whole_message_leaves_at_once_unless_something_is_before_it() -> None:
+    async def main() -> None:
+        socket = Quick()
+        pipe = Pipe(socket.send, socket.on_stuck, write=socket.write)
+        message = stream.encode([FRAMES[2]])
+        pipe.put_now(FRAMES[2], message)
+        assert socket.messages == [[FRAMES[2]]]
+        pipe.put(FRAMES[0])
+        pipe.put_now(FRAMES[2], message)
+        await pipe.flush()
+        assert socket.messages == [[FRAMES[2]], [FRAMES[0], FRAMES[2]]]
+        pipe.close()
+        pipe.put_now(FRAMES[2], message)
+        assert len(socket.messages) == 2
+
+    asyncio.run(main())
+
+
+def test_a_socket_that_is_gone_takes_nothing_and_nobody_who_writes_hears_of_it() -> None:
+    async def main() -> None:
+        def gone(message: bytes) -> bool:
+            raise ConnectionResetError
+
+        socket = Socket()
+        pipe = Pipe(socket.send, socket.on_stuck, write=gone)
+        pipe.put(FRAMES[0])
+        pipe.put_now(FRAMES[2], stream.encode([FRAMES[2]]))
+        await pipe.flush()
+        pipe.put_now(FRAMES[2], stream.encode([FRAMES[2]]))
+        assert socket.messages == []
+
+    asyncio.run(main())

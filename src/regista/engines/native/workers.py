@@ -311,6 +311,25 @@ class WorkerService:
         self._seen[worker_id] = self._clock.now()
         return True
 
+    async def renew(self, seats: Sequence[Seat]) -> list[bool]:
+        """Renew the leases of workers that have nothing in their hands, by their own word, and sit here.
+
+        For each, whether that was all. False, and nothing is renewed, where its seat or the store says otherwise, or its session is
+        over: then its `heartbeat` tells.
+        """
+        now, holders = self._clock.now(), frozenset(await self._storage.holders())
+        renew, default_s = self._storage.heartbeat, self.lease_s
+        renewed = []
+        for seat in seats:
+            worker, is_all = seat.worker, False
+            if seat.kind is not None and not seat.holding and worker.id not in holders:
+                lease_s = default_s if worker.lease_s is None else worker.lease_s
+                is_all = await renew(worker.id, worker.session, lease_s)
+            if is_all:
+                self._seen[worker.id] = now
+            renewed.append(is_all)
+        return renewed
+
     async def heartbeat(
         self,
         worker_id: str,
