@@ -84,6 +84,8 @@ class Ids:
         self._clock = clock
         self._last = 0
         self._moment: datetime | None = None
+        #: The milliseconds of the last id, and how an id of theirs begins.
+        self._millisecond, self._head = -1, ""
         self._prefix = f"{self.chance.getrandbits(48):012x}"
         self._tokens = 0
 
@@ -95,8 +97,13 @@ class Ids:
         self._moment = moment
         # A burst within one millisecond counts on; so does a clock that was set back.
         self._last = last = stamp if stamp > self._last else self._last + 1
-        text = "%031x" % (last << 64 | 1 << 63 | self.chance.getrandbits(62))
-        return f"{text[:8]}-{text[8:12]}-7{text[12:15]}-{text[15:19]}-{text[19:]}"
+        if last >> 12 != self._millisecond:
+            self._millisecond = last >> 12
+            text = f"{self._millisecond:012x}"
+            self._head = f"{text[:8]}-{text[8:]}-"
+        # The first digit of each part is never a nought (version 7, variant 8 to b), so `hex` leaves none out.
+        tail = hex(1 << 63 | self.chance.getrandbits(62))
+        return f"{self._head}{hex(7 << 12 | last & 0xFFF)[2:]}-{tail[2:6]}-{tail[6:]}"
 
     def token(self) -> str:
         """A commit token: unique among all writers, meaningless otherwise."""
@@ -107,6 +114,8 @@ class Ids:
 def derived_id(*parts: str) -> str:
     """The id that follows from `parts`, always the same one. Used where a repeat must be a no-op."""
     # Each part says how long it is: no two lists of parts look alike.
-    told = "".join(f"{len(part)}:{part}" for part in parts)
+    told = ""
+    for part in parts:
+        told += f"{len(part)}:{part}"
     digest = blake2b(told.encode(), digest_size=16).hexdigest()
     return f"{digest[:8]}-{digest[8:12]}-8{digest[13:16]}-8{digest[17:20]}-{digest[20:]}"

@@ -59,11 +59,15 @@ def address_behind(peer: str | None, chain: str, trusted: tuple[str, ...]) -> st
 
 def is_from_proxy(request: web.Request) -> bool:
     """A trusted proxy handed us this request, so its headers about whoever asked are true."""
-    trusted = _trusted(request)
+    return is_trusted(request.remote, _trusted(request))
+
+
+def is_trusted(peer: str | None, trusted: tuple[str, ...]) -> bool:
+    """It is the address of a proxy that is believed."""
     if not trusted:
         return False
-    peer = _address(request.remote or "")
-    return peer is not None and _is_in(peer, networks_of(trusted))
+    found = _address(peer or "")
+    return found is not None and _is_in(found, networks_of(trusted))
 
 
 def is_secure(request: web.Request) -> bool:

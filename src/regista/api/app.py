@@ -33,6 +33,7 @@ from . import (
     webhooks,
     workers,
 )
+from .front import FRONT, Front
 from .middleware import ratelimit
 from .middleware.entrance import Entrance
 from .middleware.observed import Observer
@@ -73,16 +74,18 @@ _LINGER_S = 1.0
 def create_app(stage: Stage) -> web.Application:
     """The whole API over these services. Starting and stopping them is the caller's business."""
     gate = ratelimit.Gate(stage)
+    observer, entrance = Observer(stage.telemetry), Entrance(stage, gate)
     with warnings.catch_warnings():
         # aiohttp would rather hand out its own router; ours is that one, with a quicker way in.
         warnings.filterwarnings("ignore", "router argument", DeprecationWarning)
         app = web.Application(
             router=Router(),
-            middlewares=[Observer(stage.telemetry).watch, Entrance(stage, gate).lead],
+            middlewares=[observer.watch, entrance.lead],
             client_max_size=stage.config.max_body_bytes,
             handler_args=handler_args(stage.config),
         )
     app[STAGE] = stage
+    app[FRONT] = Front(app, observer, entrance)
     ratelimit.install(app, gate)
     app[OPERATIONS] = [operation for noun in NOUNS for operation in noun]
     app[DOCUMENT] = Document(app[OPERATIONS])

@@ -50,7 +50,8 @@ def tell(
 
 def tell_submitted(request: web.Request, target: str) -> None:
     """The line about accepted jobs. At DEBUG: there are many, and each job's history begins with who wanted it."""
-    tell(request, "job.submit", target, level=logging.DEBUG)
+    if log.isEnabledFor(logging.DEBUG):
+        tell(request, "job.submit", target, level=logging.DEBUG)
 
 
 def deed(request: web.Request, action: str, target: str, **facts: str) -> Deed:

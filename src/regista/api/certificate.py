@@ -5,7 +5,7 @@ from typing import Any
 
 from aiohttp import hdrs, web
 
-from .address import is_from_proxy
+from .address import is_trusted
 from .problems import Problem
 
 log = logging.getLogger("regista.doors")
@@ -23,13 +23,13 @@ _told: set[str] = set()
 _MOST_TOLD = 100
 
 
-def certificate_name(request: web.Request) -> str | None:
+def certificate_name(request: web.Request, trusted: tuple[str, ...]) -> str | None:
     """The common name of the verified certificate of whoever asks; None when none was shown.
 
     Headers count only from a trusted proxy, and then they alone do: the connection's own certificate is the proxy's.
     A certificate with no common name, or with several, is a Problem: nobody could say whose it is.
     """
-    if is_from_proxy(request):
+    if trusted and is_trusted(request.remote, trusted):
         return _said(request)
     if _NAME in request.headers:
         _tell_ignored(request)

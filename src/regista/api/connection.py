@@ -8,16 +8,18 @@ from typing import Any
 from aiohttp import web
 from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
-from aiohttp.web_protocol import RequestHandler
 
+from ..model import ClientConfig
 from .answers import Answer
+from .conversation import Conversation
+from .front import FRONT
 from .problems import Problem, response_of
 from .stage import STAGE
 
 log = logging.getLogger("regista.api")
 
 
-class Connection(RequestHandler):
+class Connection(Conversation):
     """One connection of a client.
 
     Whoever has not sent the head of a first request after `head_timeout_s` is cut off, and so is whoever has begun
@@ -26,7 +28,7 @@ class Connection(RequestHandler):
     `unread_s` is cut off, too: else the answer would be kept for as long as that program hangs.
     """
 
-    __slots__ = ("_head_timeout_s", "_head_timer", "_heads", "_unread_timer", "_wire")
+    __slots__ = ("_head_timeout_s", "_head_timer", "_heads", "_is_hooked", "_unread_timer", "_wire", "proof")
 
     #: Packed bodies stay packed until somebody who was let in wants them: `bodies` unpacks, and knows when to stop.
     leaves_packed = True
@@ -34,14 +36,24 @@ class Connection(RequestHandler):
     unread_s = 60.0
 
     def __init__(
-        self, manager: web.Server, *, loop: asyncio.AbstractEventLoop, head_timeout_s: float, **more: Any
+        self,
+        manager: web.Server,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        head_timeout_s: float,
+        is_hooked: bool = False,
+        **more: Any,
     ) -> None:
         super().__init__(manager, loop=loop, auto_decompress=False, **more)
         self._head_timeout_s = head_timeout_s
+        #: Somebody wants to look at answers before they are sent.
+        self._is_hooked = is_hooked
         self._head_timer: asyncio.TimerHandle | None = None
         #: Heads that had come when the timer was set.
         self._heads = 0
         self._unread_timer: asyncio.TimerHandle | None = None
+        #: Who has proved by what who he is: a mark of that, those who may come in, and the one.
+        self.proof: tuple[int, object, ClientConfig] | None = None
         #: The connection itself, also while it is being closed: what was written before is still sent then.
         self._wire: asyncio.WriteTransport | None = None
 
@@ -132,8 +144,11 @@ class Connection(RequestHandler):
             # There is something to tidy up or to log.
             return await super().finish_response(request, resp, start_time)
         try:
-            await resp.prepare(request)
-            await resp.write_eof()
+            if self._is_hooked or not resp.send(request):
+                await resp.prepare(request)
+                await resp.write_eof()
+            elif self._paused:
+                await request.writer.drain()
         except ConnectionError:
             return resp, True
         return resp, False
@@ -177,6 +192,12 @@ class Runner(web.AppRunner):
         self._head_timeout_s = app[STAGE].config.body_timeout_s
         self._arguments = {name: value for name, value in arguments.items() if name != "handler_cancellation"}
 
+    async def _make_server(self) -> web.Server:
+        server = await super()._make_server()
+        if FRONT in self.app:
+            server.request_handler = self.app[FRONT].handle
+        return server
+
     @property
     def server(self) -> Any:
         """What makes a connection out of a socket."""
@@ -186,5 +207,10 @@ class Runner(web.AppRunner):
     def _connection(self) -> Callable[[], Connection]:
         server = super().server
         assert server is not None
-        loop = asyncio.get_running_loop()
-        return lambda: Connection(server, loop=loop, head_timeout_s=self._head_timeout_s, **self._arguments)
+        given = {
+            "loop": asyncio.get_running_loop(),
+            "head_timeout_s": self._head_timeout_s,
+            "is_hooked": bool(self.app.on_response_prepare),
+            **self._arguments,
+        }
+        return lambda: Connection(server, **given)

@@ -14,7 +14,7 @@ from .allowance import allowance
 from .audit import tell_submitted
 from .blueprints import endpoint_of, version_of
 from .middleware.known_query import check_query
-from .operations import CLIENTS_ONLY, Handler
+from .operations import CLIENTS_ONLY, QUERIES, Handler
 from .stage import CLIENT, STAGE, Stage
 
 #: Any of these says that the body is an order; without them it is the data itself.
@@ -103,7 +103,7 @@ def under_version(handler: Handler) -> Handler:
         versions = {version_of(one) for one in stage.library.blueprints() if one.api_endpoint}
         if request.match_info["version"] not in versions:
             return await anything_else(request)
-        check_query(request, handler)
+        check_query(request, QUERIES.get(handler))
         answer = await handler(request)
         if request.path.endswith("/cancel") and answer.status == 200:
             return view.json({"status": "cancellation_request_accepted"})

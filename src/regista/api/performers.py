@@ -28,7 +28,7 @@ from ..wire.worker import (
 )
 from . import bodies, sts
 from .address import peer_of, tell_if_clear
-from .answers import Answer
+from .answers import whole
 from .middleware.ratelimit import GATE, gate_of, tell
 from .problems import Problem
 from .rivals import rival_of, warn_of_two
@@ -40,7 +40,7 @@ MAX_TASKS = 1000
 
 #: Found once: a member of an enum that is looked up on its class costs more than to use it.
 _RESULT = Context.RESULT
-_JSON = {hdrs.CONTENT_TYPE: "application/json"}
+_JSON: dict[str, str] = {hdrs.CONTENT_TYPE: "application/json"}
 
 DESK = web.AppKey("desk", Desk)
 M = TypeVar("M")
@@ -286,7 +286,7 @@ def _names(query: Mapping[str, str], name: str) -> tuple[str, ...] | None:
 
 
 def _answer(value: Any) -> web.Response:
-    return Answer(body=_encode(value), headers=_JSON)
+    return whole(_encode(value), 200, _JSON)
 
 
 def _task_answer(stage: Stage, tasks: list[Task], plural: bool) -> web.Response:

@@ -34,11 +34,15 @@ Ways = tuple[Way, ...]
 class Junction:
     """Where a path may have got to, part by part."""
 
-    __slots__ = ("ahead", "here", "otherwise")
+    __slots__ = ("ahead", "here", "otherwise", "simple")
 
     def __init__(self, here: tuple[web.AbstractResource, ...]) -> None:
         #: Who may answer a path that ends here, the first to ask first.
         self.here = here
+        #: The same, where a path and a method are all that they look at; else nobody.
+        self.simple = tuple(one for one in here if isinstance(one, web.Resource))
+        if len(self.simple) < len(here):
+            self.simple = ()
         #: The next part → where it leads; any other leads to `otherwise`.
         self.ahead: dict[str, Junction] = {}
         self.otherwise = self
@@ -82,16 +86,33 @@ class Router(web.UrlDispatcher):
         super().index_resource(resource)
         self._start = None
 
+    def find(self, method: str, path: str) -> web.UrlMappingMatchInfo | None:
+        """The route of a request, where nobody needs to wait for that; None: `resolve` knows more.
+
+        The path is without quotes (`path_safe`).
+        """
+        if self._start is None:
+            return None
+        for resource in self._place(self._start, path).simple:
+            found = resource._match(path)
+            if found is not None:
+                route = resource._routes.get(method, resource._any_route)
+                if route is not None:
+                    return web.UrlMappingMatchInfo(found, route)
+        return None
+
+    def _place(self, place: Junction, path: str) -> Junction:
+        for part in path.split("/"):
+            place = place.ahead.get(part, place.otherwise)
+        return place
+
     async def resolve(self, request: web.Request) -> web.UrlMappingMatchInfo:
         """The route of a request, or the refusal that stands for none."""
-        place = self._start
-        if place is None:
+        if self._start is None:
             if not self.frozen or self._matched_sub_app_resources:
                 return await super().resolve(request)  # more may come, or not the path alone decides
-            place = self._start = _junction(self._ways(), 0, {})
-        for part in request.rel_url.path_safe.split("/"):
-            place = place.ahead.get(part, place.otherwise)
-        for resource in place.here:
+            self._start = _junction(self._ways(), 0, {})
+        for resource in self._place(self._start, request.rel_url.path_safe).here:
             found, _ = await resource.resolve(request)
             if found is not None:
                 return found

@@ -15,7 +15,7 @@ from ..history.recorder import read_stories
 from ..model import ClientConfig, Event, Job, JobStatus
 from ..wire.jobs import JobObject
 from ..wire.story import Show, as_it_is, job_object
-from .answers import Answer
+from .answers import whole
 from .stage import CLIENT, STAGE, Stage
 
 #: Events from which the attempts of a job are told; `/history` has all of them.
@@ -23,13 +23,13 @@ _STORY = 1000
 _WAITING_FOR_HUMAN = JobStatus.WAITING_FOR_HUMAN
 #: Ended jobs whose answer is remembered.
 _SHOWN = 256
-_JSON = {hdrs.CONTENT_TYPE: "application/json; charset=utf-8"}
+_JSON: dict[str, str] = {hdrs.CONTENT_TYPE: "application/json; charset=utf-8"}
 encode = msgspec.json.Encoder().encode
 
 
 def json(answer: object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
     """An answer of records."""
-    return Answer(status=status, body=encode(answer), headers=_JSON | headers if headers else _JSON)
+    return whole(encode(answer), status, _JSON | headers if headers else _JSON)
 
 
 def clock_of(config: Config) -> Show:

@@ -60,7 +60,7 @@ async def admit(request: web.Request, worker_id: str | None, *, password: bool =
     """
     stage = request.app[STAGE]
     mode = stage.config.worker_auth_mode
-    name = certificate_name(request) if mode != "token-only" else None
+    name = certificate_name(request, stage.config.trusted_proxies) if mode != "token-only" else None
     token = token_of(request)
     if name is None and token and mode != "mtls-only" and not is_access(token) and not is_password(token):
         speaker = Speaker("token", token)  # as most do
@@ -68,7 +68,7 @@ async def admit(request: web.Request, worker_id: str | None, *, password: bool =
         speaker = await _recognise(request, mode, name, token, password)
     request[SPEAKER] = speaker
     if worker_id is not None:
-        check_worker(request, worker_id)
+        _check(request, stage, speaker, worker_id)
     elif speaker.by == "token" and not stage.doors.knows(token):
         raise _unknown_token()
     return speaker
@@ -120,6 +120,10 @@ async def _login(request: web.Request, token: str, must: bool) -> Login | None:
 
 def check_worker(request: web.Request, worker_id: str) -> None:
     """The id is one, the speaker is this worker, and nobody speaks for another."""
+    _check(request, request.app[STAGE], request[SPEAKER], worker_id)
+
+
+def _check(request: web.Request, stage: Stage, speaker: Speaker, worker_id: str) -> None:
     try:
         check_identifier("worker id", worker_id)
     except BadMessage as error:
@@ -127,7 +131,7 @@ def check_worker(request: web.Request, worker_id: str) -> None:
     hint = request.headers.get(_ID)
     if hint and hint != worker_id:
         raise _mismatch(f"{ID_HEADER} names {hint!r}, the request {worker_id!r}")
-    check_claim(request.app[STAGE], request[SPEAKER], worker_id)
+    check_claim(stage, speaker, worker_id)
 
 
 def check_claim(stage: Stage, speaker: Speaker, worker_id: str) -> None:

@@ -1,6 +1,6 @@
 """What a handler may wish for, as values. Nothing here happens until the machine says what it means."""
 
-from typing import Any
+from typing import Any, final
 
 from msgspec import UNSET, Struct, UnsetType, field
 
@@ -25,12 +25,14 @@ class Order(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     max_cost: float | None = None
 
 
+@final
 class Transition(Struct, frozen=True, tag=True, gc=False):
     """Go on in another state, at once."""
 
     to: str
 
 
+@final
 class Dispatch(Struct, frozen=True, tag=True, gc=False):
     """Hand one task to a worker; its status says where to go on."""
 
@@ -74,6 +76,7 @@ class Fail(Struct, frozen=True, tag=True, gc=False):
     code: str = "failed_by_handler"
 
 
+@final
 class Finish(Struct, frozen=True, tag=True, gc=False):
     """The handler of an end state is through."""
 

@@ -89,13 +89,18 @@ def decide(job: Job, decision: Decision, scene: Scene, tasks: tuple[Task, ...] =
 
 
 def _act(job: Job, action: Action, scene: Scene) -> Step:
-    match action:  # what almost every job does comes first: a case that does not fit is not for free
-        case Dispatch():
-            return _dispatch(job, action.order, scene)
-        case Finish():
-            return _finish(job, scene)
-        case Transition():
-            return move(job, action.to, scene)
+    # What almost every job does comes first, by its type: a case that does not fit is dear.
+    if type(action) is Dispatch:
+        return _dispatch(job, action.order, scene)
+    if type(action) is Finish:
+        return _finish(job, scene)
+    if type(action) is Transition:
+        return move(job, action.to, scene)
+    return _act_seldom(job, action, scene)
+
+
+def _act_seldom(job: Job, action: FanOut | AskHuman | RunChild | Sleep | Fail, scene: Scene) -> Step:
+    match action:
         case FanOut(orders, aggregator):
             return _fan_out(job, orders, aggregator, scene)
         case AskHuman() as ask:

@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
 from ..clock import later
-from ..model import Birth, Change, Event, Job, Message, RetryPolicy, TaskWrite
+from ..model import Birth, Change, Event, Job, Message, Quota, RetryPolicy, TaskWrite
 from ..model.task import DEFAULT_RETRY
 from .graph import Graph
 from .notices import notices
@@ -71,9 +71,19 @@ class Step(Struct, frozen=True, kw_only=True, gc=False):
         )
 
     def change(
-        self, base: Job | None, token: str, *, consumes: str | None = None, hold_s: float | None = None
+        self,
+        base: Job | None,
+        token: str,
+        *,
+        tasks: tuple[TaskWrite, ...] | None = None,
+        consumes: str | None = None,
+        quota: Quota | None = None,
+        hold_s: float | None = None,
     ) -> Change:
-        """The write that takes the stored job from `base` (None: from nothing) to this one."""
+        """The write that takes the stored job from `base` (None: from nothing) to this one.
+
+        `tasks` stand in for the step's own: the same ones, with what was found for them meanwhile.
+        """
         revision = 1 if base is None else base.revision + 1
         job = replace(self.job, revision=revision, token=token)
         return Change(
@@ -81,7 +91,7 @@ class Step(Struct, frozen=True, kw_only=True, gc=False):
             token=token,
             job=job,
             expected=None if base is None else base.revision,
-            tasks=self.tasks,
+            tasks=self.tasks if tasks is None else tasks,
             drop_tasks=self.drop_tasks,
             opens_branches=self.opens_branches,
             closes_branches=self.closes_branches,
@@ -91,6 +101,7 @@ class Step(Struct, frozen=True, kw_only=True, gc=False):
             events=self.events,
             # In the same write: what is told outside is neither lost nor told of what never happened.
             items=() if job.webhook_url is None else notices(job, self.events),
+            quota=quota,
             hold_s=hold_s,
         )
 

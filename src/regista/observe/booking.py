@@ -26,7 +26,10 @@ FindWorker = Callable[[str | None], Worker | None]
 
 
 class Tally:
-    """What the changes of one commit add up to: all that is alike is then counted at once."""
+    """What the changes of one commit add up to: all that is alike is then counted at once.
+
+    One serves commit after commit: to make its tables anew costs as much as to read a small commit.
+    """
 
     __slots__ = ("ended", "jobs", "told", "waited")
 
@@ -41,7 +44,16 @@ class Tally:
         self.waited: defaultdict[str, list[float]] = defaultdict(list)
 
     def pour(self, into: Catalogue) -> None:
-        """Count it."""
+        """Count it, and be empty again, whatever comes of it."""
+        try:
+            self._count(into)
+        finally:
+            self.jobs.clear()
+            self.ended.clear()
+            self.told.clear()
+            self.waited.clear()
+
+    def _count(self, into: Catalogue) -> None:
         for blueprint, born in self.jobs.items():
             into.jobs.add((blueprint,), born)
         for (blueprint, status), seconds in self.ended.items():
@@ -63,6 +75,7 @@ class Book:
     def __init__(self, catalogue: Catalogue, find_worker: FindWorker) -> None:
         self._of = catalogue
         self._find_worker = find_worker
+        self._tally = Tally()
         self._blueprints: OrderedDict[str, str] = OrderedDict()
         self._kinds: dict[EventType, Callable[[Event, Change, str, Tally], None]] = {
             EventType.JOB_FINISHED: self._ended,
@@ -84,7 +97,7 @@ class Book:
 
     def committed(self, changes: Sequence[Change], outcomes: Sequence[Outcome], now: datetime) -> None:
         """These changes are in the store, or were refused."""
-        tally = Tally()
+        tally = self._tally
         for change, outcome in zip(changes, outcomes, strict=True):
             # What was there already has been counted when it came.
             if outcome.kind is _APPLIED:
@@ -93,7 +106,7 @@ class Book:
 
     def handed_over(self, tasks: Iterable[Task], worker: Worker, now: datetime) -> None:
         """The store gave these waiting tasks to a worker."""
-        tally = Tally()
+        tally = self._tally
         for task in tasks:
             self._hand_over(task, worker, now, tally)
         tally.pour(self._of)

@@ -191,7 +191,10 @@ def _waiting_for(job: Job, tasks: Sequence[Task], token: str | None, show: Show)
         return WaitingFor("cancel", detail, show(job.waiting_since))
     if job.wait is None:
         return None
-    kind, detail = _detail(job, tasks, token, show)
+    if not tasks and type(job.wait) is AwaitTask:  # as most that are just taken on
+        kind, detail = "worker", {"task_id": job.wait.task_id}
+    else:
+        kind, detail = _detail(job, tasks, token, show)
     return WaitingFor(kind, detail, show(job.waiting_since))
 
 

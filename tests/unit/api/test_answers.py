@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from regista.api.answers import Answer
+from regista.api.answers import Answer, whole
 from tests.ports import free_port
 
 Facts = dict[str, Any]
@@ -100,3 +100,13 @@ def test_an_application_around_ours_may_look_at_every_answer_before_it_leaves() 
 
     assert b"X-Hook: 7" in ours
     assert ours == theirs
+
+
+def test_an_answer_that_is_made_the_short_way_has_all_that_the_long_way_gives_it() -> None:
+    short = whole(b"{}", 404, {"Content-Type": "application/json"})
+    long = Answer(body=b"{}", status=404, headers={"Content-Type": "application/json"})
+
+    assert {**long.__dict__, **short.__dict__} == long.__dict__
+    assert (short.status, short.reason, short.body, short.content_type, short.content_length) == (
+        404, "Not Found", b"{}", "application/json", 2,
+    )  # fmt: skip

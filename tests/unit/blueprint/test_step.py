@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from regista.blueprint.step import Rules, Step, pause_s, retry_at
 from regista.model import (
@@ -14,6 +15,7 @@ from regista.model import (
     Job,
     Message,
     MessageKind,
+    Quota,
     RetryPolicy,
     Task,
     TaskWrite,
@@ -97,6 +99,16 @@ def test_the_change_goes_from_the_stored_revision_to_the_next(
     assert (change.expected, change.job.revision) == (revision, (revision or 0) + 1)
     assert (change.token, change.job.token, change.consumes, change.hold_s) == ("token", "token", "m", hold)
     assert (change.tasks, change.events, change.messages) == (step.tasks, step.events, step.messages)
+
+
+def test_a_change_carries_the_quota_and_the_tasks_that_were_matched_meanwhile() -> None:
+    job = Job(id="j", blueprint="b", version="v", state="s", created_at=BEGINNING, updated_at=BEGINNING)
+    task = Task(id="j_1_0", job_id="j", type="work")
+    matched, quota = (TaskWrite(replace(task, worker_id="w")),), Quota("ada", 5, 60.0)
+
+    change = Step(job=job, tasks=(TaskWrite(task),)).change(None, "token", tasks=matched, quota=quota)
+
+    assert (change.tasks, change.quota) == (matched, quota)
 
 
 POLICIES = st.builds(

@@ -17,7 +17,7 @@ from regista import (
 )
 from regista.blueprint import ActionFactory, JobContext
 from regista.config import Config
-from regista.errors import StorageFailed
+from regista.errors import OrchestratorStopped, StorageFailed
 from regista.testing.clock import LoopClock
 from regista.testing.disk import SimulatedDisk
 from regista.testing.loop import VirtualLoop
@@ -456,6 +456,61 @@ def test_jobs_in_the_ready_queue_go_on_while_newcomers_keep_every_turn_full() ->
         for newcomer in newcomers:
             newcomer.cancel()
         await asyncio.gather(*newcomers, return_exceptions=True)
+        await director.stop()
+
+    asyncio.run(main())
+
+
+# -- turns ---------------------------------------------------------------------------------------
+
+
+def test_what_arrives_in_one_turn_of_the_loop_is_run_in_the_next_one_and_written_together() -> None:
+    loop = VirtualLoop()
+    clock = LoopClock(loop)
+    disk = SimulatedDisk()
+    runs: list[str] = []
+
+    def start(context: JobContext, actions: ActionFactory) -> None:
+        runs.append(context.job_id)
+        actions.transition_to("done")
+
+    async def main() -> None:
+        director = OrchestratorEngine(MemoryStorage(clock, disk), clock=clock)
+        director.register_blueprint(script(start, "done"))
+        await director.start()
+        for _ in range(2):  # the second time there is a task that has taken a turn before
+            await asyncio.sleep(1)
+            before, runs[:] = disk.writes, []
+            # when
+            asking = [asyncio.ensure_future(director.submit("script")) for _ in range(9)]
+            await asyncio.sleep(0)  # they ask
+            await asyncio.sleep(0)
+            # then
+            assert len(runs) == 9
+            await asyncio.gather(*asking)
+            assert disk.writes == before + 1
+        await director.stop()
+
+    loop.run_until_complete(main())
+    loop.close()
+
+
+def test_a_stop_that_comes_before_the_turn_refuses_what_has_arrived() -> None:
+    async def main() -> None:
+        director = OrchestratorEngine("memory")
+        director.register_blueprint(one_task())
+        await director.start()
+        asking = asyncio.ensure_future(director.submit("script"))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            await director.engine.executor.stop()
+        with pytest.raises(OrchestratorStopped):
+            await asking
+        await director.stop()
+        # a second life takes turns again
+        await director.start()
+        async with asyncio.timeout(5):
+            await director.submit("script")
         await director.stop()
 
     asyncio.run(main())

@@ -21,6 +21,10 @@ class Observer:
         self._of = telemetry.of if telemetry is not None and telemetry.counts else None
         self._traces = telemetry is not None and telemetry.traces
 
+    def is_traced(self, request: web.Request) -> bool:
+        """A trace goes along with it, or may begin with it; else to `count` its answer is all there is to do."""
+        return self._traces or _TRACE in request.headers
+
     @web.middleware
     async def watch(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """The outermost of all: what it sees is what is sent."""
@@ -30,8 +34,7 @@ class Observer:
             response = await handler(request)
         else:
             response = await self._carrying(request, handler, carried, span)
-        if self._of is not None:
-            self._count(request, response)
+        self.count(request, response, _route(request))
         return response
 
     async def _carrying(
@@ -56,13 +59,17 @@ class Observer:
             return None
         return begin(f"POST {_route(request)}", "server", carried, path=path)
 
-    def _count(self, request: web.Request, response: web.StreamResponse) -> None:
-        assert self._of is not None
-        status, route = response.status, _route(request)
-        self._of.requests.add((request.method, route, str(status)))
-        if status < 400:
+    def count(self, request: web.Request, response: web.StreamResponse, route: str) -> None:
+        """One more answer. The route is the path as it was declared."""
+        if self._of is None:
             return
-        code = response.get(CODE, "")
+        status = response.status
+        self._of.requests.add((request.method, route, str(status)))
+        if status >= 400:
+            self._count_refusal(request, status, route, response.get(CODE, ""))
+
+    def _count_refusal(self, request: web.Request, status: int, route: str, code: str) -> None:
+        assert self._of is not None
         door = (
             "worker" if route.startswith("/_worker") else "client" if route.startswith("/api") else "public"
         )

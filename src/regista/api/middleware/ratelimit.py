@@ -12,6 +12,7 @@ from ...model import ClientConfig, Rate
 from ..address import client_address
 from ..buckets import Bucket
 from ..certificate import certificate_name
+from ..destinations import LOOKS, WORKERS, Destination
 from ..limits import Limits
 from ..problems import Problem
 from ..stage import CLIENT, Stage
@@ -32,8 +33,7 @@ _NO_REPEATS = _GUESSES | {"signature_missing", "signature_wrong", "timestamp_mis
 _BREATHER_S = 0.5
 #: Found once: a member of an enum that is looked up on its class costs more than to use it.
 _READ, _SUBMIT, _EMPTY_POLL = Context.READ, Context.SUBMIT, Context.EMPTY_POLL
-#: POSTs that only look.
-_LOOKING = (":wait",)
+_PUBLIC = Context.PUBLIC
 _WORDS = {
     Context.AUTH: "too many requests from this address brought no good token",
     Context.EMPTY_POLL: "too many polls found nothing: let a poll wait (`timeout`)",
@@ -46,13 +46,14 @@ class Gate:
     def __init__(self, stage: Stage) -> None:
         take = stage.storage.take if stage.storage.shared else None
         self.limits = Limits(rates_of(stage.config.rate_limits), stage.clock.elapsed, take)
-        self._proxied = bool(stage.config.trusted_proxies)
+        self._trusted = stage.config.trusted_proxies
+        self._proxied = bool(self._trusted)
         self._auth = self.limits.rate(Context.AUTH)
         self._public = self.limits.rate(Context.PUBLIC)
         #: Addresses with failures lately; mostly nobody.
         self._failing: dict[str, Bucket] = {}
         #: Hashes of (address, credential) that were let in; never the credentials themselves.
-        self._known: set[int] = set()
+        self.known: set[int] = set()
         #: Hashes of (address, credential) that were refused lately, each with a bucket of its own.
         self._refused: dict[int, Bucket] = {}
         self._certificates = stage.config.worker_auth_mode != "token-only"
@@ -67,26 +68,30 @@ class Gate:
         wrong credential again is no new guess, and is counted for itself.
         """
         mark = self._mark(request, worker)
-        if self._failing and mark not in self._known:
+        if self._failing and mark not in self.known:
             self._listen_to(self._address(request), mark)
         return mark
 
     def part(self, request: web.Request, mark: int) -> None:
-        """It went well: a credential that was good is remembered."""
-        if mark not in self._known and _has_proved(request):
-            self._remember(mark)
+        """It went well, with a credential that is not `known`: if it was good, it is remembered."""
+        if _has_proved(request):
+            if len(self.known) >= _MOST_KNOWN:
+                self.known.clear()
+            self.known.add(mark)
 
     def refused(self, request: web.Request, problem: Problem, mark: int | None) -> None:
         """It was refused: whoever failed to prove who he is, or guessed at something, is counted."""
         if self._auth is not None and (problem.status == 401 or problem.code in _GUESSES):
             if mark is not None:
-                self._known.discard(mark)  # whatever it was good for: with it, one can guess at other things
+                self.known.discard(mark)  # whatever it was good for: with it, one can guess at other things
             self._failed(request, self._auth, problem.code not in _NO_REPEATS)
 
     async def public(self, request: web.Request) -> None:
         """Count what anybody may ask for."""
         if self._public is not None:
-            await self._spend(request, Context.PUBLIC, self._address(request), self._public)
+            unsure = self._spend_here(request, _PUBLIC, self._address(request), self._public)
+            if unsure is not None:
+                await self.ask_store(request, unsure)
 
     def _mark(self, request: web.Request, worker: bool) -> int:
         """Stands for where a request comes from and everything that it would prove with who sends it.
@@ -94,7 +99,7 @@ class Gate:
         The certificate is a worker's proof alone.
         """
         where = self._address(request) if self._proxied else request.remote
-        name = _certificate(request) if worker and self._certificates else None
+        name = _certificate(request, self._trusted) if worker and self._certificates else None
         told = request.headers.get
         return hash((where, name, told(CLIENT_TOKEN), told(_WORKER_TOKEN), told(hdrs.AUTHORIZATION)))
 
@@ -141,19 +146,14 @@ class Gate:
         own.charge(1, now)
         return first
 
-    def _remember(self, mark: int) -> None:
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
-        self._known.add(mark)
-
     def _address(self, request: web.Request) -> str:
         return neighbourhood(client_address(request) if self._proxied else request.remote or "")
 
     # -- by client -------------------------------------------------------------------------------
 
-    def client(self, request: web.Request, client: ClientConfig) -> Bucket | None:
+    def client(self, request: web.Request, client: ClientConfig, to: Destination) -> Bucket | None:
         """Count what a client asks for. The bucket, where only the store knows whether that is too much."""
-        looks = request.method in ("GET", "HEAD") or request.path.endswith(_LOOKING)
+        looks = request.method in LOOKS if to.only_looks is None else to.only_looks
         context = _READ if looks else _SUBMIT
         own = client.rate_limits
         rate = own[context] if context in own else self.limits.rate(context)
@@ -171,7 +171,9 @@ class Gate:
         """Count what a worker, who was let in, says."""
         rate = self.limits.rate(context)
         if rate is not None:
-            await self._spend(request, context, worker_id, rate)
+            unsure = self._spend_here(request, context, worker_id, rate)
+            if unsure is not None:
+                await self.ask_store(request, unsure)
 
     def breather_s(self, context: Context, worker_id: str, n: int) -> float:
         """Count `n` words that came over a socket; seconds for which it should not be read, mostly none.
@@ -181,9 +183,8 @@ class Gate:
         rate = self.limits.rate(context)
         if rate is None:
             return 0.0
-        bucket = self.limits.bucket(context, worker_id, rate)
-        self.limits.charge(bucket, n)
-        return _BREATHER_S if self.limits.is_spent(bucket) else 0.0
+        spent = self.limits.charge(self.limits.bucket(context, worker_id, rate), n)
+        return _BREATHER_S if spent else 0.0
 
     def check_poll(self, request: web.Request, worker_id: str) -> None:
         """Refuse a poll of a worker whose polls found nothing too often."""
@@ -200,11 +201,6 @@ class Gate:
             self.limits.charge(bucket)
 
     # -- telling ---------------------------------------------------------------------------------
-
-    async def _spend(self, request: web.Request, context: Context, key: str, rate: Rate) -> None:
-        unsure = self._spend_here(request, context, key, rate)
-        if unsure is not None:
-            await self.ask_store(request, unsure)
 
     def _spend_here(self, request: web.Request, context: Context, key: str, rate: Rate) -> Bucket | None:
         """The bucket when the store must be asked, by `ask_store`."""
@@ -255,19 +251,19 @@ def tell(request: web.Request, response: web.StreamResponse) -> None:
     bucket = request.get(COUNTED)
     if bucket is not None:
         response.headers.update(bucket.told())
-    if "/_worker/" in request.path:
+    if WORKERS in request.path:
         say_version(request, response)
 
 
 def is_for_workers(request: web.Request) -> bool:
     """Only workers get an answer there. By the route: a path may have names in it that others chose."""
     resource = request.match_info.route.resource
-    return resource is not None and "/_worker/" in resource.canonical
+    return resource is not None and WORKERS in resource.canonical
 
 
-def _certificate(request: web.Request) -> str | None:
+def _certificate(request: web.Request, trusted: tuple[str, ...]) -> str | None:
     try:
-        return certificate_name(request)
+        return certificate_name(request, trusted)
     except Problem:  # nobody's; whoever needs the name says so
         return None
 

@@ -6,7 +6,6 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
-from datetime import datetime
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -100,7 +99,8 @@ class JobExecutor:
         self._ready = True
         self._turns = 0
         #: Tasks that have taken a turn and would take another: to begin one costs more than some turns.
-        self._free: list[asyncio.Future[tuple[list[Act], bool]]] = []
+        self._free: list[asyncio.Future[None]] = []
+        #: One of them is on its way to take what has arrived.
         self._scheduled = False
         self._slow: set[asyncio.Task[None]] = set()
         self._stopping = False
@@ -176,42 +176,32 @@ class JobExecutor:
     # -- turns -----------------------------------------------------------------------------------
 
     def _schedule(self) -> None:
-        """One call for everything that arrives in this turn of the loop."""
-        if not self._scheduled and not self._stopping:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._spin, context=self._context)
-
-    def _spin(self) -> None:
-        self._scheduled = False
-        if self._stopping or self._turns >= _TURNS:
+        """One turn for everything that arrives in this turn of the loop: it begins with the next one."""
+        if self._scheduled or self._stopping or self._turns >= _TURNS:
             return
-        claims = self._ready and len(self._slow) < self._settings.max_slow
-        if not self._inbox and not claims:
+        if not self._inbox and not self._may_claim():
             return
-        room = _TURN_ACTS - _CLAIMED_ACTS if claims else _TURN_ACTS
-        if len(self._inbox) <= room:
-            acts = list(self._inbox)
-            self._inbox.clear()
-        else:
-            acts = [self._inbox.popleft() for _ in range(room)]
+        self._scheduled = True
         self._turns += 1
-        self._begin(acts, claims)
-
-    def _begin(self, acts: list[Act], claims: bool) -> None:
-        """Give a turn to a task that is free, or to a new one."""
         while self._free:
             free = self._free.pop()
             if not free.done():  # else the process ends
-                free.set_result((acts, claims))
+                free.set_result(None)
                 return
-        asyncio.get_running_loop().create_task(self._take_turns(acts, claims), name="executor-turns")
+        asyncio.get_running_loop().create_task(
+            self._take_turns(), name="executor-turns", context=self._context
+        )
 
-    async def _take_turns(self, acts: list[Act], claims: bool) -> None:
-        """Turn after turn, as they are given."""
+    def _may_claim(self) -> bool:
+        return self._ready and len(self._slow) < self._settings.max_slow
+
+    async def _take_turns(self) -> None:
+        """Turn after turn, as they are due."""
         while True:
             error = None
+            self._scheduled = False
             try:
-                await self._turn(acts, claims)
+                await self._turn()
             except Exception as problem:  # noqa: BLE001  # it is told by `_turned`
                 error = problem
             finally:
@@ -220,13 +210,14 @@ class JobExecutor:
             self._turned(error)
             if self._stopping:
                 return
-            free: asyncio.Future[tuple[list[Act], bool]] = asyncio.get_running_loop().create_future()
+            free: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._free.append(free)
-            del acts, error  # nothing of the last turn is kept here until the next
+            del error  # nothing of the last turn is kept here until the next
             try:
-                acts, claims = await free
+                await free
             except asyncio.CancelledError:
                 if not free.cancelled():  # a turn was given, and will not be taken
+                    self._scheduled = False
                     self._turns -= 1
                     self._idle.set()
                 raise
@@ -241,19 +232,23 @@ class JobExecutor:
                 asyncio.get_running_loop().call_later(_STORE_AWAY_S, self._schedule)
                 return
             log.error("a turn failed", exc_info=error, extra={"action": "turn_failed"})
-        if self._inbox or self._ready:
-            self._schedule()
+        self._schedule()
 
-    async def _turn(self, acts: list[Act], claims: bool) -> None:
+    async def _turn(self) -> None:
+        if self._stopping:
+            return
+        claims = self._may_claim()
+        acts = self._take_acts(_TURN_ACTS - _CLAIMED_ACTS if claims else _TURN_ACTS)
         try:
-            room = min(_TURN_ACTS - len(acts), self._settings.max_slow - len(self._slow))
-            if claims and room > 0:
+            if claims:
+                room = min(_TURN_ACTS - len(acts), self._settings.max_slow - len(self._slow))
                 acts += await self._claim(room)
-            if self._inbox and self._turns < _TURNS:
+            if self._inbox:
                 self._schedule()
             self._new_stages()
-            if any(act.base is not None or act.result is not None for act in acts):
-                await self._prepare(acts)
+            known = [act for act in acts if act.result is not None or act.base is not None]
+            if known:
+                await self._prepare(known)
             acts = self._play_all(acts)
             await self._commit(acts)
         except BaseException as error:
@@ -263,6 +258,14 @@ class JobExecutor:
             if isinstance(error, StorageUnavailable):
                 self._keep_claimed(acts)
             raise
+
+    def _take_acts(self, limit: int) -> list[Act]:
+        """What came first."""
+        if len(self._inbox) > limit:
+            return [self._inbox.popleft() for _ in range(limit)]
+        acts = list(self._inbox)
+        self._inbox.clear()
+        return acts
 
     def _keep_claimed(self, acts: list[Act]) -> None:
         """Nobody else is waiting to hear of these, and their leases are ours: they are tried again when the store is back."""
@@ -454,14 +457,13 @@ class JobExecutor:
         changes: list[Change] = []
         groups: list[list[Act]] = []
         branches: list[tuple[Act, TaskStep]] = []
-        now = self._clock.now()
         for act in acts:
             if act.settled:
                 continue
             if act.task_step is not None:
                 branches.append((act, act.task_step))
             elif act.step is not None:
-                changes.append(self._job_change(act, act.step, now))
+                changes.append(self._job_change(act, act.step))
                 groups.append([act])
         for step, group in self._together(branches) if branches else ():
             changes.append(step.change(self._ids.token()))
@@ -473,11 +475,9 @@ class JobExecutor:
             for act in group:
                 self._after(act, change, outcome)
 
-    def _job_change(self, act: Act, step: Step, now: datetime) -> Change:
-        if step.tasks:
-            step = self._match(act, step, now)
-        change = step.change(act.base, self._ids.token())
-        return change if act.quota is None else replace(change, quota=act.quota)
+    def _job_change(self, act: Act, step: Step) -> Change:
+        tasks = self._match(act, step.tasks) if step.tasks else None
+        return step.change(act.base, self._ids.token(), tasks=tasks, quota=act.quota)
 
     def _together(self, branches: list[tuple[Act, TaskStep]]) -> list[tuple[TaskStep, list[Act]]]:
         """Branches of one job that end in one turn are one change."""
@@ -499,23 +499,25 @@ class JobExecutor:
                 groups[step.job_id] = (step, [act])
         return [*groups.values(), *singles]
 
-    def _match(self, act: Act, step: Step, now: datetime) -> Step:
+    def _match(self, act: Act, writes: tuple[TaskWrite, ...]) -> tuple[TaskWrite, ...]:
         """Offer new tasks to free workers in the very write that creates them."""
-        writes: list[TaskWrite] = []
-        for index, write in enumerate(step.tasks):
-            if write.attempt or not write.task.waiting:
+        matched: list[TaskWrite] = []
+        for index, write in enumerate(writes):
+            task = write.task
+            if write.attempt or not task.waiting:
                 continue  # not a new one
-            offered = self._dispatcher.reserve(write.task, now)
+            # It was queued in this very turn: that is now.
+            offered = self._dispatcher.reserve(task, task.queued_at or self._clock.now())
             if offered is not None:
                 act.offers += (offered,)
-                write = replace(write, task=offered)
-            elif wakes := self._dispatcher.whom_to_wake(write.task):
-                write = replace(write, wakes=wakes)
+                found = TaskWrite(offered)
+            elif wakes := self._dispatcher.whom_to_wake(task):
+                found = TaskWrite(task, wakes=wakes)
             else:
                 continue
-            writes = writes or list(step.tasks)
-            writes[index] = write
-        return replace(step, tasks=tuple(writes)) if writes else step
+            matched = matched or list(writes)
+            matched[index] = found
+        return tuple(matched) if matched else writes
 
     def _after(self, act: Act, change: Change, outcome: Outcome) -> None:
         """The effects of a commit: all of them follow from what is stored (see effects.py)."""
@@ -610,9 +612,7 @@ class JobExecutor:
         """Commit what came before the handler, so that whoever waits is answered; keep the job."""
         if act.step is None:
             return await self._still_held(act)
-        change = act.step.change(act.base, self._ids.token(), hold_s=self._settings.lease_s)
-        if act.quota is not None:
-            change = replace(change, quota=act.quota)
+        change = act.step.change(act.base, self._ids.token(), quota=act.quota, hold_s=self._settings.lease_s)
         (outcome,) = await self._storage.commit([change], self._settings.instance)
         self._after(act, change, outcome)
         if outcome.ok and change.job is not None:

@@ -2,8 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
+import aiohttp
+
+from regista import Config, OrchestratorEngine
 from tests.acceptance.serving import House, serving
 from tests.support import one_task
 
@@ -63,3 +67,31 @@ def test_a_client_is_known_by_its_token_whatever_it_says_of_a_certificate() -> N
         await body(house)
 
     run(known, rate_limits={"auth": "4/h"})
+
+
+def test_who_was_known_on_a_connection_must_still_be_somebody_at_the_next_request(tmp_path: Path) -> None:
+    guests = tmp_path / "clients.toml"
+    guests.write_text('[acme]\ntoken = "t-acme"\n[bob]\ntoken = "t-bob"')
+    config = Config(instance_id="i", worker_token="w", clients_config_path=str(guests))
+
+    async def main() -> None:
+        director = OrchestratorEngine("memory", config)
+        site = await director.serve(port=0)
+
+        async def ask(token: str) -> str:
+            """Who the orchestrator takes us for."""
+            async with http.get(site.url + "/api/v1/me", headers={"X-Client-Token": token}) as answer:
+                said = await answer.json()
+                return str(said.get("name", said.get("code")))
+
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as http:
+            assert [await ask(token) for token in ("t-acme", "t-acme", "t-bob", "t-acme", "t-x", "")] == [
+                "acme", "acme", "bob", "acme", "token_unknown", "token_missing",
+            ]  # fmt: skip
+            assert await ask("t-acme") == "acme"
+            guests.write_text('[bob]\ntoken = "t-bob"')
+            assert director.reload()
+            assert [await ask(token) for token in ("t-acme", "t-bob")] == ["token_unknown", "bob"]
+        await director.stop()
+
+    asyncio.run(main())
