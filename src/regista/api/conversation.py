@@ -9,14 +9,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import aiohttp
 from aiohttp import web
 from aiohttp.http import RawRequestMessage, StreamWriter
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import ERROR, PayloadAccessError, RequestHandler
 
-#: The versions of aiohttp whose insides we know. Any other does it all by itself.
-IS_KNOWN = aiohttp.__version__.startswith("3.14.")
+from .insides import IS_KNOWN
+
 #: What somebody gets who reads a body after the answer.
 _OVER = PayloadAccessError()
 

@@ -8,13 +8,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import aiohttp
 from aiohttp import WSMessage, WSMsgType, web
 from aiohttp._websocket.reader import WebSocketDataQueue, WebSocketReader
 from aiohttp.http import WebSocketWriter
 
-#: The versions of aiohttp whose insides we know. With any other, messages wait in its queue, and `say` sends nothing.
-IS_KNOWN = aiohttp.__version__.startswith("3.14.")
+from .insides import IS_KNOWN
+
 #: Bytes that may wait in the queue; twice as many stop the reading. As aiohttp has it.
 _LIMIT = 2**18
 #: A larger message is not sent at once: somebody shall wait until the other side has read it.

@@ -14,9 +14,6 @@ _encode = Encoder().encode
 class EventType(StrEnum):
     """What can happen. The order is roughly that of a job's life."""
 
-    #: Hashed as the text that it is. An enum's own hash is a function in Python, and dear where every event is asked.
-    __hash__ = str.__hash__
-
     JOB_CREATED = "job_created"
     STATE_STARTED = "state_started"
     STATE_FINISHED = "state_finished"

@@ -6,9 +6,6 @@ from enum import StrEnum
 class JobStatus(StrEnum):
     """Where a job stands."""
 
-    #: Hashed as the text that it is. An enum's own hash is a function in Python, and dear where every job is asked.
-    __hash__ = str.__hash__
-
     PENDING = "pending"
     RUNNING = "running"
     WAITING_FOR_WORKER = "waiting_for_worker"
