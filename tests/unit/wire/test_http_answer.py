@@ -217,8 +217,9 @@ def test_what_was_packed_is_unpacked() -> None:
     ("coding", "content"),
     [
         ("gzip", b"ok"),
-        ("gzip", gzip.compress(b"ok")[:-3]),
-        ("gzip", gzip.compress(b"ok") + b"!"),
+        # Without the time of day: the processes that share the tests must all give them the same names.
+        ("gzip", gzip.compress(b"ok", mtime=0)[:-3]),
+        ("gzip", gzip.compress(b"ok", mtime=0) + b"!"),
         ("br", b"ok"),
         ("gzip, gzip", b"ok"),
     ],
