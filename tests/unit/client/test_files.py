@@ -29,4 +29,4 @@ def test_an_upload_that_is_cut_off_leaves_no_file_open(tmp_path: Path) -> None:
 
     for turns in range(1, 8):
         asyncio.run(cut_off_after(turns))
-        gc.collect()
+    gc.collect()  # once for all: in a process that has run thousands of tests it takes long
