@@ -109,6 +109,11 @@ class OneThread:
             self._under_way -= 1
             self._moved = loop.time()
 
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is asked of it."""
+        return not self._under_way
+
     def close(self) -> None:
         """End the thread when all its work is done. Waits for that."""
         self._orders.put(None)

@@ -34,6 +34,10 @@ _AUTOCHECKPOINT_PAGES = _WAL_BYTES // 4200
 _IDLE_S = 0.5
 #: How often a flush is followed by a look whether the files are still there. The first one after a pause always is.
 _LOOK_S = 0.1
+#: Bytes of a batch that is written without the thread: a few jobs with little in them.
+_SMALL_BYTES = 4096
+#: A flush that took longer is no work for the loop, and none is for so long afterwards.
+_SLOW_S, _CAREFUL_S = 0.002, 1.0
 #: How long a start waits for a predecessor to leave.
 OWNER_PATIENCE_S = 10.0
 #: When it says so: most predecessors are gone by then.
@@ -100,7 +104,9 @@ class SqliteJournal:
     """Writes batches to the file. Only this class knows SQLite.
 
     A batch is one statement (see `flush` in sql/) run by a thread of its own in autocommit mode:
-    rows, commit and fsync are one call that holds no Python lock.
+    rows, commit and fsync are one call that holds no Python lock. Only a small one is run by the loop itself, as long as
+    the disk is quick and the thread has nothing to do: where jobs come one by one, the way to the thread and back is a tenth
+    of what each of them takes.
     """
 
     keeps_ended = True
@@ -114,6 +120,8 @@ class SqliteJournal:
         self._owner: int | None = None
         self._places: Places | None = None
         self._looked = 0.0
+        #: Until then every batch goes to the thread.
+        self._careful_until = 0.0
         self._written = 0
         self._idle: asyncio.TimerHandle | None = None
         self._tidying: asyncio.Task[None] | None = None
@@ -151,8 +159,17 @@ class SqliteJournal:
     async def write(self, batch: Batch) -> None:
         if self._thread is None:
             raise StorageFailed(f"{self._path} is closed")
-        await self._thread.run(functools.partial(self._insert, _statements(batch)))
-        now = time.monotonic()
+        statements = _statements(batch)
+        began = time.monotonic()
+        if began >= self._careful_until and self._thread.is_idle and _is_small(statements):
+            # To hand it to the thread and back would take longer than the disk does.
+            self._insert(statements)
+            now = time.monotonic()
+            if now - began > _SLOW_S:
+                self._careful_until = now + _CAREFUL_S
+        else:
+            await self._thread.run(functools.partial(self._insert, statements))
+            now = time.monotonic()
         if now - self._looked >= _LOOK_S:
             self._looked = now
             self._look()
@@ -248,6 +265,13 @@ def _statements(batch: Batch) -> list[_Statement]:
     if large and (halves := halves_of(batch)):
         return [part for half in halves for part in _statements(half)]
     return [statement]
+
+
+def _is_small(statements: list[_Statement]) -> bool:
+    """It is one of the usual kind, with next to nothing in it."""
+    (text, parts), *more = statements
+    size = sum(len(part) for part in parts if type(part) is bytearray)
+    return text is _INSERT_USUAL and size <= _SMALL_BYTES and not more
 
 
 def _together(connection: sqlite3.Connection, statements: list[_Statement]) -> None:

@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -255,6 +256,79 @@ def test_a_batch_is_one_statement(path: Path) -> None:
 
     (statement,) = set(asyncio.run(body()))  # traced once more for each step of the trigger
     assert statement.startswith("INSERT INTO flush")
+
+
+def run(path: Path, scenario: Callable[[SqliteStorage], Awaitable[None]]) -> None:
+    """Play it on a store of its own."""
+
+    async def body() -> None:
+        async with running(SqliteStorage(path)) as store:
+            await scenario(store)
+
+    asyncio.run(body())
+
+
+def whereabouts(store: SqliteStorage, monkeypatch: pytest.MonkeyPatch, pause_s: float = 0.0) -> list[str]:
+    """The names of the threads that write, from now on; each takes a moment for it."""
+    journal: Any = store._journal
+    journal._careful_until = 0.0  # the disk of a busy machine may have been slow
+    insert, seen = journal._insert, list[str]()
+
+    def watched(statements: object) -> None:
+        seen.append(threading.current_thread().name)
+        time.sleep(pause_s)
+        insert(statements)
+
+    monkeypatch.setattr(journal, "_insert", watched)
+    return seen
+
+
+def test_a_small_batch_is_written_where_it_comes_and_a_large_one_by_the_thread(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "_SLOW_S", 10.0)
+
+    async def scenario(store: SqliteStorage) -> None:
+        await create(store, make_job("first"))  # behind the stretching of the WAL, in the same thread
+        seen = whereabouts(store, monkeypatch)
+        await create(store, make_job("small"))
+        await create(store, make_job("large", input={"text": "x" * 5000}))
+        await asyncio.gather(*(create(store, make_job(f"many-{n}")) for n in range(50)))
+        assert seen == ["MainThread", "regista-sqlite", "regista-sqlite"]
+
+    run(path, scenario)
+    assert len(ask(path, "SELECT id FROM jobs")) == 53
+
+
+def test_a_slow_disk_is_left_to_the_thread_for_a_while(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "_CAREFUL_S", 0.2)
+
+    async def scenario(store: SqliteStorage) -> None:
+        await create(store, make_job("first"))
+        seen = whereabouts(store, monkeypatch, pause_s=0.01)
+        for name in ("slow", "spared", "spared too"):
+            await create(store, make_job(name))
+        await asyncio.sleep(0.25)
+        await create(store, make_job("tried again"))
+        assert seen == ["MainThread", "regista-sqlite", "regista-sqlite", "MainThread"]
+
+    run(path, scenario)
+
+
+def test_nothing_is_written_beside_the_thread_while_that_is_at_work(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(store: SqliteStorage) -> None:
+        await create(store, make_job("first"))
+        seen = whereabouts(store, monkeypatch)
+        journal: Any = store._journal
+        tidying = asyncio.create_task(journal._thread.run(lambda: time.sleep(0.05)))
+        await asyncio.sleep(0)
+        await create(store, make_job("patient"))
+        assert tidying.done()
+        assert seen == ["regista-sqlite"]
+
+    run(path, scenario)
 
 
 def test_a_batch_of_more_than_sqlite_takes_at_once_is_several_statements_and_one_flush(
