@@ -13,6 +13,8 @@ from .middleware.entrance import Entrance
 from .middleware.observed import Observer
 from .router import Router, say_continue
 
+#: Ways that are remembered, and the characters of their paths: about a megabyte in all.
+_MOST_KNOWN, _LONGEST_KNOWN = 1024, 200
 #: What a path says, and where it leads.
 Found = tuple[web.UrlMappingMatchInfo, Destination]
 
@@ -26,8 +28,8 @@ class Front:
         self._router = app.router
         self._observer = observer
         self._entrance = entrance
-        #: Paths without names → method → where requests for them go. As many as there are routes.
-        self._plain: dict[str, dict[str, Found]] = {}
+        #: Method and path → where the last requests for them went: a worker polls at the same address all the time.
+        self._known: dict[tuple[str, str], Found] = {}
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """The answer to a request."""
@@ -47,18 +49,21 @@ class Front:
         return response
 
     def _find(self, request: web.Request) -> Found | None:
-        method, url = request.method, request.rel_url
-        known = self._plain.get(url.raw_path)
-        if known is not None and method in known:
-            return known[method]
-        match = self._router.find(method, url.path_safe)
+        url = request.rel_url
+        asked = request.method, url.raw_path
+        found = self._known.get(asked)
+        if found is not None:
+            return found
+        match = self._router.find(request.method, url.path_safe)
         if match is None:
             return None
         match.add_app(self._app)
         match.freeze()
         found = match, self._entrance.destinations.of(match.route)
-        if found[1].name == url.raw_path and match.route.method == method:
-            self._plain.setdefault(url.raw_path, {})[method] = found
+        if len(url.raw_path) <= _LONGEST_KNOWN:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[asked] = found
         return found
 
 

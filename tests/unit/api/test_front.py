@@ -8,6 +8,9 @@ import pytest
 from aiohttp import ClientSession, web
 
 from regista import Config, OrchestratorEngine
+from regista.api import front
+from regista.api.app import handler_args
+from regista.api.connection import Runner
 from tests.support import one_task
 
 CONFIG = Config(instance_id="i", client_token="t", worker_token="w")
@@ -79,5 +82,27 @@ def test_a_request_is_answered_alike(method: str, path: str, status: int, token:
                 assert found == await answered(theirs, method, path, sent)
                 is_open = path.startswith(("/_public", "/_worker", "/nothing"))
                 assert [one[0] for one in found] == [status if token == "t" or is_open else 401] * 2
+
+    asyncio.run(main())
+
+
+def test_no_more_ways_are_remembered_than_a_few_and_no_long_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front, "_MOST_KNOWN", 3)
+
+    async def main() -> None:
+        app = OrchestratorEngine("memory", CONFIG).app
+        runner = Runner(app, handler_args(CONFIG), 1.0)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}/api/v1/jobs"
+        known = app[front.FRONT]._known
+        async with ClientSession(headers={"X-Client-Token": "t"}) as session:
+            for name in ("first", "a", "b", "c", "b", "d", "e" * 300):
+                async with session.get(f"{url}/{name}") as answer:
+                    assert answer.status == 404
+                    assert name[:50] in await answer.text()
+                assert len(known) <= 3
+        assert [path for _, path in known] == ["/api/v1/jobs/d"]
+        await runner.cleanup()
 
     asyncio.run(main())
