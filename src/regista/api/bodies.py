@@ -12,6 +12,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from ..config import Config
 from ..plain import words
 from .encodings import READABLE, Broken, TooLarge, unpack
+from .heads import Whole
 from .problems import Problem
 from .stage import STAGE
 from .wording import reworded
@@ -45,6 +46,10 @@ async def read(request: web.Request) -> bytes:
 def at_once(request: web.Request, config: Config) -> bytes | None:
     """The whole body where it came in one piece with its headers, as mostly; None: `read` waits for the rest of it."""
     content = request.content
+    if type(content) is Whole and content.total_bytes <= config.max_body_bytes:
+        whole = content.take()
+        if whole is not None:
+            return whole
     if not content.is_eof() or hdrs.CONTENT_ENCODING in request.headers or content.exception() is not None:
         return None
     body = content.read_nowait()

@@ -2,7 +2,7 @@
 
 aiohttp gives every request a task of its own, which is two turns of the loop more, and it looks for more to parse and
 to receive whenever somebody has read something. Here a request is answered in the task of its connection, and reading
-goes on where it was stopped. All else is as aiohttp does it, by its own methods.
+goes on where it was stopped; a head that came before is not parsed again (see `heads`). All else is as aiohttp does it, by its own methods.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from aiohttp.http import RawRequestMessage, StreamWriter
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import ERROR, PayloadAccessError, RequestHandler
 
+from .heads import Heads
 from .insides import IS_KNOWN
 
 #: What somebody gets who reads a body after the answer.
@@ -28,12 +29,29 @@ class Conversation(RequestHandler):
     Context variables outlive a request here: whoever sets one while answering puts it back.
     """
 
-    __slots__ = ("_is_held",)
+    __slots__ = ("_is_held", "_remembered")
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
         #: The parser was stopped, and has not gone on since.
         self._is_held = False
+        self._remembered = Heads()
+
+    def data_received(self, data: bytes) -> None:
+        """Something came. Where a request is waited for and this is one that is known, nobody has to parse it."""
+        waiter = self._waiter
+        if waiter is not None and IS_KNOWN and not self._messages and not waiter.done():
+            request = self._remembered.find(data, self)
+            if request is not None:
+                self._request_count += 1
+                self._messages.append(request)
+                waiter.set_result(None)
+                return
+        before = self._request_count
+        super().data_received(data)
+        if IS_KNOWN:
+            last = self._messages[-1][0] if self._messages else None
+            self._remembered.parsed(data, self._request_count - before, last)
 
     def pause_reading(self) -> None:
         """More of a body has come than its reader takes."""
