@@ -39,8 +39,12 @@ class Conversation(RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Something came. Where a request is waited for and this is one that is known, nobody has to parse it."""
+        if not IS_KNOWN:
+            super().data_received(data)
+            return
+        data = bytes(data)  # some loops bring bytearrays
         waiter = self._waiter
-        if waiter is not None and IS_KNOWN and not self._messages and not waiter.done():
+        if waiter is not None and not (self._messages or waiter.done() or self._force_close):
             request = self._remembered.find(data, self)
             if request is not None:
                 self._request_count += 1
@@ -49,9 +53,12 @@ class Conversation(RequestHandler):
                 return
         before = self._request_count
         super().data_received(data)
-        if IS_KNOWN:
-            last = self._messages[-1][0] if self._messages else None
-            self._remembered.parsed(data, self._request_count - before, last)
+        last = self._messages[-1][0] if self._messages else None
+        self._remembered.parsed(data, self._request_count - before, last)
+        if len(self._messages) >= self._max_msg_queue_size - 1 and not self._buffer_paused:
+            # The parser also counts a request that was taken before its body had come, and stops one sooner than
+            # aiohttp expects: what it keeps back would wait until something else comes.
+            self._pause_reading_for_buffer()
 
     def pause_reading(self) -> None:
         """More of a body has come than its reader takes."""

@@ -12,10 +12,9 @@ from aiohttp.base_protocol import BaseProtocol
 from aiohttp.helpers import TimerNoop
 from aiohttp.http import HttpVersion11, RawRequestMessage
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
-from multidict import CIMultiDict, CIMultiDictProxy
 
-#: Heads that are remembered of one connection, and how long each may be: it is memory of ours for each of them.
-_MOST, _MOST_BYTES = 4, 2048
+#: Heads that are remembered of one connection, and how large each may be: it is memory of ours, whoever sends them.
+_MOST, _MOST_BYTES, _MOST_LINES = 4, 2048, 32
 _END, _LINE = b"\r\n\r\n", b"\r\n"
 #: At the beginning of a line it is a header, and never part of another one's value.
 _LENGTH = b"\r\nContent-Length: "
@@ -93,7 +92,7 @@ class Heads:
         key, told, begin = _parted(data)
         if not _is_plain(message, told) or not _is_length(told) or len(data) > begin + int(told):
             return None
-        if len(key) <= _MOST_BYTES:
+        if len(key) <= _MOST_BYTES and len(message.raw_headers) <= _MOST_LINES:
             if len(self._known) >= _MOST:
                 self._known.clear()
             self._known[key] = told, message
@@ -122,6 +121,7 @@ def _is_plain(message: RawRequestMessage, told: bytes) -> bool:
     headers = message.headers
     return (
         message.version == HttpVersion11
+        and message.method != hdrs.METH_CONNECT
         and not (message.should_close or message.upgrade or message.chunked or message.compression)
         and hdrs.EXPECT not in headers
         and hdrs.CONTENT_ENCODING not in headers
@@ -132,10 +132,10 @@ def _is_plain(message: RawRequestMessage, told: bytes) -> bool:
 
 def _of_length(message: RawRequestMessage, told: str) -> RawRequestMessage:
     """The same request with a body of another length."""
-    headers = CIMultiDict(message.headers)
+    headers = message.headers.copy()
     headers[hdrs.CONTENT_LENGTH] = told
     name = hdrs.CONTENT_LENGTH.encode().lower()
     raw = tuple(
         (each, told.encode() if each.lower() == name else value) for each, value in message.raw_headers
     )
-    return message._replace(headers=CIMultiDictProxy(headers), raw_headers=raw)
+    return message._replace(headers=type(message.headers)(headers), raw_headers=raw)

@@ -108,6 +108,22 @@ def test_requests_that_come_together_are_answered_in_their_order() -> None:
     with_a_connection(body)
 
 
+def test_many_requests_after_a_body_that_came_late_are_all_answered() -> None:
+    """aiohttp's parser counts such a body's request for ever, and would keep the last of the others back."""
+
+    async def body(ask: Ask) -> None:
+        late = post("/size", b"hello")
+        assert await ask(get("/size") + late[:-5]) == b"200 0"
+        await asyncio.sleep(0.05)
+        assert await ask(b"hello") == b"200 5"
+        async with asyncio.timeout(5):
+            for many in (get("/size"), late):
+                assert (await ask(many * 40)).startswith(b"200")
+                assert [(await ask(b"")).split()[0] for _ in range(39)] == [b"200"] * 39
+
+    with_a_connection(body)
+
+
 def test_requests_that_come_together_leave_others_their_turn() -> None:
     turns = 0
 

@@ -235,6 +235,13 @@ def test_a_head_is_kept_up_to_a_length_that_its_digits_are_no_part_of(
     assert heads.find(WITHOUT_BODY, line) is not None  # where it ends is known all the same
 
 
+def test_a_head_of_many_lines_is_not_kept(line: BaseProtocol) -> None:
+    many = USUAL.replace(b"X-Note: n\r\n", b"".join(b"X-%d: n\r\n" % n for n in range(31)))
+    heads = knowing(line, WITHOUT_BODY, many)
+    assert heads.find(many, line) is None
+    assert heads.find(WITHOUT_BODY, line) is not None
+
+
 # A body in one piece.
 
 
@@ -356,7 +363,7 @@ async def _form(request: web.BaseRequest) -> object:
     return sorted((name, str(value)) for name, value in (await request.post()).items())
 
 
-Pieces = Sequence[bytes | tuple[bytes, ...]]
+Pieces = Sequence[bytes | bytearray | tuple[bytes, ...]]
 
 #: Ways to read a body, by the path that asks for them.
 READERS: dict[str, Callable[[web.BaseRequest], Awaitable[object]]] = {
@@ -399,6 +406,7 @@ class Talk:
         await _settle()
         for moment in (*pieces, ()):
             late, self._late = self._late, []
+            piece: Any
             for piece in moment if isinstance(moment, tuple) else (moment,):
                 if not wire.is_closing():
                     connection.data_received(piece)
@@ -434,6 +442,10 @@ def wholes(pieces: Pieces, is_known: bool = True) -> list[bool]:
 
 def test_over_a_connection_the_parser_is_asked_once() -> None:
     assert wholes([USUAL, USUAL, LONGER, USUAL[:30], USUAL[30:], USUAL]) == [False, True, True, False, False]
+
+
+def test_a_loop_that_brings_bytearrays_is_understood_as_well() -> None:
+    assert wholes([bytearray(USUAL), bytearray(USUAL), USUAL]) == [False, True, True]
 
 
 def test_with_an_aiohttp_that_we_do_not_know_it_is_always_asked() -> None:
