@@ -1,12 +1,15 @@
 # One word runs it all. `make` alone lists the words.
 
-PYTHON ?= python3
-VENV   ?= .venv
+# Asked once, and only where nobody names one.
+ifeq ($(origin PYTHON),undefined)
+PYTHON := $(shell scripts/which-python)
+endif
+VENV ?= .venv
 
 PY      := $(VENV)/bin/python
 SOURCES := $(wildcard src tests bench examples scripts)
-# The environment is as new as what it was made from: the key changes with the lock and with pyproject.toml.
-STAMP   := $(VENV)/.made-from-$(shell cat requirements.lock pyproject.toml 2>/dev/null | cksum | cut -d' ' -f1)
+# The environment is as new as what it was made from: the key changes with the lock, pyproject.toml and the Python.
+STAMP   := $(VENV)/.made-from-$(shell (echo "$(PYTHON)"; cat requirements.lock pyproject.toml) 2>/dev/null | cksum | cut -d' ' -f1)
 
 # The tests run in one process more than there are cores: many of them wait, and more would only slow each other down.
 # A file stays in one process: its tests may share a server.
