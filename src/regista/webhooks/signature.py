@@ -6,6 +6,7 @@ import hmac
 import time
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from hashlib import sha256
 
 #: The headers of a delivery.
 ID = "webhook-id"
@@ -78,5 +79,6 @@ def verify(
 
 
 def _signature(key: bytes, delivery_id: str, seconds: str, body: bytes) -> str:
-    signed = hmac.digest(key, b"%b.%b.%b" % (delivery_id.encode(), seconds.encode(), body), "sha256")
-    return "v1," + base64.b64encode(signed).decode()
+    # Not `hmac.digest`: with the OpenSSL of today it takes twice as long.
+    signed = hmac.new(key, b"%b.%b.%b" % (delivery_id.encode(), seconds.encode(), body), sha256)
+    return "v1," + base64.b64encode(signed.digest()).decode()

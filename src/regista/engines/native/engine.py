@@ -174,8 +174,11 @@ class NativeEngine:
         """Accept a job; durable when this returns. Its first handler may have run by then."""
         self._must_run()
         job = self._new_job(submission, self._clock.now(), carried())
-        if allowance is None and (not job.body_hash or await self._known(submission, job) is None):
-            born = await self.executor.submit(job)
+        quota = None if allowance is None else allowance.quota
+        if (not job.body_hash or await self._known(submission, job) is None) and (
+            quota is None or await self._ledger.is_far(quota, 1)
+        ):
+            born = await self.executor.submit(job, quota)
             if isinstance(born, Job):
                 return born
         (answer,) = await self._create([submission], [job], allowance)

@@ -1,7 +1,8 @@
 """Quotas: how many jobs a client may have accepted in a calendar month, and how near its end that is."""
 
 import math
-from datetime import datetime, tzinfo
+from datetime import UTC, date, datetime, time, tzinfo
+from functools import lru_cache
 
 from ...clock import Clock
 from ...errors import QuotaExceeded
@@ -22,11 +23,20 @@ def allowance_of(client: ClientConfig, now: datetime, zone: tzinfo) -> Allowance
     """What this client may have in the month that it is now in this zone; None: as much as it likes."""
     if client.monthly_attempts is None:
         return None
-    here = now.astimezone(zone)
-    resets_at = next_month(here)
+    month, resets_at = _month(now.date(), now.hour, now.minute, zone)
     left_s = (resets_at - now).total_seconds()
-    quota = Quota(f"jobs:{here:%Y-%m}:{client.name}", client.monthly_attempts, left_s + _KEPT_S)
+    quota = Quota(f"jobs:{month}:{client.name}", client.monthly_attempts, left_s + _KEPT_S)
     return Allowance(quota, resets_at)
+
+
+@lru_cache(maxsize=4)
+def _month(day: date, hour: int, minute: int, zone: tzinfo) -> tuple[str, datetime]:
+    """The month that it is in this zone in a minute of UTC, and its end. Every request asks.
+
+    No month begins within a minute: today no zone differs from UTC by seconds.
+    """
+    here = datetime.combine(day, time(hour, minute, tzinfo=UTC)).astimezone(zone)
+    return f"{here:%Y-%m}", next_month(here)
 
 
 def next_month(moment: datetime) -> datetime:
