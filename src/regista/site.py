@@ -24,6 +24,8 @@ log = logging.getLogger("regista")
 
 #: How long an answer that is under way may take when the site closes. Streams and polls end at once.
 _LAST_WORDS_S = 2.0
+#: Turns of the loop that an accepted connection may take until it is one of ours.
+_TURNS_TO_CONNECT = 3
 #: Objects between two looks of the garbage collector.
 _COLLECT_EVERY = 20_000
 
@@ -89,6 +91,19 @@ class _Port(web.BaseSite):
             backlog=self._backlog,
             ssl_handshake_timeout=self._handshake_s,
         )
+
+    async def stop(self) -> None:
+        """Take nobody new, and then close.
+
+        asyncio takes some turns from a connection that it has accepted to one that it tells us of. Where the port is
+        closed meanwhile, it loses the connection without a word, and whoever came last waits until it is collected.
+        """
+        loop = asyncio.get_running_loop()
+        for listening in getattr(self._server, "sockets", ()):
+            loop.remove_reader(listening.fileno())  # uvloop listens in another way, and loses nobody
+        for _ in range(_TURNS_TO_CONNECT):
+            await asyncio.sleep(0)
+        await super().stop()
 
 
 def tls_of(config: Config) -> Served | None:
