@@ -9,6 +9,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from ..blueprint import StateMachineBlueprint
+from ..engines.native.library import place_of
 from ..wire.pages import Page
 from . import parameters, view
 from .operations import Media, Operations
@@ -125,12 +126,5 @@ def describe(blueprint: StateMachineBlueprint) -> BlueprintObject:
 
 def endpoint_of(blueprint: StateMachineBlueprint) -> str | None:
     """The path of its own at which jobs of it can be created, if it has one."""
-    if not blueprint.api_endpoint:
-        return None
-    version = version_of(blueprint)
-    return "/".join(["/api", *([version] if version else []), blueprint.api_endpoint.strip("/")])
-
-
-def version_of(blueprint: StateMachineBlueprint) -> str:
-    """The part of the path before its endpoint; empty where it has none."""
-    return (blueprint.api_version or "").strip("/")
+    place = place_of(blueprint)
+    return f"/api/{place}" if place else None

@@ -6,16 +6,15 @@ from typing import Any
 from aiohttp import web
 from msgspec import Struct, field
 
-from ..blueprint import StateMachineBlueprint
 from ..engines.base import Submission
+from ..engines.native.library import version_of
 from ..wire.jobs import Accepted, Positive, Text, WebhookUrl
 from . import bodies, parameters, view
 from .allowance import allowance
 from .audit import tell_submitted
-from .blueprints import endpoint_of, version_of
 from .middleware.known_query import check_query
 from .operations import CLIENTS_ONLY, QUERIES, Handler
-from .stage import CLIENT, STAGE, Stage
+from .stage import CLIENT, STAGE
 
 #: Any of these says that the body is an order; without them it is the data itself.
 _ORDERS = frozenset({"initial_data", "webhook_url", "dispatch_timeout", "result_timeout"})
@@ -33,16 +32,12 @@ class Order(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     search_attributes: dict[str, Any] = field(default_factory=dict)
 
 
-def find_blueprint(stage: Stage, path: str) -> StateMachineBlueprint | None:
-    """The blueprint whose own endpoint this is. Asked anew each time: blueprints come while we serve."""
-    wanted = "/api/" + path.strip("/")
-    return next((one for one in stage.library.blueprints() if endpoint_of(one) == wanted), None)
-
-
 async def anything_else(request: web.Request) -> web.StreamResponse:
     """Whatever no other route takes: a blueprint's own endpoint, or nothing."""
     stage = request.app[STAGE]
-    blueprint = find_blueprint(stage, _tail(request))
+    blueprint = stage.library.at(
+        _tail(request).strip("/")
+    )  # asked anew each time: blueprints come while we serve
     if blueprint is None or request.method != "POST":
         raise await _not_so(request, set() if blueprint is None else {"POST"})
     order = _order(await bodies.read(request))

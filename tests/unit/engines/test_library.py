@@ -42,15 +42,16 @@ def test_declarations_do_not_change_the_version_of_a_blueprint() -> None:
     assert play("a").version == play("a", Size="Int").version
 
 
+def at(name: str, endpoint: str | None, version: str | None = "v1") -> StateMachineBlueprint:
+    blueprint = StateMachineBlueprint(name, api_endpoint=endpoint, api_version=version)
+
+    @blueprint.handler_for("start", is_start=True, is_end=True)
+    async def start(context: JobContext, actions: ActionFactory) -> None: ...
+
+    return blueprint
+
+
 def test_two_blueprints_at_one_path_are_refused_and_a_newer_one_of_the_same_name_is_not() -> None:
-    def at(name: str, endpoint: str | None) -> StateMachineBlueprint:
-        blueprint = StateMachineBlueprint(name, api_endpoint=endpoint, api_version="v1")
-
-        @blueprint.handler_for("start", is_start=True, is_end=True)
-        async def start(context: JobContext, actions: ActionFactory) -> None: ...
-
-        return blueprint
-
     library = Library()
     library.add(at("a", "/jobs/a"))
     library.add(at("a", "/jobs/a"))
@@ -58,3 +59,18 @@ def test_two_blueprints_at_one_path_are_refused_and_a_newer_one_of_the_same_name
     library.add(at("none-too", None))
     with pytest.raises(BlueprintInvalid, match="api_endpoint 'jobs/a/' is that of 'a' already"):
         library.add(at("b", "jobs/a/"))
+    with pytest.raises(BlueprintInvalid, match="api_endpoint '/v1/jobs/a' is that of 'a' already"):
+        library.add(at("b", "/v1/jobs/a", None))  # the same path, by another way to write it
+
+
+def test_a_path_leads_to_the_newest_and_is_free_once_that_has_moved() -> None:
+    library = Library()
+    library.add(at("a", "/jobs/a"))
+    assert library.at("v1/jobs/a") is library.get("a")
+    assert library.at("jobs/a") is library.at("") is None
+    moved = at("a", "/jobs/elsewhere", None)
+    library.add(moved)
+    assert library.at("jobs/elsewhere") is moved
+    assert library.at("v1/jobs/a") is None
+    library.add(at("b", "/jobs/a"))
+    assert library.at("v1/jobs/a") is library.get("b")

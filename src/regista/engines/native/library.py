@@ -14,11 +14,18 @@ class Library:
         self._declared = dict(declared or {})
         self._newest: dict[str, StateMachineBlueprint] = {}
         self._versions: dict[Version, StateMachineBlueprint] = {}
+        #: The newest that have a path of their own, by that path.
+        self._places: dict[str, StateMachineBlueprint] = {}
 
     def add(self, blueprint: StateMachineBlueprint) -> None:
         """Validate and register; a later one of the same name becomes the newest."""
         blueprint.validate()
         self._agree(blueprint)
+        before = self._newest.get(blueprint.name)
+        if before is not None:
+            self._places.pop(place_of(before), None)
+        if place := place_of(blueprint):
+            self._places[place] = blueprint
         self._newest[blueprint.name] = blueprint
         self._versions[(blueprint.name, blueprint.version)] = blueprint
 
@@ -30,12 +37,11 @@ class Library:
             for name, kind in blueprint.search_attributes.items()
             if known.get(name, kind) is not kind
         ]
-        place = _place(blueprint)
-        problems += [
-            f"api_endpoint {blueprint.api_endpoint!r} is that of {other.name!r} already; take another one"
-            for other in self._newest.values()
-            if place is not None and other.name != blueprint.name and _place(other) == place
-        ]
+        other = self.at(place_of(blueprint))
+        if other is not None and other.name != blueprint.name:
+            problems.append(
+                f"api_endpoint {blueprint.api_endpoint!r} is that of {other.name!r} already; take another one"
+            )
         if problems:
             raise BlueprintInvalid(blueprint.name, problems)
 
@@ -59,6 +65,10 @@ class Library:
             raise BlueprintNotFound(name, list(self._newest))
         return blueprint
 
+    def at(self, place: str) -> StateMachineBlueprint | None:
+        """The one whose jobs are created at this path below `/api/`, if there is one."""
+        return self._places.get(place)
+
     def find(self, name: str, version: str) -> StateMachineBlueprint | None:
         """Exactly that version, if it is loaded here."""
         return self._versions.get((name, version))
@@ -77,8 +87,13 @@ class Library:
         return [self._newest[name] for name in sorted(self._newest)]
 
 
-def _place(blueprint: StateMachineBlueprint) -> tuple[str, str] | None:
-    """Where jobs of it can be created: the version of its path, and the rest; None where it has no path of its own."""
+def place_of(blueprint: StateMachineBlueprint) -> str:
+    """The path below `/api/` at which jobs of it can be created; empty where it has none of its own."""
     if not blueprint.api_endpoint:
-        return None
-    return (blueprint.api_version or "").strip("/"), blueprint.api_endpoint.strip("/")
+        return ""
+    return f"{version_of(blueprint)}/{blueprint.api_endpoint.strip('/')}".lstrip("/")
+
+
+def version_of(blueprint: StateMachineBlueprint) -> str:
+    """The part of the path before its endpoint; empty where it has none."""
+    return (blueprint.api_version or "").strip("/")
