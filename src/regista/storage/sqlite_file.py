@@ -1,65 +1,127 @@
-"""Which files a SQLite store refuses to open, before anything in them is changed."""
+"""The file of a SQLite store: how it is opened, brought up to date and read."""
 
+import contextlib
+import logging
+import os
 import sqlite3
+from itertools import starmap
 from pathlib import Path
 
-from ..errors import SchemaError, StorageError
+import msgspec
+
+from ..errors import SchemaError
 from ..places import wal_of
+from .journal import CountRow, ItemRow, JobRow, Snapshot
+from .sqlite_refusals import refuse_strange
 
-#: Tables of every version. A database that has others, and not these, is somebody else's.
-_OURS = frozenset({"jobs", "tasks", "outbox"})
-#: Files up to this size are looked through after a crash, about a second for each gigabyte. A larger one would be missed
-#: for too long.
-_LOOKED_THROUGH_BYTES = 4 << 30
+log = logging.getLogger("regista.storage")
 
-
-def refuse_orphan(path: Path) -> None:
-    """StorageError where a WAL has lost its file: SQLite would drop it, and the newest jobs with it."""
-    wal = wal_of(path)
-    if wal.exists() and wal.stat().st_size and not (path.exists() and path.stat().st_size):
-        raise StorageError(
-            f"expected {path} beside {wal.name}, found {'an empty file' if path.exists() else 'nothing'}: the newest jobs "
-            f"may be in {wal.name} alone. Put the file back that it belongs to, or, to begin anew, move {wal} away."
-        )
+#: Bytes that the WAL has from the start. A flush into blocks that are there takes half as long as one that makes the
+#: file longer, since the file system need not write down that it grew.
+_WAL_BYTES = 8 << 20
+#: Pages of WAL at which SQLite itself copies them into the file, in the middle of a flush, and begins it anew: when
+#: those bytes are full. Mostly it does not come to that: we do it when nothing has been written for a while.
+_AUTOCHECKPOINT_PAGES = _WAL_BYTES // 4200
+#: `->>` and `substr` on blobs as the batch statement uses them.
+_SQLITE_NEEDED = (3, 38, 0)
 
 
-def refuse_misfit(path: Path) -> None:
-    """StorageError where the WAL that a crash has left does not fit the file, as when a backup was put back beside it.
+class _Numbered(msgspec.Struct):
+    """What has to be known of an entry of the outbox before it is read."""
 
-    Whoever opens both for writing copies the one into the other, and a file that was good before is lost. So they are
-    looked at through a connection that cannot write. After a good end there is no WAL, and nothing to look for.
-    """
-    wal = wal_of(path)
-    if (
-        not (wal.exists() and wal.stat().st_size and path.exists())
-        or path.stat().st_size > _LOOKED_THROUGH_BYTES
-    ):
-        return
-    said = _checked(path)
-    if said != "ok":
-        raise StorageError(
-            f"{path} and {wal.name} do not fit together ({said}); nothing was changed. If a backup was put in place, "
-            f"move {wal} away, which belongs to the file before it; else put back a backup of the whole directory."
-        )
+    number: int
 
 
-def _checked(path: Path) -> str:
-    """What SQLite says of the file together with its WAL. What keeps it from opening them is for the real start to tell."""
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+#: The entries of an outbox row, still encoded; and the number of one.
+_split = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+_numbered = msgspec.msgpack.Decoder(_Numbered).decode
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open the file, or make it. SchemaError where it is somebody else's."""
+    # Inputs, results and the secret behind approval links are nobody else's business. SQLite gives the
+    # files beside it the same mode.
+    if not path.exists():
+        path.touch(mode=0o600)
+    # By its whole path: `:memory:` and `file:…` mean something else to SQLite.
+    connection = sqlite3.connect(path.absolute(), isolation_level=None, check_same_thread=False)
     try:
-        said = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
-        return said.splitlines()[-1]  # above it stands of which database
-    except sqlite3.OperationalError:
-        return "ok"
-    except sqlite3.DatabaseError as error:
-        return str(error)
-    finally:
+        refuse_strange(connection, path)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        # Some builds overwrite with zeros whatever is deleted, and write out even pages that nobody uses any more.
+        connection.execute("PRAGMA secure_delete = FAST")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_AUTOCHECKPOINT_PAGES}")
+    except (sqlite3.Error, SchemaError):
         connection.close()
+        raise
+    return connection
 
 
-def refuse_strange(connection: sqlite3.Connection, path: Path) -> None:
-    """SchemaError where the file is a database, but not a store."""
-    names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+def stretch(path: Path) -> None:
+    """Give the WAL its blocks, if it is empty. Zeros are no frames: whoever recovers from them finds nothing."""
+    try:
+        with open(wal_of(path), "r+b", buffering=0) as wal:
+            if os.fstat(wal.fileno()).st_size:
+                return  # somebody reads the file, or writes to it: what is there must stay
+            for _ in range(_WAL_BYTES >> 20):
+                wal.write(bytes(1 << 20))
+            os.fsync(wal.fileno())
+    except OSError as error:  # a full disk, say: only the speed is lost
+        log.warning("cannot stretch the WAL of %s: %s", path, error, extra={"action": "wal"})
+
+
+def migrations() -> list[str]:
+    """The numbered steps, in order: the schema's version is how many were taken."""
+    return [step.read_text() for step in sorted(Path(__file__).with_name("sql").glob("*.sql"))]
+
+
+def migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Bring the file up to date: all the steps that it lacks, or none."""
+    if sqlite3.sqlite_version_info < _SQLITE_NEEDED:
+        needed = ".".join(map(str, _SQLITE_NEEDED))
+        raise SchemaError(f"expected SQLite {needed} or newer, got {sqlite3.sqlite_version}")
+    steps = migrations()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if (names or version) and not (version and names >= _OURS):
-        raise SchemaError(f"{path} is a database, but not a store of Regista. Name another file.")
+    if version > len(steps):
+        raise SchemaError(
+            f"{path} has schema version {version}, this Regista knows {len(steps)}: it was written by a "
+            "newer one. Upgrade Regista, or use another file."
+        )
+    if version == len(steps):
+        return
+    missing = "\n".join(steps[version:])
+    try:
+        connection.executescript(f"BEGIN;\n{missing}\nPRAGMA user_version = {len(steps)};\nCOMMIT;")
+    except sqlite3.Error:
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
+
+
+def read_all(connection: sqlite3.Connection) -> Snapshot:
+    """What is kept in memory."""
+    jobs = connection.execute(
+        "SELECT id, live, seq, open_branches, body FROM jobs INDEXED BY jobs_live WHERE live"
+    )
+    items = connection.execute("SELECT shelf, key, revision, due, expires, value FROM items")
+    return Snapshot(
+        jobs=[
+            JobRow(id, bool(live), seq, open_branches, body) for id, live, seq, open_branches, body in jobs
+        ],
+        tasks=[body for (body,) in connection.execute("SELECT body FROM tasks")],
+        messages=[body for (body,) in connection.execute("SELECT body FROM messages ORDER BY rowid")],
+        entries=_read_outbox(connection),
+        meta=dict(connection.execute("SELECT key, value FROM meta")),
+        last_id=connection.execute("SELECT coalesce(max(id), '') FROM jobs").fetchone()[0],
+        items=list(starmap(ItemRow, items)),
+        counts=list(starmap(CountRow, connection.execute("SELECT counter, used, expires FROM counts"))),
+    )
+
+
+def _read_outbox(connection: sqlite3.Connection) -> list[bytes]:
+    """The entries that were not pruned; the last one in any case, since numbers go on from it."""
+    (upto,) = connection.execute("SELECT upto FROM pruned").fetchone()
+    rows = connection.execute("SELECT body FROM outbox ORDER BY number")
+    entries = [bytes(entry) for (body,) in rows for entry in _split(body)]
+    return [entry for entry in entries if _numbered(entry).number > upto] or entries[-1:]

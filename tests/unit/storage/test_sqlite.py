@@ -15,7 +15,7 @@ import pytest
 
 from regista.errors import SchemaError, StorageError, StorageFailed, StorageOwned
 from regista.model import Entry, JobStatus
-from regista.storage import memory, sqlite
+from regista.storage import memory, sqlite, sqlite_batch, sqlite_file
 from regista.storage.base import StorageBackend
 from regista.storage.codec import encode
 from regista.storage.sqlite import SqliteStorage
@@ -159,7 +159,7 @@ def schema(path: Path) -> list[str]:
 def test_migrating_equals_creating(tmp_path: Path) -> None:
     created = tmp_path / "created.db"
     start(created)
-    steps = sqlite.migrations()
+    steps = sqlite_file.migrations()
     for taken in range(len(steps)):
         migrated = tmp_path / f"from-{taken}.db"
         connection = sqlite3.connect(migrated)
@@ -171,7 +171,7 @@ def test_migrating_equals_creating(tmp_path: Path) -> None:
 
 
 def test_what_waited_in_the_outbox_of_an_older_file_is_told(path: Path) -> None:
-    steps = sqlite.migrations()[:2]
+    steps = sqlite_file.migrations()[:2]
     entries = [Entry(number, "job-1", number, (event(),)) for number in (1, 2)]
     connection = sqlite3.connect(path)
     connection.executescript("".join(steps) + f"PRAGMA user_version = {len(steps)};")
@@ -189,7 +189,7 @@ def test_what_waited_in_the_outbox_of_an_older_file_is_told(path: Path) -> None:
 
 def test_a_newer_file_is_refused_untouched(path: Path) -> None:
     start(path)
-    newer = len(sqlite.migrations()) + 1
+    newer = len(sqlite_file.migrations()) + 1
     ask(path, f"PRAGMA user_version = {newer}")
     before = path.read_bytes()
     with pytest.raises(SchemaError, match=f"schema version {newer}"):
@@ -204,9 +204,9 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(
 ) -> None:
     start(path)
     before = schema(path)
-    steps = [*sqlite.migrations(), "CREATE TABLE half (x); CREATE TABLE jobs (x);"]
+    steps = [*sqlite_file.migrations(), "CREATE TABLE half (x); CREATE TABLE jobs (x);"]
     with monkeypatch.context() as patch:
-        patch.setattr(sqlite, "migrations", lambda: steps)
+        patch.setattr(sqlite_file, "migrations", lambda: steps)
         with pytest.raises(StorageError, match="already exists"):
             start(path)
     assert schema(path) == before
@@ -334,7 +334,7 @@ def test_nothing_is_written_beside_the_thread_while_that_is_at_work(
 def test_a_batch_of_more_than_sqlite_takes_at_once_is_several_statements_and_one_flush(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "_STATEMENT_BYTES", 50_000, raising=False)
+    monkeypatch.setattr(sqlite_batch, "_STATEMENT_BYTES", 50_000)
     jobs = [make_job(f"job-{n:02}", data={"x": "y" * 10_000}) for n in range(40)]
 
     async def body() -> None:
@@ -360,7 +360,7 @@ def test_a_start_reads_only_what_is_live(path: Path) -> None:
     statements: list[str] = []
     connection = sqlite3.connect(path)
     connection.set_trace_callback(statements.append)
-    sqlite._read(connection)
+    sqlite_file.read_all(connection)
     connection.set_trace_callback(None)
     questions = [statement for statement in statements if "FROM jobs" in statement]
     plans = [connection.execute(f"EXPLAIN QUERY PLAN {question}").fetchone()[3] for question in questions]
@@ -539,7 +539,7 @@ def test_a_wal_that_holds_something_is_not_stretched(path: Path) -> None:
     wal = path.with_name(path.name + "-wal")
     wal.write_bytes(b"a frame")
 
-    sqlite._stretch(path)
+    sqlite_file.stretch(path)
 
     assert wal.read_bytes() == b"a frame"
 
