@@ -6,10 +6,10 @@ objects, nothing for the garbage collector to walk, and whoever loads one owns a
 """
 
 import logging
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
-from itertools import dropwhile, islice
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -40,6 +40,7 @@ from .journal import Batch, JobRow, Snapshot
 from .lanes import Lanes, Line
 from .ready import Leases, ReadyQueue
 from .shelves import Shelves, check_items
+from .told import Told
 
 log = logging.getLogger("regista.storage")
 
@@ -135,12 +136,8 @@ class Image:
         #: The tokens of the last commits → their jobs, and those of the commits before them.
         self._tokens: dict[str, str] = {}
         self._older_tokens: dict[str, str] = {}
-        self._outbox: deque[tuple[int, Entry]] = deque()
-        #: The same by job: whoever looks at a job reads its own entries only.
-        self._tails: dict[str, list[tuple[int, Entry]]] = {}
-        #: The number of the last entry. Every start goes on from the time of day in microseconds, so that
-        #: a history that remembers more than this store never sees a number twice.
-        self._entries = 0
+        #: What happened, on its way to history.
+        self.told = Told()
         self.lanes = Lanes()
         self.deadlines = DeadlineIndex()
 
@@ -175,20 +172,6 @@ class Image:
 
     def messages(self, limit: int) -> list[Message]:
         return [decode_message(body) for body in islice(self._messages.values(), limit)]
-
-    def outbox(self, after: int, limit: int, flushed: int) -> list[Entry]:
-        if not self._outbox or self._outbox[-1][1].number <= after:
-            return []
-        # Numbers count on without a gap, but for the leap at a restart: mostly this is the very place.
-        start = after + 1 - self._outbox[0][1].number
-        if not 0 <= start < len(self._outbox) or self._outbox[start][1].number != after + 1:
-            start = 0
-        news = dropwhile(lambda item: item[1].number <= after, islice(self._outbox, start, None))
-        return [entry for batch, entry in islice(news, limit) if batch <= flushed]
-
-    def tail(self, job_id: str, after_seq: int, flushed: int) -> list[Event]:
-        entries = (entry for batch, entry in self._tails.get(job_id, ()) if batch <= flushed)
-        return [event for entry in entries for event in entry.numbered() if event.seq > after_seq]
 
     # -- changing --------------------------------------------------------------------------------
 
@@ -297,7 +280,7 @@ class Image:
         if not events:
             return None
         summary = None if job is None else summary_of(job)
-        entry = Entry(self._entries + ahead + 1, job_id, seq + 1, events, summary)
+        entry = Entry(self.told.last + ahead + 1, job_id, seq + 1, events, summary)
         return entry, encode_entry(entry)
 
     def _consume(self, change: Change, batch: Batch, number: int) -> Outcome:
@@ -418,33 +401,11 @@ class Image:
         """A job that is not here may be known to the journal."""
         return job_id <= self._forgotten
 
-    # -- events ----------------------------------------------------------------------------------
-
     def _put_entry(self, cell: _JobCell, told: _Told, batch: Batch, number: int) -> None:
         entry, body = told
-        self._entries = entry.number
         cell.seq += len(entry.events)
-        self._put_told(number, entry)
+        self.told.put(number, entry)
         batch.entries.append((entry.number, body))
-
-    def prune(self, upto: int) -> None:
-        outbox, tails = self._outbox, self._tails
-        while outbox and (entry := outbox[0][1]).number <= upto:
-            told = outbox.popleft()
-            tail = tails[entry.job_id]
-            if tail[-1] is told:
-                del tails[entry.job_id]
-            else:
-                del tail[0]
-
-    def _put_told(self, number: int, entry: Entry) -> None:
-        told = (number, entry)
-        self._outbox.append(told)
-        tail = self._tails.get(entry.job_id)
-        if tail is None:
-            self._tails[entry.job_id] = [told]
-        else:
-            tail.append(told)
 
     # -- tasks -----------------------------------------------------------------------------------
 
@@ -614,10 +575,8 @@ class Image:
             if cell is not None:
                 self._put_task(cell, task, encode(task), scratch)
         for body in snapshot.entries:
-            entry = decode_entry(body)
-            self._put_told(0, entry)
-            self._entries = entry.number
-        self._entries = max(self._entries, first_entry)
+            self.told.put(0, decode_entry(body))
+        self.told.last = max(self.told.last, first_entry)
 
     def _restore_job(self, row: JobRow, job: Job) -> None:
         cell = self._open_cell(job)

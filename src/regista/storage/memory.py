@@ -378,13 +378,13 @@ class MemoryStorage(MemoryShelves):
 
     async def outbox(self, after: int, limit: int) -> list[Entry]:
         self._group.batch()
-        return self._image.outbox(after, limit, self._group.flushed)
+        return self._image.told.after(after, limit, self._group.flushed)
 
     async def prune(self, upto: int) -> None:
         batch = self._group.batch()
         batch.prune = max(batch.prune, upto)
         # Not worth a flush of its own: it rides with the next commit.
-        self._image.prune(upto)
+        self._image.told.prune(upto)
 
     async def forget_ended(self, job_ids: Sequence[str]) -> None:
         """Forget these jobs for good, where they have ended: nobody need ask for them any more."""
@@ -395,7 +395,7 @@ class MemoryStorage(MemoryShelves):
 
     async def tail(self, job_id: str, after_seq: int) -> list[Event]:
         self._group.batch()
-        return self._image.tail(job_id, after_seq, self._group.flushed)
+        return self._image.told.tail(job_id, after_seq, self._group.flushed)
 
     # -- the rest --------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ def test_a_parked_job_costs_less_than_two_kib_beyond_its_own_bytes() -> None:
         job = make_job(job_id, status=JobStatus.WAITING_FOR_WORKER, wait=wait, data={"n": n})
         batch = Batch()
         image.apply(write(job, tasks=(TaskWrite(task),), events=(event(),)), batch, 1, "me", 0.0)
-        image.prune(1 << 60)
+        image.told.prune(1 << 60)
         bodies = [row.body for row in batch.jobs.values()] + [body for body in batch.tasks.values() if body]
         return sum(map(len, bodies))
 
