@@ -69,24 +69,39 @@ class Escaped(RuntimeError):
 
 
 def contained(func: Callable[..., T], *arguments: Any) -> T:
-    """Call user code in a thread. Neither `sys.exit` nor a stray StopIteration gets out of it.
+    """Call user code in a thread. Neither `sys.exit` nor a stray StopIteration gets out of it, nor what a library
+    raises beside `Exception`, as a panic of Rust or a time limit of some.
 
     Nor does a KeyboardInterrupt: a real one comes to the main thread alone.
     """
     try:
         return func(*arguments)
-    except (StopIteration, SystemExit, GeneratorExit, KeyboardInterrupt, asyncio.CancelledError) as error:
-        raise Escaped(f"{type(error).__name__}: {words(error)}") from error
+    except Exception as error:
+        if isinstance(error, StopIteration):
+            raise _escaped(error) from error
+        raise
+    except BaseException as error:
+        raise _escaped(error) from error
 
 
 async def contained_async(call: Awaitable[T]) -> T:
     """Await user code in a task of its own. A cancellation that nobody asked for is an error like any other."""
     try:
         return await call
-    except SystemExit as error:
-        raise Escaped(f"SystemExit: {words(error)}") from error
+    except (
+        Exception,
+        KeyboardInterrupt,
+        GeneratorExit,
+    ):  # an error, a real one, and the end of this coroutine
+        raise
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
         raise Escaped("CancelledError, though nobody cancelled it") from error
+    except BaseException as error:
+        raise _escaped(error) from error
+
+
+def _escaped(error: BaseException) -> Escaped:
+    return Escaped(f"{type(error).__name__}: {words(error)}")

@@ -1,6 +1,7 @@
 """The executor: patience, handlers that fail, and crashes at every boundary. FENCES 5, 7; DESIGN 5."""
 
 import asyncio
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -17,7 +18,8 @@ from regista import (
 )
 from regista.blueprint import ActionFactory, JobContext
 from regista.config import Config
-from regista.errors import OrchestratorStopped, StorageFailed
+from regista.errors import OrchestratorStopped, StorageError, StorageFailed
+from regista.model import Change, Outcome
 from regista.testing.clock import LoopClock
 from regista.testing.disk import SimulatedDisk
 from regista.testing.loop import VirtualLoop
@@ -99,6 +101,27 @@ def test_a_result_that_came_in_time_is_never_thrown_away_by_its_deadline() -> No
 
         job = kit.run("script")
         assert (job.status, len(runs)) == (JobStatus.FINISHED, 1)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.01])
+def test_a_result_whose_write_is_refused_is_refused_with_the_reason_however_its_handler_runs(
+    seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Told that the orchestrator stops, a worker would keep its result until it comes back.
+    async def refuse(changes: Sequence[Change], instance: str) -> list[Outcome]:
+        raise StorageError("not now")
+
+    with TestOrchestrator(slow_second(seconds, [])) as kit:
+        puppet = Puppet(kit)
+        puppet.join()
+        job = kit.submit("script")
+        executor = kit.director.engine.executor
+        with monkeypatch.context() as patch:
+            patch.setattr(executor._storage, "commit", refuse)
+            with pytest.raises(StorageError, match="not now"):
+                puppet.finish(puppet.tasks[0], {"n": 1})
+        puppet.finish(puppet.tasks[0], {"n": 1})
+        assert kit.get(job).status is JobStatus.FINISHED
 
 
 def test_after_a_crash_behind_the_patience_the_handler_runs_again_and_the_task_does_not() -> None:

@@ -28,6 +28,10 @@ from tests.stopwatch import Stopwatch
 from tests.support import one_task
 
 
+class Panic(BaseException):
+    """As libraries raise it that shall not be caught with `Exception`: pyo3, func_timeout."""
+
+
 class Unprintable(Exception):
     def __str__(self) -> str:
         raise RuntimeError("not even this")
@@ -119,7 +123,7 @@ def test_an_error_that_cannot_be_written_down_is_told_as_well_as_it_can_be(
         assert type(error).__name__ in job.error.message
 
 
-@pytest.mark.parametrize("odd", [asyncio.CancelledError, SystemExit, GeneratorExit, StopIteration])
+@pytest.mark.parametrize("odd", [asyncio.CancelledError, SystemExit, GeneratorExit, StopIteration, Panic])
 @pytest.mark.parametrize("blocking", [False, True])
 def test_whatever_a_plain_handler_raises_is_a_failure_of_the_handler(
     odd: type[BaseException], blocking: bool
@@ -134,7 +138,7 @@ def test_whatever_a_plain_handler_raises_is_a_failure_of_the_handler(
         assert odd.__name__ in job.error.message
 
 
-@pytest.mark.parametrize("odd", [asyncio.CancelledError, SystemExit])
+@pytest.mark.parametrize("odd", [asyncio.CancelledError, SystemExit, Panic])
 @pytest.mark.parametrize("waits", [False, True])
 def test_whatever_an_async_handler_raises_is_a_failure_of_the_handler(
     odd: type[BaseException], waits: bool
@@ -150,7 +154,7 @@ def test_whatever_an_async_handler_raises_is_a_failure_of_the_handler(
         assert kit.run("script").status is JobStatus.QUARANTINED
 
 
-@pytest.mark.parametrize("odd", [asyncio.CancelledError, SystemExit, StopIteration])
+@pytest.mark.parametrize("odd", [asyncio.CancelledError, SystemExit, StopIteration, Panic])
 @pytest.mark.parametrize("kind", ["plain", "async", "waiting"])
 def test_whatever_a_task_raises_is_its_failure_and_frees_its_slot(
     odd: type[BaseException], kind: str

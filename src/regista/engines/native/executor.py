@@ -601,7 +601,8 @@ class JobExecutor:
             if not act.settled:
                 await self._commit([act])
         except BaseException as error:
-            act.fail(error if isinstance(error, StorageAway) else OrchestratorStopped())
+            # Cancelled: we stop. With any other error whoever waits may try again.
+            act.fail(error if isinstance(error, Exception) else OrchestratorStopped())
             self._take_back_offers(act)
             raise
         finally:
