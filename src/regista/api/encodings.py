@@ -36,6 +36,8 @@ def _find_zstd() -> Any:
 
 
 _ZSTD = _find_zstd()
+#: What the libraries raise for bytes that are wrong. Anything else is our own trouble.
+_WRONG: tuple[type[Exception], ...] = (zlib.error, *(() if _ZSTD is None else (_ZSTD.ZstdError,)))
 
 
 def _pack_zstd(body: bytes) -> bytes:
@@ -56,11 +58,10 @@ def unpack(body: bytes, coding: str, most: int) -> bytes:
     """The body of a request, of at most `most` bytes: nothing beyond is ever unpacked. Raises Broken or TooLarge."""
     if coding == "identity" or not body:
         return body
+    reader = _reader(body, coding)
     try:
-        reader = _reader(body, coding)
         unpacked: bytes = reader.decompress(body, most + 1)
-    except Exception as error:
-        # Each library has an error of its own, and all of them mean the same.
+    except _WRONG as error:
         raise Broken(str(error)) from error
     if len(unpacked) > most:
         raise TooLarge

@@ -5,6 +5,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ..engines.native.workers import WorkerService
+from ..errors import StorageAway
 from ..fleet.seats import Seat
 
 if TYPE_CHECKING:
@@ -66,9 +67,12 @@ class RollCall:
     async def _answer(self, noted: "list[tuple[Channel, Seat, float]]") -> None:
         try:
             renewed = await self._workers.renew([seat for _, seat, _ in noted])
+        except StorageAway:  # each of them meets the same, and knows what to do about it
+            renewed = [False] * len(noted)
         except Exception:
-            # Each of them meets the same, and knows what to do about it.
-            log.debug("the roll call failed; every beat is heard by itself", exc_info=True)
+            log.exception(
+                "the roll call failed; every beat is heard by itself", extra={"action": "roll_call"}
+            )
             renewed = [False] * len(noted)
         for (channel, _, since), is_all in zip(noted, renewed, strict=True):
             if is_all:

@@ -365,7 +365,8 @@ def _together(connection: sqlite3.Connection, *statements: tuple[str, Any]) -> N
         for text, asked in statements:
             connection.execute(text, asked)
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:  # a full disk has rolled it back already
+            connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
 

@@ -36,6 +36,9 @@ class Delivery(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     error: str = ""
 
 
+#: What spoiled bytes raise, or those of a newer version.
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError)
+
 encode_delivery = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Delivery).decode
 
@@ -46,10 +49,10 @@ def delivery_of(item: Item) -> Delivery:
 
 
 def readable(item: Item) -> Delivery | None:
-    """The delivery that lies there; None where nobody can read it, whatever is wrong with it."""
+    """The delivery that lies there; None where nobody can read it."""
     try:
         return _decode(item.value)
-    except Exception:  # noqa: BLE001  # spoiled bytes fail in many ways, and none of them is the reader's fault
+    except UNREADABLE:
         return None
 
 

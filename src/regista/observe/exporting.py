@@ -108,7 +108,10 @@ class Pusher:
             task, self._task = self._task, None
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            await self.push()
+            try:
+                await self.push()
+            except Exception:  # the rest of the orchestrator has to stop, too
+                log.exception("the last metrics were not sent", extra={"action": "telemetry"})
             await asyncio.to_thread(self._exporter.shutdown, self._timeout_s * 1000)
 
     async def push(self) -> bool:

@@ -67,6 +67,8 @@ class ObjectPayloads:
             source = _Source(content)
             try:
                 await self._put(path, source)
+            except asyncio.CancelledError:
+                raise
             except BaseException:
                 if source.error is not None:  # its own trouble, not the store's
                     raise source.error from None

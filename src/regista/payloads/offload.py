@@ -138,8 +138,9 @@ class Offloader:
         log.warning(
             "%s was not put away (%s); large values stay in their records for %.0f s",
             path,
-            str(error) or "it took too long",
+            str(error) or ("it took too long" if isinstance(error, TimeoutError) else type(error).__name__),
             _REST_S,
+            exc_info=None if isinstance(error, PayloadError | TimeoutError) else error,
             extra={"action": "offload_failed"},
         )
 
@@ -155,10 +156,14 @@ class Offloader:
             return value
         try:
             return await self._whole(value)
-        except Exception as error:  # noqa: BLE001  # one record's trouble is not that of those read with it
+        except Exception as error:  # one record's trouble is not that of those read with it
             why = _why(error)
             log.error(
-                "a value of job %s: %s", owner, why.message, extra={"action": why.code, "job_id": owner}
+                "a value of job %s: %s",
+                owner,
+                why.message,
+                exc_info=None if isinstance(error, PayloadError) else error,
+                extra={"action": why.code, "job_id": owner},
             )
             return {**value, MARK: Kept(value[MARK], why)}
 

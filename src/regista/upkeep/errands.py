@@ -12,7 +12,15 @@ from msgspec.structs import replace
 
 from ..clock import Clock, later
 from ..model import Item, ItemWrite
-from ..model.delivery import DEAD_SHELF, DEAD_TTL_S, WEBHOOK_SHELF, Delivery, readable
+from ..model.delivery import (
+    DEAD_SHELF,
+    DEAD_TTL_S,
+    UNREADABLE,
+    WEBHOOK_SHELF,
+    Delivery,
+    delivery_of,
+    readable,
+)
 from ..storage.base import Shelves
 
 log = logging.getLogger("regista.webhooks")
@@ -169,13 +177,16 @@ class Hands:
 
 def read(item: Item, writes: list[ItemWrite]) -> Delivery | None:
     """The delivery; one that nobody can read is put among the dead ones: it must not keep all others waiting."""
-    delivery = readable(item)
-    if delivery is None:
+    try:
+        return delivery_of(item)
+    except UNREADABLE as error:
         told = {"action": "webhook_unreadable", "delivery_id": item.key}
-        log.error("delivery %s cannot be read; it lies among the dead ones now", item.key, extra=told)
+        log.error(
+            "delivery %s cannot be read (%s); it lies among the dead ones now", item.key, error, extra=told
+        )
         writes.append(ItemWrite(DEAD_SHELF, item.key, item.value, ttl_s=DEAD_TTL_S))
         writes.append(ItemWrite(item.shelf, item.key, None, None, item.revision))
-    return delivery
+        return None
 
 
 @lru_cache(_REMEMBERED)

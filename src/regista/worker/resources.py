@@ -20,6 +20,8 @@ _GIB = 1024**3
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
 _CGROUP_CPU = Path("/sys/fs/cgroup/cpu.max")
+#: What NVML says where there is simply no card.
+_NO_DRIVER = ("NVMLError_LibraryNotFound", "NVMLError_DriverNotLoaded")
 
 
 class Resources(Struct, frozen=True):
@@ -75,29 +77,44 @@ def gpus() -> tuple[Gpu, ...]:
     """The graphics cards that NVML lists; none where `pynvml` is not installed or finds no driver."""
     try:
         nvml: Any = import_module("pynvml")
-    except Exception as error:  # noqa: BLE001  # not installed; or half installed, which may fail in any way
+    except ModuleNotFoundError as error:
         log.debug("no graphics cards: %s", error)
+        return ()
+    except Exception as error:  # noqa: BLE001  # half installed, which may fail in any way
+        _warn("cannot list the graphics cards: %s", error)
         return ()
     try:
         nvml.nvmlInit()
-    except Exception as error:  # noqa: BLE001  # NVML's own errors; there is no driver, or it is too old
-        log.debug("no graphics cards: %s", error)
+    except Exception as error:  # noqa: BLE001  # NVML's own errors
+        if type(error).__name__ in _NO_DRIVER:
+            log.debug("no graphics cards: %s", error)
+        else:
+            _warn("cannot list the graphics cards: %s", error)
         return ()
     try:
-        return tuple(_gpu(nvml, number) for number in range(nvml.nvmlDeviceGetCount()))
-    except Exception as error:  # noqa: BLE001  # a card that cannot be asked is a card that cannot be used
-        log.warning("cannot list the graphics cards: %s", error, extra={"action": "detect_gpus"})
+        found = [_gpu(nvml, number) for number in range(nvml.nvmlDeviceGetCount())]
+        return tuple(card for card in found if card is not None)
+    except Exception as error:  # noqa: BLE001  # it cannot even count them
+        _warn("cannot list the graphics cards: %s", error)
         return ()
     finally:
         with contextlib.suppress(Exception):  # a driver that went away has nothing to be shut down
             nvml.nvmlShutdown()
 
 
-def _gpu(nvml: Any, number: int) -> Gpu:
-    handle = nvml.nvmlDeviceGetHandleByIndex(number)
-    name = nvml.nvmlDeviceGetName(handle)
-    vram = nvml.nvmlDeviceGetMemoryInfo(handle).total
-    return Gpu(model=name.decode() if isinstance(name, bytes) else str(name), vram_gb=round(vram / _GIB, 1))
+def _gpu(nvml: Any, number: int) -> Gpu | None:
+    try:
+        handle = nvml.nvmlDeviceGetHandleByIndex(number)
+        name = nvml.nvmlDeviceGetName(handle)
+        vram_gb = round(nvml.nvmlDeviceGetMemoryInfo(handle).total / _GIB, 1)
+        return Gpu(model=name.decode() if isinstance(name, bytes) else str(name), vram_gb=vram_gb)
+    except Exception as error:  # noqa: BLE001  # a card that cannot be asked cannot be used; the others can
+        _warn("a graphics card cannot be used: number %d: %s", number, error)
+        return None
+
+
+def _warn(words: str, *told: object) -> None:
+    log.warning(words, *told, extra={"action": "detect_gpus"})
 
 
 def _read(path: Path) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from backports import zstd
 
+from regista.api import encodings
 from regista.api.encodings import PACKERS, READABLE, Broken, TooLarge, chosen, unpack
 
 
@@ -93,3 +94,13 @@ def test_a_zstd_frame_cannot_ask_for_a_huge_window() -> None:
     packed = packer.compress(b"x" * 100) + packer.flush()
     with pytest.raises(Broken):
         unpack(packed, "zstd", 1000)
+
+
+def test_what_is_our_own_trouble_is_not_told_as_the_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        def decompress(self, body: bytes, most: int) -> bytes:
+            raise MemoryError
+
+    monkeypatch.setattr(encodings, "_reader", lambda body, coding: Full())
+    with pytest.raises(MemoryError):
+        unpack(b"x", "gzip", 10)

@@ -9,6 +9,7 @@ import pytest
 from regista.api.roll_call import RollCall
 from regista.api.worker_stream import Channel
 from regista.engines.native.workers import WorkerService
+from regista.errors import StorageUnavailable
 from regista.fleet.seats import Seat
 from regista.model import Worker
 
@@ -149,3 +150,17 @@ def test_a_roll_call_that_is_stopped_answers_nobody_and_may_be_stopped_again(wai
         assert hall.ends["a"].told == told
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(("error", "told"), [(StorageUnavailable("away"), False), (TypeError("a bug"), True)])
+def test_a_store_that_is_away_says_so_itself_and_a_bug_is_told(
+    error: Exception, told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        hall = Hall("a")
+        hall.service.error = error
+        hall.note("a", since=3.0)
+        await hall.until_told(1)
+
+    asyncio.run(main())
+    assert ("the roll call failed" in caplog.text) is told

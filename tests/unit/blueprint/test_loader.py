@@ -119,3 +119,12 @@ def test_a_missing_directory_is_an_error(tmp_path: Path) -> None:
 def test_a_file_name_that_cannot_be_imported_is_an_error(tmp_path: Path) -> None:
     write(tmp_path, "a.b.py", "")
     assert "one dot" in str(failure(tmp_path))
+
+
+def test_an_error_that_cannot_be_printed_names_its_file_too(tmp_path: Path) -> None:
+    write(
+        tmp_path, "a.py", "class Odd(Exception):\n    def __str__(self): return self.missing\n\nraise Odd\n"
+    )
+    error = failure(tmp_path)
+    assert error.line == 4
+    assert "a Odd that cannot be printed" in str(error)

@@ -1,4 +1,5 @@
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -50,3 +51,16 @@ async def test_a_receiver_that_is_away_is_told_of_once_and_waited_for(
 
     ours = [record for record in caplog.records if record.name == "regista.observe"]
     assert len(ours) == 1
+
+
+@on_a_loop
+async def test_metrics_that_cannot_be_collected_keep_nobody_from_stopping(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail() -> Any:
+        raise ValueError("a bug")
+
+    pusher = Pusher(fail, f"http://127.0.0.1:{free_port()}/v1/metrics", timeout_s=0.3)
+    pusher.start()
+    await pusher.stop()
+    assert "the last metrics were not sent" in caplog.text

@@ -234,7 +234,9 @@ def test_a_forged_reference_is_just_a_value_even_to_the_jobs_own_place(form: Any
 
 
 @pytest.mark.parametrize("error", [ValueError("a bad path"), RecursionError("too deep"), OSError("no")])
-def test_whatever_a_store_raises_is_the_trouble_of_one_value(error: Exception) -> None:
+def test_whatever_a_store_raises_is_the_trouble_of_one_value(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
     class Odd(MemoryPayloads):
         async def get(self, path: str) -> bytes:
             raise error
@@ -253,6 +255,8 @@ def test_whatever_a_store_raises_is_the_trouble_of_one_value(error: Exception) -
         assert await offloader(Odd()).pack("j1", value) is value  # and is kept from no record
 
     asyncio.run(play())
+    # Nobody foresaw it: where it comes from must be found.
+    assert [record.exc_info is not None for record in caplog.records] == [True, True]
 
 
 def test_a_value_that_was_written_long_ago_is_written_again() -> None:

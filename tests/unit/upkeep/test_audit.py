@@ -87,3 +87,13 @@ async def test_what_is_too_old_is_gone_by_itself() -> None:
     clock.move(days=2, seconds=1)
     assert await storage.items(AUDIT_SHELF) == []
     await storage.stop()
+
+
+@in_loop
+async def test_a_record_that_cannot_be_read_may_be_an_operators_and_keeps_its_room() -> None:
+    storage = MemoryStorage(Clock())
+    await storage.start()
+    writes = [audit_write(record(number), 60.0) for number in range(100)]
+    await storage.put([replace(write, value=b"of a newer version") for write in writes])
+    assert (await AuditTrimmer(storage, most=100).run_once(THEN)).done == 0
+    await storage.stop()

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from regista import MemoryStorage
 from regista.clock import SystemClock
 from regista.model import Item, ItemWrite
-from regista.model.delivery import WEBHOOK_SHELF, delivery_write
+from regista.model.delivery import DEAD_SHELF, WEBHOOK_SHELF, delivery_write
 from regista.testing.clock import Clock
-from regista.upkeep.errands import Errand, Hands, receiver_of
+from regista.upkeep.errands import Errand, Hands, read, receiver_of
 from tests.webhook_kit import THEN, delivery, in_loop
 
 
@@ -160,3 +160,10 @@ def test_a_receiver_is_the_same_however_its_name_is_written() -> None:
     assert {receiver_of(url) for url in ways} == {"https://example.com"}
     others = ["http://example.com", "https://example.com:80", "https://www.example.com"]
     assert len({receiver_of(url) for url in [*others, *ways]}) == 4
+
+
+def test_why_a_delivery_cannot_be_read_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    writes: list[ItemWrite] = []
+    assert read(Item(WEBHOOK_SHELF, "d-1", b"\xa7spoiled", 3, THEN), writes) is None
+    assert "delivery d-1 cannot be read (Expected `object`, got `str`)" in caplog.text
+    assert [(write.shelf, write.key) for write in writes] == [(DEAD_SHELF, "d-1"), (WEBHOOK_SHELF, "d-1")]

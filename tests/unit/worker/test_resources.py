@@ -121,3 +121,29 @@ def test_cards_whose_driver_goes_away_meanwhile_are_still_listed(monkeypatch: py
 
     monkeypatch.setitem(sys.modules, "pynvml", Leaving(("A100", 80 * 1024**3)))
     assert resources.gpus() == (Gpu("A100", 80.0),)
+
+
+def test_a_card_that_is_lost_is_told_of_and_the_others_are_listed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(
+        sys.modules, "pynvml", Nvml(("A100", 80 * 1024**3), ("lost", None), ("T4", 16 * 1024**3))
+    )
+
+    assert resources.gpus() == (Gpu("A100", 80.0), Gpu("T4", 16.0))
+    assert "a graphics card cannot be used: number 1" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("NVMLError_DriverNotLoaded", False), ("NVMLError_Unknown", True)]
+)
+def test_a_machine_without_cards_is_nothing_to_tell_and_a_driver_that_does_not_fit_is(
+    name: str, told: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Misfit(Nvml):
+        def nvmlInit(self) -> None:
+            raise type(name, (Exception,), {})("Driver/library version mismatch")
+
+    monkeypatch.setitem(sys.modules, "pynvml", Misfit())
+    assert resources.gpus() == ()
+    assert ("version mismatch" in caplog.text) is told
