@@ -1,20 +1,21 @@
 # One word runs it all. `make` alone lists the words.
 
 # Asked once, and only where nobody names one.
-ifeq ($(origin PYTHON),undefined)
-PYTHON := $(shell scripts/which-python)
+ifeq ($(strip $(PYTHON)),)
+override PYTHON := $(shell scripts/which-python)
 endif
-VENV ?= .venv
+# Not .venv: that is what people make for themselves, as the README tells them.
+VENV ?= .venv-dev
 
 PY      := $(VENV)/bin/python
 SOURCES := $(wildcard src tests bench examples scripts)
-# The environment is as new as what it was made from: the key changes with the lock, pyproject.toml and the Python.
-STAMP   := $(VENV)/.made-from-$(shell (echo "$(PYTHON)"; cat requirements.lock pyproject.toml) 2>/dev/null | cksum | cut -d' ' -f1)
+# The environment is as new as what it was made from: the key changes with the lock, pyproject.toml and the build of Python.
+STAMP   := $(VENV)/.made-from-$(shell (scripts/build-of "$(PYTHON)"; cat requirements.lock pyproject.toml) 2>/dev/null | cksum | cut -d' ' -f1)
 
 # The tests run in one process more than there are cores: many of them wait, and more would only slow each other down.
 # A file stays in one process: its tests may share a server.
-TESTERS  ?= $(shell $(PYTHON) -c "import os; print(1 + (os.cpu_count() or 1))")
-TOGETHER := -n $(TESTERS) --dist loadfile --no-loadscope-reorder
+TESTERS  ?= $(shell $(PY) -c "import os; print(1 + (os.cpu_count() or 1))")
+TOGETHER  = -n $(TESTERS) --dist loadfile --no-loadscope-reorder
 # They start hundreds of Python processes, and each would compile everything anew where none may keep the result.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -24,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
-venv: $(STAMP)  ## Create .venv and install what the lock names (another Python: PYTHON=python3.12 VENV=.venv312)
+venv: $(STAMP)  ## Create .venv-dev and install what the lock names (another Python: PYTHON=python3.12 VENV=.venv312)
 
 $(STAMP):
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" scripts/make-venv
@@ -68,6 +69,6 @@ lock: $(STAMP)  ## Resolve the newest versions of everything into requirements.l
 system:  ## Install the system packages that the tests use, when we may
 	@PYTHON="$(PYTHON)" scripts/install-system
 
-clean:  ## Remove everything that can be made again
+clean:  ## Remove everything that can be made again (of VENV, where there are several)
 	rm -rf $(VENV) .stock dist .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results
 	find src tests bench examples scripts -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
