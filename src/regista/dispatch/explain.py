@@ -121,7 +121,11 @@ def explain(
             task.started_at or task.offered_at,
         )
     if task.not_before is not None:
-        reason = Reason("paused_until", _paused(task), "wait, or cancel the job")
+        reason = Reason(
+            "paused_until",
+            _paused(task),
+            f"wait, or cancel the job; what went wrong is in its events: regista jobs history {task.job_id}",
+        )
         return _told(task, f"Task {task.id} is paused until {_at(task.not_before)}.", task.queued_at, reason)
     # The nearest miss first: whoever may do it and is busy, then those whom one thing keeps away.
     reasons = [*_unready(task, lanes, classes, place), *_unfit(task.lane, classes)]
@@ -201,8 +205,9 @@ def _line(task: Task, lanes: Sequence[LaneStatus], place: int | None) -> str:
 
 
 def _paused(task: Task) -> str:
-    tried = f"attempt {task.attempt} follows {task.failed_runs} failed and {task.lost_runs} lost"
-    return f"{tried}; it is tried again at {_at(task.not_before)}"
+    runs = [f"{n} {what}" for n, what in ((task.failed_runs, "failed"), (task.lost_runs, "lost")) if n]
+    behind = f" follows {' and '.join(runs)}" if runs else ""
+    return f"attempt {task.attempt}{behind}; it is tried again at {_at(task.not_before)}"
 
 
 def _told(task: Task, summary: str, since: datetime | None, *reasons: Reason) -> Explanation:
