@@ -101,9 +101,11 @@ class _Port(web.BaseSite):
         loop = asyncio.get_running_loop()
         for listening in getattr(self._server, "sockets", ()):
             loop.remove_reader(listening.fileno())  # uvloop listens in another way, and loses nobody
-        for _ in range(_TURNS_TO_CONNECT):
-            await asyncio.sleep(0)
-        await super().stop()
+        try:
+            for _ in range(_TURNS_TO_CONNECT):
+                await asyncio.sleep(0)
+        finally:
+            await super().stop()  # also for whoever has no time: a port that stays open is nobody's any more
 
 
 def tls_of(config: Config) -> Served | None:

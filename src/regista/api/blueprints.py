@@ -127,4 +127,4 @@ def describe(blueprint: StateMachineBlueprint) -> BlueprintObject:
 def endpoint_of(blueprint: StateMachineBlueprint) -> str | None:
     """The path of its own at which jobs of it can be created, if it has one."""
     place = place_of(blueprint)
-    return f"/api/{place}" if place else None
+    return None if place is None else f"/api/{place}"

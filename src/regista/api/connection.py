@@ -28,7 +28,16 @@ class Connection(Conversation):
     `unread_s` is cut off, too: else the answer would be kept for as long as that program hangs.
     """
 
-    __slots__ = ("_head_timeout_s", "_head_timer", "_heads", "_is_hooked", "_unread_timer", "_wire", "proof")
+    __slots__ = (
+        "_head_timeout_s",
+        "_head_timer",
+        "_heads",
+        "_is_hooked",
+        "_is_over",
+        "_unread_timer",
+        "_wire",
+        "proof",
+    )
 
     #: Packed bodies stay packed until somebody who was let in wants them: `bodies` unpacks, and knows when to stop.
     leaves_packed = True
@@ -41,11 +50,13 @@ class Connection(Conversation):
         *,
         loop: asyncio.AbstractEventLoop,
         head_timeout_s: float,
+        is_over: Callable[[], bool] = lambda: False,
         is_hooked: bool = False,
         **more: Any,
     ) -> None:
         super().__init__(manager, loop=loop, auto_decompress=False, **more)
         self._head_timeout_s = head_timeout_s
+        self._is_over = is_over
         #: Somebody wants to look at answers before they are sent.
         self._is_hooked = is_hooked
         self._head_timer: asyncio.TimerHandle | None = None
@@ -61,6 +72,9 @@ class Connection(Conversation):
         """A client has connected."""
         super().connection_made(transport)
         self._wire = self.transport
+        if self._is_over():  # the handshake took longer than we were there
+            self.force_close()
+            return
         self._head_timer = self._loop.call_later(self._head_timeout_s, self._check_head)
 
     def data_received(self, data: bytes) -> None:
@@ -190,13 +204,20 @@ class Runner(web.AppRunner):
     def __init__(self, app: web.Application, arguments: dict[str, Any], shutdown_timeout: float) -> None:
         super().__init__(app, shutdown_timeout=shutdown_timeout)
         self._head_timeout_s = app[STAGE].config.body_timeout_s
+        self._is_over = False
         self._arguments = {name: value for name, value in arguments.items() if name != "handler_cancellation"}
 
     async def _make_server(self) -> web.Server:
+        self._is_over = False
         server = await super()._make_server()
         if FRONT in self.app:
             server.request_handler = self.app[FRONT].handle
         return server
+
+    async def shutdown(self) -> None:
+        """The port is closed, and now everybody is asked to leave. Whoever is let in later by TLS is, at once."""
+        self._is_over = True
+        await super().shutdown()
 
     @property
     def server(self) -> Any:
@@ -210,6 +231,7 @@ class Runner(web.AppRunner):
         given = {
             "loop": asyncio.get_running_loop(),
             "head_timeout_s": self._head_timeout_s,
+            "is_over": lambda: self._is_over,
             "is_hooked": bool(self.app.on_response_prepare),
             **self._arguments,
         }

@@ -82,6 +82,8 @@ class Conversation(RequestHandler):
             return
         while not self._force_close:
             if not self._messages:
+                if self._close:  # it was asked to leave before it had said a word
+                    break
                 self._waiter = self._loop.create_future()
                 try:
                     await self._waiter

@@ -74,3 +74,20 @@ def test_a_path_leads_to_the_newest_and_is_free_once_that_has_moved() -> None:
     assert library.at("v1/jobs/a") is None
     library.add(at("b", "/jobs/a"))
     assert library.at("v1/jobs/a") is library.get("b")
+
+
+def test_a_blueprint_that_is_changed_and_registered_again_is_where_it_says() -> None:
+    library, changed = Library(), at("a", "/x", None)
+    for endpoint in ("/x", "/y", None):
+        changed.api_endpoint = endpoint
+        library.add(changed)
+        assert [library.at(place) is changed for place in ("x", "y")] == [endpoint == "/x", endpoint == "/y"]
+    library.add(at("b", "/x", None))
+
+
+def test_the_root_is_a_path_like_any_other() -> None:
+    library = Library()
+    library.add(at("a", "/", None))
+    assert library.at("") is library.get("a")
+    with pytest.raises(BlueprintInvalid, match="is that of 'a' already"):
+        library.add(at("b", "//", None))

@@ -14,17 +14,20 @@ class Library:
         self._declared = dict(declared or {})
         self._newest: dict[str, StateMachineBlueprint] = {}
         self._versions: dict[Version, StateMachineBlueprint] = {}
-        #: The newest that have a path of their own, by that path.
+        #: The newest that have a path of their own, by that path; and the path of each, as it was registered.
         self._places: dict[str, StateMachineBlueprint] = {}
+        self._place: dict[str, str] = {}
 
     def add(self, blueprint: StateMachineBlueprint) -> None:
         """Validate and register; a later one of the same name becomes the newest."""
         blueprint.validate()
         self._agree(blueprint)
-        before = self._newest.get(blueprint.name)
+        before = self._place.pop(blueprint.name, None)
         if before is not None:
-            self._places.pop(place_of(before), None)
-        if place := place_of(blueprint):
+            del self._places[before]
+        place = place_of(blueprint)
+        if place is not None:
+            self._place[blueprint.name] = place
             self._places[place] = blueprint
         self._newest[blueprint.name] = blueprint
         self._versions[(blueprint.name, blueprint.version)] = blueprint
@@ -37,7 +40,8 @@ class Library:
             for name, kind in blueprint.search_attributes.items()
             if known.get(name, kind) is not kind
         ]
-        other = self.at(place_of(blueprint))
+        place = place_of(blueprint)
+        other = None if place is None else self.at(place)
         if other is not None and other.name != blueprint.name:
             problems.append(
                 f"api_endpoint {blueprint.api_endpoint!r} is that of {other.name!r} already; take another one"
@@ -87,10 +91,10 @@ class Library:
         return [self._newest[name] for name in sorted(self._newest)]
 
 
-def place_of(blueprint: StateMachineBlueprint) -> str:
-    """The path below `/api/` at which jobs of it can be created; empty where it has none of its own."""
+def place_of(blueprint: StateMachineBlueprint) -> str | None:
+    """The path below `/api/` at which jobs of it can be created; None where it has none of its own."""
     if not blueprint.api_endpoint:
-        return ""
+        return None
     return f"{version_of(blueprint)}/{blueprint.api_endpoint.strip('/')}".lstrip("/")
 
 
