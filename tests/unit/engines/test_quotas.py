@@ -1,6 +1,7 @@
 """Months, and how near the end of a quota a client is."""
 
 import asyncio
+import contextlib
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -111,6 +112,40 @@ def test_no_handler_runs_for_a_job_that_is_refused() -> None:
                 assert isinstance(answer, Job)
                 await director.wait(answer.id, 5)
             assert len(runs) == 5
+
+    asyncio.run(play())
+
+
+def test_no_handler_runs_for_a_job_that_is_refused_though_many_are_on_their_way_when_the_end_comes_near() -> (
+    None
+):
+    runs: list[str] = []
+    limit, at_once = NEAR + 500, 900
+
+    def start(context: JobContext, actions: ActionFactory) -> None:
+        runs.append(context.job_id)
+        actions.transition_to("done")
+
+    async def play() -> None:
+        async with OrchestratorEngine("memory", Config(instance_id="one")) as director:
+            director.register_blueprint(script(start, "done"))
+            allowance = Allowance(Quota("ada", limit, 60.0), datetime(2030, 1, 1, tzinfo=UTC))
+            gate = asyncio.Semaphore(at_once)
+
+            async def ask() -> Job | None:
+                async with gate:
+                    with contextlib.suppress(QuotaExceeded):
+                        return await director.engine.submit(
+                            Submission(blueprint="script", client="ada"), allowance
+                        )
+                return None
+
+            ends = await asyncio.gather(*(ask() for _ in range(4000)))
+            taken = [end for end in ends if isinstance(end, Job)]
+            assert len(taken) == limit
+            for job in taken:
+                await director.wait(job.id, 5)
+            assert len(runs) == limit
 
     asyncio.run(play())
 

@@ -178,7 +178,8 @@ class NativeEngine:
         if (not job.body_hash or await self._known(submission, job) is None) and (
             quota is None or await self._ledger.is_far(quota, 1)
         ):
-            born = await self.executor.submit(job, quota)
+            written = self.executor.submit(job, quota)
+            born = await (written if quota is None else self._ledger.follow(quota, written))
             if isinstance(born, Job):
                 return born
         (answer,) = await self._create([submission], [job], allowance)
@@ -251,9 +252,12 @@ class NativeEngine:
         if quota is not None and jobs:
             sticky = sticky and await self._ledger.is_far(quota, len(jobs))
         if not sticky:
+            if quota is not None:
+                await self._ledger.let_pass(quota)
             return await self._store(jobs, quota)
         # The first handlers run in the same write: one commit less for each.
-        return await self.executor.submit_all(jobs, quota)
+        written = self.executor.submit_all(jobs, quota)
+        return await (written if quota is None else self._ledger.follow(quota, written))
 
     async def _store(self, jobs: Sequence[Job], quota: Quota | None) -> list[Job | OutcomeKind]:
         """Straight into the store: they wait in the ready queue like everybody else."""

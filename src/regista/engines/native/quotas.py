@@ -1,14 +1,19 @@
 """Quotas: how many jobs a client may have accepted in a calendar month, and how near its end that is."""
 
+import asyncio
+import functools
 import math
 from datetime import UTC, date, datetime, time, tzinfo
 from functools import lru_cache
+from typing import Any, TypeVar
 
 from ...clock import Clock
 from ...errors import QuotaExceeded
 from ...model import ClientConfig, Quota
 from ...storage.base import StorageBackend
 from ..base import Allowance
+
+T = TypeVar("T")
 
 #: Seconds for which a count outlives its month: clocks differ, and whoever looks back a little still finds it.
 _KEPT_S = 7 * 86_400.0
@@ -53,6 +58,8 @@ class Ledger:
         self._clock = clock
         #: Counter → how much was used, what has been added here since, and when it was read.
         self._seen: dict[str, tuple[int, float]] = {}
+        #: Counter → writes of those that were told that the end is far.
+        self._under_way: dict[str, set[asyncio.Future[Any]]] = {}
 
     async def is_far(self, quota: Quota, n: int) -> bool:
         """So many more will surely be accepted, and then some."""
@@ -65,6 +72,27 @@ class Ledger:
             used, read_at = await self._storage.used(quota.counter), elapsed
         self._seen[quota.counter] = (used + n, read_at)
         return used + n + NEAR <= limit
+
+    def follow(self, quota: Quota, written: "asyncio.Future[T]") -> "asyncio.Future[T]":
+        """Remember the write of somebody who was told that the end is far, until it is done."""
+        counter = quota.counter
+        self._under_way.setdefault(counter, set()).add(written)
+        written.add_done_callback(functools.partial(self._forget, counter))
+        return written
+
+    def _forget(self, counter: str, written: "asyncio.Future[Any]") -> None:
+        left = self._under_way[counter]
+        left.discard(written)
+        if not left:
+            del self._under_way[counter]
+
+    async def let_pass(self, quota: Quota) -> None:
+        """Wait for those that were let through before. Their handlers have run, or do: who comes later, and is written
+        sooner, must not take what they count on.
+        """
+        before = self._under_way.get(quota.counter)
+        if before:
+            await asyncio.wait(set(before))
 
     async def refusal(self, allowance: Allowance) -> QuotaExceeded:
         """What to tell a client that has used up its quota."""
