@@ -34,6 +34,7 @@ FLOORS = {
             "onethread",
             "patience",
             "places",
+            "together",
             "plain",
             "trace",
             "schedules",

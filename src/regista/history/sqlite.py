@@ -15,6 +15,7 @@ from ..errors import ConfigError, HistoryUnavailable, SchemaError, StorageError,
 from ..model import Entry, Event, Summary
 from ..onethread import OneThread
 from ..places import Places, real
+from ..together import together
 from .base import Place, Stretch
 from .encoding import decode_events, encode_json
 from .indexed import Indexed
@@ -129,8 +130,8 @@ class SqliteHistory:
         self._tell_once()
         asked = (entry.number, entry.job_id[:KEPT_ID], reason, shown_entry(entry))
         await self._run(
-            lambda connection: _together(
-                connection, (_QUERIES["set_aside"], asked), (_QUERIES["move"], (entry.number, entry.number))
+            lambda connection: together(
+                connection, [(_QUERIES["set_aside"], asked), (_QUERIES["move"], (entry.number, entry.number))]
             )
         )
         self.set_aside += 1
@@ -358,23 +359,10 @@ def _entry(job_id: str, first_seq: int, body: str) -> Entry:
     return Entry(0, job_id, first_seq, decode_events(bytes.fromhex(body)))
 
 
-def _together(connection: sqlite3.Connection, *statements: tuple[str, Any]) -> None:
-    """Several statements, all or none."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        for text, asked in statements:
-            connection.execute(text, asked)
-    except BaseException:
-        if connection.in_transaction:  # a full disk has rolled it back already
-            connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
-
-
 def _forget(connection: sqlite3.Connection, gone: dict[str, str]) -> None:
     # Keys first: they are found by way of the rows of their jobs.
     steps = ("forget_keys", "forget_entries", "forget_jobs")
-    _together(connection, *((_QUERIES[step], gone) for step in steps))
+    together(connection, ((_QUERIES[step], gone) for step in steps))
 
 
 def _read_cursor(connection: sqlite3.Connection) -> int:

@@ -1,7 +1,6 @@
 """SqliteStorage: the embedded default. One process, one file, fsync before every answer."""
 
 import asyncio
-import contextlib
 import functools
 import gc
 import logging
@@ -17,6 +16,7 @@ from ..clock import Clock
 from ..errors import StorageError, StorageFailed, StorageUnavailable
 from ..onethread import OneThread
 from ..places import Places, real
+from ..together import together
 from .journal import Batch, Snapshot
 from .memory import MemoryStorage
 from .sqlite_batch import Statement, is_small, statements_of
@@ -174,7 +174,7 @@ class SqliteJournal:
             if len(statements) == 1:
                 self._writer.execute(*statements[0])
             else:
-                _together(self._writer, statements)
+                together(self._writer, statements)
         except sqlite3.Error as error:
             raise StorageFailed(f"cannot write to {self._path}: {error}") from error
 
@@ -219,16 +219,3 @@ class SqliteJournal:
         if self._owner is not None:
             os.close(self._owner)  # the lock goes with it; the file stays, so that nobody races its removal
             self._owner = None
-
-
-def _together(connection: sqlite3.Connection, statements: list[Statement]) -> None:
-    """All of them, in one flush, or none."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        for statement in statements:
-            connection.execute(*statement)
-        connection.execute("COMMIT")
-    except sqlite3.Error:
-        with contextlib.suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
-        raise

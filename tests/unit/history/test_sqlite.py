@@ -511,15 +511,3 @@ def test_whatever_is_recorded_reads_as_from_memory(
                 assert await sqlite.entries(after_seq % 5, limit, client) == found
 
     asyncio.run(body())
-
-
-def test_a_disk_that_is_full_in_the_middle_is_told_as_that(tmp_path: Path) -> None:
-    connection = sqlite3.connect(tmp_path / "small.db", isolation_level=None)
-    connection.execute("CREATE TABLE t (x)")
-    (pages,) = connection.execute("PRAGMA page_count").fetchone()
-    connection.execute(f"PRAGMA max_page_count = {pages + 3}")
-    insert = "INSERT INTO t VALUES (zeroblob(?))"
-    with pytest.raises(sqlite3.Error, match="full"):
-        module._together(connection, (insert, (100,)), (insert, (100_000,)))
-    assert not connection.in_transaction
-    connection.close()
