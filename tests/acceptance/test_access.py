@@ -99,34 +99,28 @@ def test_clients_and_workers_of_the_files_come_in_as_themselves(tmp_path: Path) 
     asyncio.run(main())
 
 
-def test_a_mistake_stops_the_start(tmp_path: Path) -> None:
+async def test_a_mistake_stops_the_start(tmp_path: Path) -> None:
     (tmp_path / "clients.toml").write_text('[acme]\nplan = "gold"')
     config = Config(worker_token="t", clients_config_path=str(tmp_path / "clients.toml"))
 
-    async def main() -> None:
-        director = OrchestratorEngine("memory", config)
-        with pytest.raises(ConfigError, match=r"clients.toml, line 1: acme: expected either token"):
-            await director.serve(port=0)
-
-    asyncio.run(main())
+    director = OrchestratorEngine("memory", config)
+    with pytest.raises(ConfigError, match=r"clients.toml, line 1: acme: expected either token"):
+        await director.serve(port=0)
 
 
-def test_a_token_that_is_already_a_clients_makes_nobody_an_operator(tmp_path: Path) -> None:
+async def test_a_token_that_is_already_a_clients_makes_nobody_an_operator(tmp_path: Path) -> None:
     file = tmp_path / "clients.toml"
     file.write_text('[acme]\ntoken = "t-acme"')
 
-    async def main() -> None:
-        config = Config(worker_token="t", client_token="t-acme", clients_config_path=str(file))
-        with pytest.raises(ConfigError, match=r"^CLIENT_TOKEN: .*got 'the token of the client acme'"):
-            await OrchestratorEngine("memory", config).serve(port=0)
-        with pytest.raises(ConfigError, match=r"clients.toml: .*got 'the token of the client ada'"):
-            await OrchestratorEngine(
-                "memory",
-                Config(worker_token="t", clients_config_path=str(file)),
-                client_tokens={"t-acme": "ada"},
-            ).serve(port=0)
-
-    asyncio.run(main())
+    config = Config(worker_token="t", client_token="t-acme", clients_config_path=str(file))
+    with pytest.raises(ConfigError, match=r"^CLIENT_TOKEN: .*got 'the token of the client acme'"):
+        await OrchestratorEngine("memory", config).serve(port=0)
+    with pytest.raises(ConfigError, match=r"clients.toml: .*got 'the token of the client ada'"):
+        await OrchestratorEngine(
+            "memory",
+            Config(worker_token="t", clients_config_path=str(file)),
+            client_tokens={"t-acme": "ada"},
+        ).serve(port=0)
 
 
 def test_a_file_without_a_client_lets_nobody_in_and_says_so(
@@ -148,28 +142,22 @@ def test_a_file_without_a_client_lets_nobody_in_and_says_so(
     assert not (tmp_path / "state").exists()
 
 
-def test_certificates_that_nobody_could_check_stop_the_start() -> None:
-    async def main() -> None:
-        director = OrchestratorEngine("memory", Config(client_token="t", worker_auth_mode="mtls-only"))
-        with pytest.raises(ConfigError, match=r"^WORKER_AUTH_MODE: .*TLS_CA_PATH.*REGISTA_TRUSTED_PROXIES"):
-            await director.serve(port=0)
-
-    asyncio.run(main())
+async def test_certificates_that_nobody_could_check_stop_the_start() -> None:
+    director = OrchestratorEngine("memory", Config(client_token="t", worker_auth_mode="mtls-only"))
+    with pytest.raises(ConfigError, match=r"^WORKER_AUTH_MODE: .*TLS_CA_PATH.*REGISTA_TRUSTED_PROXIES"):
+        await director.serve(port=0)
 
 
-def test_where_certificates_decide_alone_there_are_no_passwords() -> None:
+async def test_where_certificates_decide_alone_there_are_no_passwords() -> None:
     config = Config(client_token="t", worker_auth_mode="mtls-only", trusted_proxies=("10.0.0.1",))
 
-    async def main() -> None:
-        director = OrchestratorEngine("memory", config)
-        site = await director.serve(port=0)
-        async with Client(site.url, token="t") as client:
-            with pytest.raises(ApiError, match="mtls-only") as caught:
-                await client.one_time_password("w")
-        await director.stop(0.0)
-        assert (caught.value.status, caught.value.code) == (409, "passwords_disabled")
-
-    asyncio.run(main())
+    director = OrchestratorEngine("memory", config)
+    site = await director.serve(port=0)
+    async with Client(site.url, token="t") as client:
+        with pytest.raises(ApiError, match="mtls-only") as caught:
+            await client.one_time_password("w")
+    await director.stop(0.0)
+    assert (caught.value.status, caught.value.code) == (409, "passwords_disabled")
 
 
 @pytest.fixture

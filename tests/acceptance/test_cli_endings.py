@@ -17,7 +17,6 @@ from regista.errors import RegistaError
 from tests.acceptance.processes import House
 from tests.acceptance.serving import serving
 from tests.acceptance.test_metrics import Moody
-from tests.loops import on_a_loop
 
 #: Each starts processes.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(40)]
@@ -61,7 +60,6 @@ def test_a_signal_ends_a_start_that_still_waits_for_the_store(house: House) -> N
     assert time.monotonic() - began < 4
 
 
-@on_a_loop
 async def test_a_command_says_soon_that_it_waits_for_the_store_and_why(tmp_path: Path) -> None:
     store = Moody(SystemClock())
     async with serving(storage=store) as served:
@@ -77,7 +75,6 @@ async def test_a_command_says_soon_that_it_waits_for_the_store_and_why(tmp_path:
     assert done.returncode != 0
 
 
-@on_a_loop
 async def test_whoever_waits_is_told_within_two_seconds_and_not_all_the_time() -> None:
     store, told = Moody(SystemClock()), []
     async with serving(storage=store) as served:
@@ -95,7 +92,6 @@ async def test_whoever_waits_is_told_within_two_seconds_and_not_all_the_time() -
     assert 1 < left_s <= 4
 
 
-@on_a_loop
 async def test_a_drain_can_be_taken_back(tmp_path: Path) -> None:
     async with serving(workers=[Worker("hands")]) as served, Client(served.url, "t-ops") as client:
         await client.drain("hands")

@@ -12,7 +12,6 @@ from regista.cli import main as regista
 from tests.acceptance.serving import House, serving
 from tests.acceptance.test_jobs import asks
 from tests.support import one_task, script
-from tests.webhook_kit import in_loop
 
 Say = Callable[..., Awaitable[tuple[str, str]]]
 
@@ -38,7 +37,6 @@ def say(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     return run
 
 
-@in_loop
 async def test_an_operator_sees_whose_each_job_is_and_whether_there_are_more(say: Say) -> None:
     async with serving(script(at_once, "done", name="quick")) as house:
         for _ in range(3):
@@ -60,7 +58,6 @@ async def test_an_operator_sees_whose_each_job_is_and_whether_there_are_more(say
         assert "client       ada" in shown
 
 
-@in_loop
 async def test_who_waits_while_no_worker_comes_is_told_where_to_look(
     say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,7 +68,6 @@ async def test_who_waits_while_no_worker_comes_is_told_where_to_look(
         assert err.count(f"no worker has taken it yet; `regista jobs explain {job_id}` says why") == 1
 
 
-@in_loop
 async def test_a_job_may_bound_the_time_of_its_tasks(say: Say) -> None:
     async with serving(one_task()) as house:
         words = ("jobs", "run", "script", "--wait", "--dispatch-timeout", "0.2", "--result-timeout", "9")
@@ -79,7 +75,6 @@ async def test_a_job_may_bound_the_time_of_its_tasks(say: Say) -> None:
         assert "dispatch_timeout" in out + err
 
 
-@in_loop
 async def test_a_failed_job_shows_what_its_worker_told_and_how_to_begin_again(say: Say) -> None:
     careful = Worker("careful")
 
@@ -100,7 +95,6 @@ async def test_a_failed_job_shows_what_its_worker_told_and_how_to_begin_again(sa
         assert f"regista jobs fork {job_id}" in explained
 
 
-@in_loop
 async def test_who_looks_for_dead_letters_is_told_of_those_still_tried(say: Say) -> None:
     nobody = "http://127.0.0.1:1/hook"
     async with serving(script(at_once, "done", name="quick"), webhook_allow_private=("127.0.0.1",)) as house:
@@ -112,7 +106,6 @@ async def test_who_looks_for_dead_letters_is_told_of_those_still_tried(say: Say)
         assert (nobody in out, err) == (True, "")
 
 
-@in_loop
 async def test_a_job_is_started_with_attributes(say: Say) -> None:
     blueprint = StateMachineBlueprint("quick", search_attributes={"Kind": "Keyword", "Size": "Int"})
     blueprint.handler_for("start", is_start=True, targets=["done"])(at_once)
@@ -129,7 +122,6 @@ async def test_a_job_is_started_with_attributes(say: Say) -> None:
         assert "webhook_url: expected an http or https URL" in err
 
 
-@in_loop
 async def test_files_are_not_overwritten_and_go_wherever_they_are_sent(say: Say, tmp_path: Path) -> None:
     async with serving(asks(), payloads=f"file:{tmp_path / 'payloads'}") as house:
         job_id = (await say(house, "jobs", "run", "asks"))[0].strip()
@@ -153,7 +145,6 @@ async def test_files_are_not_overwritten_and_go_wherever_they_are_sent(say: Say,
         assert "the job has ended, and its files went with it" in err
 
 
-@in_loop
 async def test_a_value_that_is_too_large_to_be_shown_is_written_whole(say: Say, tmp_path: Path) -> None:
     (tmp_path / "input.json").write_text(json.dumps({"text": BIG}))
     async with serving(

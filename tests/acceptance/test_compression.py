@@ -166,24 +166,21 @@ def test_a_bomb_is_refused_at_the_largest_body_and_takes_no_memory(coding: str) 
     run(body)
 
 
-def test_a_packed_request_is_read_where_somebody_else_serves_the_application_too() -> None:
-    async def main() -> None:
-        director = OrchestratorEngine("memory", Config(client_token="t", worker_token="w"))
-        director.register_blueprint(one_task())
-        runner = web.AppRunner(director.app)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-            headers = {"X-Client-Token": "t", "Content-Encoding": "gzip"}
-            async with (
-                aiohttp.ClientSession() as http,
-                http.post(
-                    f"{url}/api/v1/jobs", data=gzip.compress(b'{"blueprint": "script"}'), headers=headers
-                ) as answer,
-            ):
-                assert answer.status == 202
-        finally:
-            await runner.cleanup()
-
-    asyncio.run(main())
+async def test_a_packed_request_is_read_where_somebody_else_serves_the_application_too() -> None:
+    director = OrchestratorEngine("memory", Config(client_token="t", worker_token="w"))
+    director.register_blueprint(one_task())
+    runner = web.AppRunner(director.app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        headers = {"X-Client-Token": "t", "Content-Encoding": "gzip"}
+        async with (
+            aiohttp.ClientSession() as http,
+            http.post(
+                f"{url}/api/v1/jobs", data=gzip.compress(b'{"blueprint": "script"}'), headers=headers
+            ) as answer,
+        ):
+            assert answer.status == 202
+    finally:
+        await runner.cleanup()

@@ -17,7 +17,6 @@ from regista.errors import BadFileName, PayloadUnavailable
 from regista.payloads.memory import MemoryPayloads
 from tests.acceptance.serving import House, serving
 from tests.acceptance.test_jobs import asks
-from tests.webhook_kit import in_loop
 
 
 class Fading(MemoryPayloads):
@@ -55,7 +54,6 @@ async def dribble() -> AsyncIterator[bytes]:
         await asyncio.sleep(0.05)
 
 
-@in_loop
 async def test_a_download_that_fails_in_the_middle_is_cut_and_has_no_problem_at_its_end() -> None:
     async with serving(asks(), payloads="memory") as house:
         service = house.director.filing.service
@@ -74,7 +72,6 @@ async def test_a_download_that_fails_in_the_middle_is_cut_and_has_no_problem_at_
                 await answer.read()
 
 
-@in_loop
 async def test_uploads_that_dribble_take_no_turn_of_handlers_or_of_other_clients(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"payloads": f"file:{tmp_path / 'p'}", "s3_max_concurrency": 8}
     async with serving(asks(), writer(), **settings) as house, AsyncExitStack() as stack:
@@ -98,7 +95,6 @@ async def test_uploads_that_dribble_take_no_turn_of_handlers_or_of_other_clients
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-@in_loop
 async def test_an_upload_that_only_dribbles_is_not_heard_to_the_end(tmp_path: Path) -> None:
     async with serving(asks(), payloads=f"file:{tmp_path / 'p'}", body_timeout_s=0.5) as house:
         job = await house.submit("asks")
@@ -119,7 +115,6 @@ async def test_an_upload_that_only_dribbles_is_not_heard_to_the_end(tmp_path: Pa
         assert [(each["name"], each["size"]) for each in listed.json["items"]] == [("g", 10 * LEAST_RATE)]
 
 
-@in_loop
 async def test_names_with_braces_have_links_and_a_file_is_no_folder(tmp_path: Path) -> None:
     async with serving(asks(), payloads=f"file:{tmp_path / 'p'}") as house, Client(house.url, "t-ada") as ada:
         job = await ada.submit("asks")

@@ -24,7 +24,6 @@ from tests.acceptance.test_jobs import asks
 from tests.s3_server import S3Server
 from tests.s3_server import serving as serving_s3
 from tests.support import script
-from tests.webhook_kit import in_loop
 
 BIG = "x" * 2_000_000
 
@@ -53,7 +52,6 @@ async def in_pieces(count: int) -> AsyncIterator[bytes]:
         yield bytes([number]) * 1000
 
 
-@in_loop
 async def test_a_client_writes_files_and_reads_them(payloads: dict[str, Any], tmp_path: Path) -> None:
     async with serving(asks(), **payloads) as house, Client(house.url, "t-ada") as client:
         job = await client.submit("asks")
@@ -77,7 +75,6 @@ async def test_a_client_writes_files_and_reads_them(payloads: dict[str, Any], tm
             await client.files.read(job.id, "none")
 
 
-@in_loop
 async def test_a_link_is_good_for_one_file_one_way_and_a_while(payloads: dict[str, Any]) -> None:
     async with serving(asks(), **payloads) as house, Client(house.url, "t-ada") as client:
         job = await client.submit("asks")
@@ -108,7 +105,6 @@ def _as_it_is(url: str) -> Any:
     return URL(url, encoded=True)
 
 
-@in_loop
 async def test_files_are_the_owners_alone(payloads: dict[str, Any]) -> None:
     async with (
         serving(asks(), **payloads) as house,
@@ -130,7 +126,6 @@ async def test_files_are_the_owners_alone(payloads: dict[str, Any]) -> None:
         assert await ops.files.read(job.id, "a.txt") == b"mine"
 
 
-@in_loop
 async def test_a_name_that_leads_out_of_the_job_is_refused(payloads: dict[str, Any]) -> None:
     async with serving(asks(), **payloads) as house, Client(house.url, "t-ada") as client:
         one, other = await client.submit("asks"), await client.submit("asks")
@@ -145,7 +140,6 @@ async def test_a_name_that_leads_out_of_the_job_is_refused(payloads: dict[str, A
             await client.files.upload_url(one.id, "ü" * 200)
 
 
-@in_loop
 async def test_an_ended_job_takes_no_files_and_has_none(payloads: dict[str, Any]) -> None:
     async with serving(echo(), asks(), **payloads) as house, Client(house.url, "t-ada") as client:
         job = await client.submit("asks")
@@ -163,7 +157,6 @@ async def test_an_ended_job_takes_no_files_and_has_none(payloads: dict[str, Any]
             assert (got.status, got.code) == (409, "job_already_terminal")
 
 
-@in_loop
 async def test_a_very_large_value_is_shown_as_its_size_and_fetched_by_its_checksum(
     payloads: dict[str, Any],
 ) -> None:
@@ -186,7 +179,6 @@ async def test_a_very_large_value_is_shown_as_its_size_and_fetched_by_its_checks
         }
 
 
-@in_loop
 async def test_a_list_of_files_comes_in_pages(tmp_path: Path) -> None:
     async with (
         serving(asks(), payloads=f"file:{tmp_path}", max_page=3) as house,
@@ -201,7 +193,6 @@ async def test_a_list_of_files_comes_in_pages(tmp_path: Path) -> None:
         assert [each.name for each in await client.files.list(job.id)] == list("0123456")
 
 
-@in_loop
 async def test_content_is_bounded_and_all_or_nothing(tmp_path: Path) -> None:
     async with (
         serving(asks(), payloads=f"file:{tmp_path}", max_file_bytes=10_000) as house,
@@ -220,7 +211,6 @@ async def test_content_is_bounded_and_all_or_nothing(tmp_path: Path) -> None:
         assert await client.files.upload(job.id, in_pieces(10), "a") == "a"
 
 
-@in_loop
 async def test_a_download_is_something_to_be_saved_and_never_a_page(tmp_path: Path) -> None:
     async with serving(asks(), payloads=f"file:{tmp_path}") as house, Client(house.url, "t-ada") as client:
         job = await client.submit("asks")
@@ -240,7 +230,6 @@ async def test_a_download_is_something_to_be_saved_and_never_a_page(tmp_path: Pa
         assert (forged.status, forged.code) == (403, "link_invalid")
 
 
-@in_loop
 async def test_without_a_payload_store_everybody_is_told_so() -> None:
     async with serving(asks()) as house, Client(house.url, "t-ada") as client:
         job = await client.submit("asks")
@@ -250,7 +239,6 @@ async def test_without_a_payload_store_everybody_is_told_so() -> None:
                 await ask
 
 
-@in_loop
 async def test_an_s3_server_that_is_gone_is_said_to_be_away(server: S3Server) -> None:
     settings: dict[str, Any] = {name.lower(): value for name, value in server.settings.items()}
     with S3Server(server._binary) as other:

@@ -717,25 +717,22 @@ def test_a_worker_of_any_queue_is_counted_at_each_that_it_can_serve() -> None:
     run(body, one_task(queue="gpu"), workers=[worker(concurrency=1)])
 
 
-def test_the_api_can_be_mounted_below_a_prefix_of_another_application() -> None:
-    async def main() -> None:
-        config = Config(instance_id="inner", client_token="t", worker_token="w")
-        director = OrchestratorEngine("memory", config)
-        director.register_blueprint(by_endpoint("v2"))
-        assert director.app[STAGE].config is config
-        outer = web.Application()
-        outer.add_subapp("/regista", director.app)
-        runner = web.AppRunner(outer, shutdown_timeout=1.0)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            host, port = runner.addresses[0][:2]
-            async with ClientSession(f"http://{host}:{port}", headers={"X-Client-Token": "t"}) as session:
-                await _use_mounted(session)
-        finally:
-            await runner.cleanup()
-
-    asyncio.run(main())
+async def test_the_api_can_be_mounted_below_a_prefix_of_another_application() -> None:
+    config = Config(instance_id="inner", client_token="t", worker_token="w")
+    director = OrchestratorEngine("memory", config)
+    director.register_blueprint(by_endpoint("v2"))
+    assert director.app[STAGE].config is config
+    outer = web.Application()
+    outer.add_subapp("/regista", director.app)
+    runner = web.AppRunner(outer, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        host, port = runner.addresses[0][:2]
+        async with ClientSession(f"http://{host}:{port}", headers={"X-Client-Token": "t"}) as session:
+            await _use_mounted(session)
+    finally:
+        await runner.cleanup()
 
 
 async def _use_mounted(session: ClientSession) -> None:

@@ -19,7 +19,6 @@ from regista.storage.memory import MemoryStorage
 from tests.acceptance.any_store import history, redis_server, storage  # noqa: F401  # fixtures
 from tests.acceptance.serving import House, serving
 from tests.conftest import require_binary
-from tests.loops import on_a_loop
 from tests.prometheus_text import Series, families, parse, value
 from tests.support import one_task, script
 
@@ -89,7 +88,6 @@ async def until(house: House, true: Callable[[dict[str, Series]], bool], what: s
     raise AssertionError(f"{what} was not counted: {page}")
 
 
-@on_a_loop
 async def test_jobs_tasks_and_gauges_are_counted_on_every_store(storage: str, history: str) -> None:  # noqa: F811
     options: dict[str, Any] = {"history_database_uri": history} if history else {}
     plays = [one_task(retry=RetryPolicy(first_s=0.01, max_attempts=3)), unserved()]
@@ -153,7 +151,6 @@ class Moody(MemoryStorage):
             raise RuntimeError("broken")
 
 
-@on_a_loop
 async def test_a_scrape_and_a_status_read_no_storage() -> None:
     store = Moody(SystemClock())
     async with serving(one_task(), workers=[crew()], storage=store) as house:
@@ -169,7 +166,6 @@ async def test_a_scrape_and_a_status_read_no_storage() -> None:
         assert (status["status"], status["state"], status["instance"]) == ("ok", "ready", "served")
 
 
-@on_a_loop
 async def test_a_store_that_is_away_makes_the_system_degraded_and_then_well_again() -> None:
     store = Moody(SystemClock())
     async with serving(one_task(), workers=[crew()], storage=store) as house:
@@ -194,7 +190,6 @@ async def _receiver(request: web.Request) -> web.Response:
 
 
 @pytest.mark.timeout(30)
-@on_a_loop
 async def test_every_metric_of_the_catalogue_is_really_counted(tmp_path: Path) -> None:
     receiver = web.Application()
     receiver.router.add_post("/hook", _receiver)
@@ -269,7 +264,6 @@ async def _walk(hook: str, files: Path) -> None:
     assert set(names) - counted <= gauges_that_may_be_zero
 
 
-@on_a_loop
 async def test_without_the_extra_the_page_says_what_to_install() -> None:
     async with serving(one_task()) as house:
         house.director.telemetry.installed = False
@@ -280,7 +274,6 @@ async def test_without_the_extra_the_page_says_what_to_install() -> None:
         assert "regista[telemetry]" in answer.json["detail"]
 
 
-@on_a_loop
 async def test_switched_off_nothing_is_counted_and_the_page_says_so() -> None:
     async with serving(one_task(), workers=[crew()], otel_disabled=True) as house:
         job = await house.submit("script")
@@ -292,7 +285,6 @@ async def test_switched_off_nothing_is_counted_and_the_page_says_so() -> None:
         assert house.director.engine._storage is house.director.storage
 
 
-@on_a_loop
 async def test_the_page_names_the_type_of_every_metric() -> None:
     async with serving(one_task(), workers=[crew()]) as house:
         await house.submit("script")
@@ -302,7 +294,6 @@ async def test_the_page_names_the_type_of_every_metric() -> None:
     assert families(page).items() <= kinds.items()
 
 
-@on_a_loop
 async def test_where_a_token_is_set_only_whoever_brings_it_reads_the_page() -> None:
     secret = "only-for-prometheus"
     async with serving(one_task(), metrics_token=secret) as house:
@@ -316,7 +307,6 @@ async def test_where_a_token_is_set_only_whoever_brings_it_reads_the_page() -> N
         assert (await house.get("/_public/metrics", token=None, headers=good)).status == 200
 
 
-@on_a_loop
 async def test_promtool_finds_nothing_wrong_with_the_page() -> None:
     async with serving(one_task(), unserved(), workers=[crew()]) as house:
         job = await house.submit("script")

@@ -57,36 +57,27 @@ def test_http_2_is_spoken_over_tls_with_the_certificate_of_the_place(edge: Edge)
     )
 
 
-def test_whoever_does_not_know_the_authority_does_not_trust_it(edge: Edge) -> None:
-    async def main() -> None:
-        async with edge.nginx.session(trust=ssl.create_default_context()) as stranger:
-            with pytest.raises(aiohttp.ClientConnectorCertificateError):
-                await stranger.ask("GET", "/_public/status")
-
-    asyncio.run(main())
+async def test_whoever_does_not_know_the_authority_does_not_trust_it(edge: Edge) -> None:
+    async with edge.nginx.session(trust=ssl.create_default_context()) as stranger:
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await stranger.ask("GET", "/_public/status")
 
 
-def test_plain_http_is_refused_and_not_redirected(edge: Edge) -> None:
-    async def main() -> None:
-        async with edge.nginx.session(url=edge.nginx.url.replace("https:", "http:")) as careless:
-            answer = await careless.ask("GET", "/_public/status")
-            assert (answer.status, answer.code) == (400, "malformed_request")
-
-    asyncio.run(main())
+async def test_plain_http_is_refused_and_not_redirected(edge: Edge) -> None:
+    async with edge.nginx.session(url=edge.nginx.url.replace("https:", "http:")) as careless:
+        answer = await careless.ask("GET", "/_public/status")
+        assert (answer.status, answer.code) == (400, "malformed_request")
 
 
-def test_every_answer_has_the_headers_that_protect_browsers(edge: Edge) -> None:
-    async def main() -> None:
-        async with edge.nginx.session() as caller:
-            for path, status in (("/docs", 200), ("/api/v1/jobs/nobody", 404), ("/_public/metrics", 403)):
-                answer = await caller.ask("GET", path)
-                assert answer.status == status
-                assert answer.headers["Strict-Transport-Security"] == "max-age=31536000"
-                assert answer.headers["X-Content-Type-Options"] == "nosniff"
-                assert answer.headers["X-Frame-Options"] == "DENY"
-                assert answer.headers["Server"] == "nginx"
-
-    asyncio.run(main())
+async def test_every_answer_has_the_headers_that_protect_browsers(edge: Edge) -> None:
+    async with edge.nginx.session() as caller:
+        for path, status in (("/docs", 200), ("/api/v1/jobs/nobody", 404), ("/_public/metrics", 403)):
+            answer = await caller.ask("GET", path)
+            assert answer.status == status
+            assert answer.headers["Strict-Transport-Security"] == "max-age=31536000"
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+            assert answer.headers["X-Frame-Options"] == "DENY"
+            assert answer.headers["Server"] == "nginx"
 
 
 # -- workers -----------------------------------------------------------------------------------------
@@ -145,76 +136,61 @@ async def watching(caller: Caller, job_id: str) -> AsyncIterator[AsyncIterator[A
         yield arrivals(answer)
 
 
-def test_events_arrive_one_by_one_as_they_happen(edge: Edge) -> None:
-    async def main() -> None:
-        async with edge.nginx.session() as caller:
-            answer = await caller.ask("POST", "/api/v1/jobs", json={"blueprint": "steps", "input": {}})
-            job = answer.json
-            async with watching(caller, job["id"]) as arrivals:
-                seen = [(at, event) async for at, event in arrivals]
-        late = [at - datetime.fromisoformat(event["at"]).timestamp() for at, event in seen]
-        assert max(late[2:]) < 0.25, late  # the first ones had happened before anybody watched
-        assert seen[-1][0] - seen[0][0] > 0.5  # and they did not all come together at the end
-
-    asyncio.run(main())
+async def test_events_arrive_one_by_one_as_they_happen(edge: Edge) -> None:
+    async with edge.nginx.session() as caller:
+        answer = await caller.ask("POST", "/api/v1/jobs", json={"blueprint": "steps", "input": {}})
+        job = answer.json
+        async with watching(caller, job["id"]) as arrivals:
+            seen = [(at, event) async for at, event in arrivals]
+    late = [at - datetime.fromisoformat(event["at"]).timestamp() for at, event in seen]
+    assert max(late[2:]) < 0.25, late  # the first ones had happened before anybody watched
+    assert seen[-1][0] - seen[0][0] > 0.5  # and they did not all come together at the end
 
 
 # -- refusals ----------------------------------------------------------------------------------------
 
 
-def test_a_body_too_large_is_refused_as_a_problem_and_the_largest_is_not(edge: Edge) -> None:
+async def test_a_body_too_large_is_refused_as_a_problem_and_the_largest_is_not(edge: Edge) -> None:
     most = Config().max_body_bytes
 
-    async def main() -> None:
-        async with edge.nginx.session() as caller:
-            answer = await caller.ask("POST", "/api/v1/jobs", data=BytesIO(b" " * most))
-            assert (answer.status, answer.code) == (
-                400,
-                "malformed_json",
-            )  # the orchestrator has read all of it
-            answer = await caller.ask("POST", "/api/v1/jobs", data=BytesIO(b" " * (most + 1)))
-            assert (answer.status, answer.code) == (413, "body_too_large")
-
-    asyncio.run(main())
+    async with edge.nginx.session() as caller:
+        answer = await caller.ask("POST", "/api/v1/jobs", data=BytesIO(b" " * most))
+        assert (answer.status, answer.code) == (
+            400,
+            "malformed_json",
+        )  # the orchestrator has read all of it
+        answer = await caller.ask("POST", "/api/v1/jobs", data=BytesIO(b" " * (most + 1)))
+        assert (answer.status, answer.code) == (413, "body_too_large")
 
 
-def test_a_header_too_large_is_refused_as_a_problem_and_a_large_one_is_not(edge: Edge) -> None:
+async def test_a_header_too_large_is_refused_as_a_problem_and_a_large_one_is_not(edge: Edge) -> None:
     most = Config().max_header_bytes
 
-    async def main() -> None:
-        async with edge.nginx.session() as caller:
-            large, too_large = "x" * (most - 100), "x" * (most + 1)
-            assert (await caller.ask("GET", "/_public/status", headers={"X-Large": large})).status == 200
-            answer = await caller.ask("GET", "/_public/status", headers={"X-Large": too_large})
-            assert (answer.status, answer.code) == (431, "headers_too_large")
-            answer = await caller.ask("GET", f"/api/v1/jobs?_={too_large}")
-            assert (answer.status, answer.code) == (431, "headers_too_large")
-
-    asyncio.run(main())
+    async with edge.nginx.session() as caller:
+        large, too_large = "x" * (most - 100), "x" * (most + 1)
+        assert (await caller.ask("GET", "/_public/status", headers={"X-Large": large})).status == 200
+        answer = await caller.ask("GET", "/_public/status", headers={"X-Large": too_large})
+        assert (answer.status, answer.code) == (431, "headers_too_large")
+        answer = await caller.ask("GET", f"/api/v1/jobs?_={too_large}")
+        assert (answer.status, answer.code) == (431, "headers_too_large")
 
 
-def test_one_address_that_asks_too_much_is_told_to_wait_and_others_are_not(edge: Edge) -> None:
-    async def main() -> None:
-        async with edge.nginx.session("127.0.0.2") as wild, edge.nginx.session() as other:
-            # What nginx answers by itself, and would refuse anyway: no orchestrator slows the storm down.
-            answers = await asyncio.gather(*(wild.ask("GET", "/_public/metrics") for _ in range(1500)))
-            assert {answer.status for answer in answers} == {403, 429}
-            refused = [answer for answer in answers if answer.status == 429]
-            assert refused[0].code == "rate_limited"
-            assert refused[0].headers["Retry-After"] == "1"
-            assert (await other.ask("GET", "/_public/live")).status == 200
-
-    asyncio.run(main())
+async def test_one_address_that_asks_too_much_is_told_to_wait_and_others_are_not(edge: Edge) -> None:
+    async with edge.nginx.session("127.0.0.2") as wild, edge.nginx.session() as other:
+        # What nginx answers by itself, and would refuse anyway: no orchestrator slows the storm down.
+        answers = await asyncio.gather(*(wild.ask("GET", "/_public/metrics") for _ in range(1500)))
+        assert {answer.status for answer in answers} == {403, 429}
+        refused = [answer for answer in answers if answer.status == 429]
+        assert refused[0].code == "rate_limited"
+        assert refused[0].headers["Retry-After"] == "1"
+        assert (await other.ask("GET", "/_public/live")).status == 200
 
 
 @pytest.mark.parametrize("path", ["/_public/metrics", "/_public//metrics", "/x/../%5Fpublic/metrics?a=b"])
-def test_figures_are_not_public(edge: Edge, path: str) -> None:
-    async def main() -> None:
-        async with edge.nginx.session() as caller:
-            answer = await caller.ask("GET", path)
-            assert (answer.status, answer.code) == (403, "not_public")
-
-    asyncio.run(main())
+async def test_figures_are_not_public(edge: Edge, path: str) -> None:
+    async with edge.nginx.session() as caller:
+        answer = await caller.ask("GET", path)
+        assert (answer.status, answer.code) == (403, "not_public")
 
 
 # -- the log ------------------------------------------------------------------------------------------

@@ -60,41 +60,32 @@ async def register(
     return answer.status, "" if answer.status == 200 else answer.code
 
 
-def test_the_certificate_that_nginx_was_shown_says_which_worker_it_is(edge: Edge) -> None:
-    async def main() -> None:
-        async with worker(edge, edge.nginx.authority, "render-7") as seven:
-            assert await register(seven, "render-7") == (200, "")
-            assert await register(seven, "render-8") == (403, "worker_mismatch")
-            token = {"X-Worker-Token": TOKENS["WORKER_TOKEN"]}
-            assert await register(seven, "render-8", token) == (403, "worker_mismatch")
-            # Whatever it says about itself is replaced by what nginx has seen.
-            forged = {**FORGED, "X-Client-Cert-CN": "render-8"}
-            assert await register(seven, "render-8", forged) == (403, "worker_mismatch")
-            assert await register(seven, "render-7", forged) == (200, "")
-
-    asyncio.run(main())
+async def test_the_certificate_that_nginx_was_shown_says_which_worker_it_is(edge: Edge) -> None:
+    async with worker(edge, edge.nginx.authority, "render-7") as seven:
+        assert await register(seven, "render-7") == (200, "")
+        assert await register(seven, "render-8") == (403, "worker_mismatch")
+        token = {"X-Worker-Token": TOKENS["WORKER_TOKEN"]}
+        assert await register(seven, "render-8", token) == (403, "worker_mismatch")
+        # Whatever it says about itself is replaced by what nginx has seen.
+        forged = {**FORGED, "X-Client-Cert-CN": "render-8"}
+        assert await register(seven, "render-8", forged) == (403, "worker_mismatch")
+        assert await register(seven, "render-7", forged) == (200, "")
 
 
-def test_without_a_certificate_a_token_does_and_forged_headers_do_not(edge: Edge) -> None:
-    async def main() -> None:
-        async with worker(edge) as nobody:
-            assert await register(nobody, "render-7") == (401, "token_missing")
-            assert await register(nobody, "render-7", FORGED) == (401, "token_missing")
-            token = {"X-Worker-Token": TOKENS["WORKER_TOKEN"]}
-            assert await register(nobody, "render-7", token) == (200, "")
-
-    asyncio.run(main())
+async def test_without_a_certificate_a_token_does_and_forged_headers_do_not(edge: Edge) -> None:
+    async with worker(edge) as nobody:
+        assert await register(nobody, "render-7") == (401, "token_missing")
+        assert await register(nobody, "render-7", FORGED) == (401, "token_missing")
+        token = {"X-Worker-Token": TOKENS["WORKER_TOKEN"]}
+        assert await register(nobody, "render-7", token) == (200, "")
 
 
-def test_a_certificate_of_another_authority_is_refused_by_nginx(edge: Edge, tmp_path: Path) -> None:
+async def test_a_certificate_of_another_authority_is_refused_by_nginx(edge: Edge, tmp_path: Path) -> None:
     stranger = Authority(tmp_path / "stranger", "render-7")
 
-    async def main() -> None:
-        async with worker(edge, stranger, "render-7") as theirs:
-            token = {"X-Worker-Token": TOKENS["WORKER_TOKEN"]}
-            assert await register(theirs, "render-7", token) == (400, "certificate_refused")
-
-    asyncio.run(main())
+    async with worker(edge, stranger, "render-7") as theirs:
+        token = {"X-Worker-Token": TOKENS["WORKER_TOKEN"]}
+        assert await register(theirs, "render-7", token) == (400, "certificate_refused")
 
 
 @pytest.mark.parametrize(
@@ -107,15 +98,12 @@ def test_a_certificate_of_another_authority_is_refused_by_nginx(edge: Edge, tmp_
         "/O=none",
     ],
 )
-def test_a_subject_that_only_looks_like_a_name_names_nobody(edge: Edge, subject: str) -> None:
+async def test_a_subject_that_only_looks_like_a_name_names_nobody(edge: Edge, subject: str) -> None:
     edge.nginx.authority.subject("odd", subject)
 
-    async def main() -> None:
-        async with worker(edge, edge.nginx.authority, "odd") as odd:
-            for name in ("render-7", "other"):
-                assert await register(odd, name) == (403, "certificate_nameless")
-
-    asyncio.run(main())
+    async with worker(edge, edge.nginx.authority, "odd") as odd:
+        for name in ("render-7", "other"):
+            assert await register(odd, name) == (403, "certificate_nameless")
 
 
 def test_headers_that_come_past_nginx_are_not_believed(edge: Edge) -> None:

@@ -134,20 +134,17 @@ def test_an_orchestrator_killed_under_load_costs_no_request_and_no_acknowledged_
     until(ended, "the end of every job")
 
 
-def test_an_orchestrator_stopped_in_good_order_costs_no_request(three: Edge) -> None:
-    async def main() -> None:
-        async with three.nginx.session() as caller:
-            onlooker = Onlooker(caller)
-            looking = asyncio.create_task(onlooker.look(2.5))
-            await asyncio.sleep(0.5)
-            await asyncio.to_thread(three.orchestrators[0].end)
-            three.orchestrators[0].start()
-            await asyncio.to_thread(three.orchestrators[0].greet)
-            await looking
-            assert onlooker.bad == []
-            assert onlooker.asked > 50
-
-    asyncio.run(main())
+async def test_an_orchestrator_stopped_in_good_order_costs_no_request(three: Edge) -> None:
+    async with three.nginx.session() as caller:
+        onlooker = Onlooker(caller)
+        looking = asyncio.create_task(onlooker.look(2.5))
+        await asyncio.sleep(0.5)
+        await asyncio.to_thread(three.orchestrators[0].end)
+        three.orchestrators[0].start()
+        await asyncio.to_thread(three.orchestrators[0].greet)
+        await looking
+        assert onlooker.bad == []
+        assert onlooker.asked > 50
 
 
 def test_a_worker_whose_orchestrator_is_gone_finds_the_next_one(three: Edge) -> None:

@@ -1,6 +1,5 @@
 """Files through a real nginx with the configuration of deploy/: names with folders, and more than a body may have."""
 
-import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,23 +28,18 @@ def edge(tmp_path: Path) -> Iterator[Edge]:
         edge.stop()
 
 
-def test_a_large_file_goes_up_and_comes_down_by_links_that_lead_to_the_edge(
+async def test_a_large_file_goes_up_and_comes_down_by_links_that_lead_to_the_edge(
     edge: Edge, tmp_path: Path
 ) -> None:
-    async def play() -> None:
-        connection = Connection(
-            url=edge.nginx.url, token=TOKENS["CLIENT_TOKEN"], tls_ca_path=str(edge.nginx.ca)
-        )
-        async with Client(connection=connection) as client:
-            job = await client.submit("nap", {"seconds": 60})
-            source = tmp_path / "source.bin"
-            source.write_bytes(os.urandom(40 * 1024 * 1024))
+    connection = Connection(url=edge.nginx.url, token=TOKENS["CLIENT_TOKEN"], tls_ca_path=str(edge.nginx.ca))
+    async with Client(connection=connection) as client:
+        job = await client.submit("nap", {"seconds": 60})
+        source = tmp_path / "source.bin"
+        source.write_bytes(os.urandom(40 * 1024 * 1024))
 
-            link = await client.files.upload_url(job.id, "frames/a b.bin")
-            assert link.url.startswith(f"{edge.nginx.url}/_public/files/")
-            assert await client.files.upload(job.id, source, "frames/a b.bin") == "frames/a b.bin"
-            copy = await client.files.download(job.id, "frames/a b.bin", tmp_path / "copy.bin")
+        link = await client.files.upload_url(job.id, "frames/a b.bin")
+        assert link.url.startswith(f"{edge.nginx.url}/_public/files/")
+        assert await client.files.upload(job.id, source, "frames/a b.bin") == "frames/a b.bin"
+        copy = await client.files.download(job.id, "frames/a b.bin", tmp_path / "copy.bin")
 
-            assert copy.read_bytes() == source.read_bytes()
-
-    asyncio.run(play())
+        assert copy.read_bytes() == source.read_bytes()

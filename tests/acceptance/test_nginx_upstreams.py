@@ -77,73 +77,61 @@ def test_nothing_that_is_forged_outside_reaches_an_orchestrator(tmp_path: Path) 
 
 @pytest.mark.parametrize("path", ["/api/v1/jobs", "/_worker/workers/w"])
 @pytest.mark.parametrize(("method", "repeated"), [("GET", True), ("POST", False), ("PATCH", False)])
-def test_only_what_may_be_done_twice_is_asked_again_elsewhere(
+async def test_only_what_may_be_done_twice_is_asked_again_elsewhere(
     tmp_path: Path, method: str, path: str, repeated: bool
 ) -> None:
-    async def main() -> None:
-        async with (
-            listening("") as (dying, took),
-            listening("200 OK") as (living, asked),
-            nginx_before(tmp_path, dying, living) as nginx,
-        ):
-            statuses = []
-            for worker in range(16):  # enough of them for both to be somebody's first choice
-                async with nginx.session(headers={"X-Worker-ID": f"worker-{worker}"}) as caller:
-                    statuses.append((await caller.ask(method, path)).status)
-            assert took
-            if repeated:
-                assert statuses == [200] * 16
-            else:
-                assert statuses.count(502) == len(took)
-                assert len(took) + len(asked) == 16
-
-    asyncio.run(main())
+    async with (
+        listening("") as (dying, took),
+        listening("200 OK") as (living, asked),
+        nginx_before(tmp_path, dying, living) as nginx,
+    ):
+        statuses = []
+        for worker in range(16):  # enough of them for both to be somebody's first choice
+            async with nginx.session(headers={"X-Worker-ID": f"worker-{worker}"}) as caller:
+                statuses.append((await caller.ask(method, path)).status)
+        assert took
+        if repeated:
+            assert statuses == [200] * 16
+        else:
+            assert statuses.count(502) == len(took)
+            assert len(took) + len(asked) == 16
 
 
-def test_what_nobody_can_have_taken_is_asked_elsewhere_whatever_it_is(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with (
-            listening("202 Accepted") as (living, asked),
-            nginx_before(tmp_path, free_port(), living) as nginx,
-            nginx.session() as caller,
-        ):
-            assert (await caller.ask("POST", "/api/v1/jobs", json={})).status == 202
-            assert len(asked) == 1
-
-    asyncio.run(main())
+async def test_what_nobody_can_have_taken_is_asked_elsewhere_whatever_it_is(tmp_path: Path) -> None:
+    async with (
+        listening("202 Accepted") as (living, asked),
+        nginx_before(tmp_path, free_port(), living) as nginx,
+        nginx.session() as caller,
+    ):
+        assert (await caller.ask("POST", "/api/v1/jobs", json={})).status == 202
+        assert len(asked) == 1
 
 
-def test_whoever_hangs_up_is_hung_up_on_behind_it_too(tmp_path: Path) -> None:
+async def test_whoever_hangs_up_is_hung_up_on_behind_it_too(tmp_path: Path) -> None:
     """Else a poll whose worker is gone would take the next task."""
 
-    async def main() -> None:
-        asked, gone = asyncio.Event(), asyncio.Event()
+    asked, gone = asyncio.Event(), asyncio.Event()
 
-        async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readuntil(b"\r\n\r\n")
-            asked.set()
-            await reader.read()
-            gone.set()
-            writer.close()
+    async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        asked.set()
+        await reader.read()
+        gone.set()
+        writer.close()
 
-        async with await asyncio.start_server(never_answer, "127.0.0.1", 0) as server:
-            port = server.sockets[0].getsockname()[1]
-            async with nginx_before(tmp_path, port) as nginx:
-                async with nginx.session() as caller:
-                    poll = asyncio.create_task(caller.ask("GET", "/_worker/workers/w/tasks/next?timeout=30"))
-                    await asyncio.wait_for(asked.wait(), 4)
-                    poll.cancel()
-                await asyncio.wait_for(gone.wait(), 2)
-
-    asyncio.run(main())
+    async with await asyncio.start_server(never_answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with nginx_before(tmp_path, port) as nginx:
+            async with nginx.session() as caller:
+                poll = asyncio.create_task(caller.ask("GET", "/_worker/workers/w/tasks/next?timeout=30"))
+                await asyncio.wait_for(asked.wait(), 4)
+                poll.cancel()
+            await asyncio.wait_for(gone.wait(), 2)
 
 
-def test_nobody_there_is_a_problem_that_says_when_to_try_again(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with nginx_before(tmp_path, free_port()) as nginx, nginx.session() as caller:
-            answer = await caller.ask("POST", "/api/v1/jobs", json={})
-            assert (answer.status, answer.code) == (502, "no_orchestrator")
-            assert answer.headers["Retry-After"] == "1"
-            assert answer.headers["X-Frame-Options"] == "DENY"
-
-    asyncio.run(main())
+async def test_nobody_there_is_a_problem_that_says_when_to_try_again(tmp_path: Path) -> None:
+    async with nginx_before(tmp_path, free_port()) as nginx, nginx.session() as caller:
+        answer = await caller.ask("POST", "/api/v1/jobs", json={})
+        assert (answer.status, answer.code) == (502, "no_orchestrator")
+        assert answer.headers["Retry-After"] == "1"
+        assert answer.headers["X-Frame-Options"] == "DENY"

@@ -1,6 +1,5 @@
 """The document says what the router does, no more and no less; and people can read it."""
 
-import asyncio
 import html
 import re
 from typing import Any
@@ -37,47 +36,38 @@ def told(paths: dict[str, Any]) -> set[tuple[str, str]]:
     return {(method.upper(), path) for path, methods in paths.items() for method in methods}
 
 
-def test_every_route_is_in_the_document_and_every_path_of_it_is_routed() -> None:
-    async def body() -> None:
-        served = app()
-        api = document(served[OPERATIONS], served[STAGE])
-        others = {("GET", "/api/v1/openapi.json"), ("GET", "/"), ("GET", "/docs/")}
-        # Signed links: whoever follows one was told its method and its address.
-        others |= {(method, "/_public/files/{job_id}/{file}") for method in ("GET", "HEAD", "PUT")}
-        assert routed(served) - others == told(api["paths"])
-
-    asyncio.run(body())
+async def test_every_route_is_in_the_document_and_every_path_of_it_is_routed() -> None:
+    served = app()
+    api = document(served[OPERATIONS], served[STAGE])
+    others = {("GET", "/api/v1/openapi.json"), ("GET", "/"), ("GET", "/docs/")}
+    # Signed links: whoever follows one was told its method and its address.
+    others |= {(method, "/_public/files/{job_id}/{file}") for method in ("GET", "HEAD", "PUT")}
+    assert routed(served) - others == told(api["paths"])
 
 
-def test_every_operation_says_what_it_does_and_under_which_name() -> None:
-    async def body() -> None:
-        served = app()
-        paths = document(served[OPERATIONS], served[STAGE])["paths"]
-        operations = [one for methods in paths.values() for one in methods.values()]
-        assert all(len(one["summary"]) > 10 for one in operations)
-        ids = [one["operationId"] for one in operations]
-        assert len(set(ids)) == len(ids)
-        for path, methods in paths.items():
-            named = set(re.findall(r"{(\w+)}", path))
-            for one in methods.values():
-                assert {p["name"] for p in one["parameters"] if p["in"] == "path"} == named
-                assert ("security" in one) == path.startswith("/api/v1/")
-
-    asyncio.run(body())
+async def test_every_operation_says_what_it_does_and_under_which_name() -> None:
+    served = app()
+    paths = document(served[OPERATIONS], served[STAGE])["paths"]
+    operations = [one for methods in paths.values() for one in methods.values()]
+    assert all(len(one["summary"]) > 10 for one in operations)
+    ids = [one["operationId"] for one in operations]
+    assert len(set(ids)) == len(ids)
+    for path, methods in paths.items():
+        named = set(re.findall(r"{(\w+)}", path))
+        for one in methods.values():
+            assert {p["name"] for p in one["parameters"] if p["in"] == "path"} == named
+            assert ("security" in one) == path.startswith("/api/v1/")
 
 
-def test_every_reference_leads_somewhere() -> None:
-    async def body() -> None:
-        served = app()
-        api = document(served[OPERATIONS], served[STAGE])
-        refs = set(re.findall(r"'\$ref': '#/components/schemas/([^']+)'", str(api)))
-        assert refs == set(api["components"]["schemas"]) & refs
-        assert {"JobObject", "ProblemBody", "Event"} <= refs
-
-    asyncio.run(body())
+async def test_every_reference_leads_somewhere() -> None:
+    served = app()
+    api = document(served[OPERATIONS], served[STAGE])
+    refs = set(re.findall(r"'\$ref': '#/components/schemas/([^']+)'", str(api)))
+    assert refs == set(api["components"]["schemas"]) & refs
+    assert {"JobObject", "ProblemBody", "Event"} <= refs
 
 
-def test_answers_are_what_the_document_says_they_are() -> None:
+async def test_answers_are_what_the_document_says_they_are() -> None:
     async def body(house: House) -> None:
         api = (await house.get("/api/openapi.json", token=None)).json
 
@@ -102,55 +92,40 @@ def test_answers_are_what_the_document_says_they_are() -> None:
         for noun in ("blueprints", "workers", "queues", "dashboard"):
             check(f"/api/v1/{noun}", "get", 200, (await house.get(f"/api/v1/{noun}")).json)
 
-    async def main() -> None:
-        async with serving(one_task()) as house:
-            await body(house)
-
-    asyncio.run(main())
+    async with serving(one_task()) as house:
+        await body(house)
 
 
-def test_the_endpoint_of_a_blueprint_appears_with_it() -> None:
-    async def main() -> None:
-        async with serving() as house:
-            assert "/api/v2/greet" not in (await house.get("/api/openapi.json")).json["paths"]
-            blueprint = StateMachineBlueprint("greet", api_endpoint="greet", api_version="v2")
-            blueprint.handler_for("start", is_start=True, is_end=True)(answer)
-            house.director.register_blueprint(blueprint)
-            paths = (await house.get("/api/openapi.json")).json["paths"]
-            assert paths["/api/v2/greet"]["post"]["operationId"] == "start_greet"
-            assert (await house.post("/api/v2/greet", {})).status == 202
-
-    asyncio.run(main())
+async def test_the_endpoint_of_a_blueprint_appears_with_it() -> None:
+    async with serving() as house:
+        assert "/api/v2/greet" not in (await house.get("/api/openapi.json")).json["paths"]
+        blueprint = StateMachineBlueprint("greet", api_endpoint="greet", api_version="v2")
+        blueprint.handler_for("start", is_start=True, is_end=True)(answer)
+        house.director.register_blueprint(blueprint)
+        paths = (await house.get("/api/openapi.json")).json["paths"]
+        assert paths["/api/v2/greet"]["post"]["operationId"] == "start_greet"
+        assert (await house.post("/api/v2/greet", {})).status == 202
 
 
-def test_people_can_read_it_without_asking_anybody_else() -> None:
-    async def main() -> None:
-        async with serving(one_task()) as house:
-            page = await house.get("/docs", token=None)
-            assert page.headers["Content-Type"].startswith("text/html")
-            assert b"api/openapi.json" in page.body
-            assert re.findall(rb"(?:src|href)=.https?://", page.body) == []
-            assert "default-src 'none'" in page.headers["Content-Security-Policy"]
-
-    asyncio.run(main())
+async def test_people_can_read_it_without_asking_anybody_else() -> None:
+    async with serving(one_task()) as house:
+        page = await house.get("/docs", token=None)
+        assert page.headers["Content-Type"].startswith("text/html")
+        assert b"api/openapi.json" in page.body
+        assert re.findall(rb"(?:src|href)=.https?://", page.body) == []
+        assert "default-src 'none'" in page.headers["Content-Security-Policy"]
 
 
 @pytest.mark.parametrize("path", ["/", "/docs/", "/?from=mail"])
-def test_a_guess_leads_to_the_page(path: str) -> None:
-    async def main() -> None:
-        async with serving() as house, house.session.get(house.url + path) as page:
-            assert (page.status, page.url.path) == (200, "/docs")
-
-    asyncio.run(main())
+async def test_a_guess_leads_to_the_page(path: str) -> None:
+    async with serving() as house, house.session.get(house.url + path) as page:
+        assert (page.status, page.url.path) == (200, "/docs")
 
 
-def test_the_page_says_all_operations_with_a_call_of_each_to_those_without_javascript() -> None:
-    async def main() -> None:
-        async with serving() as house:
-            page = (await house.get("/docs", token=None)).body.decode()
-            static = html.unescape(page.partition("<script>")[0])
-            for operation in house.director.app[OPERATIONS]:
-                assert operation.summary in static
-                assert command(operation) in static
-
-    asyncio.run(main())
+async def test_the_page_says_all_operations_with_a_call_of_each_to_those_without_javascript() -> None:
+    async with serving() as house:
+        page = (await house.get("/docs", token=None)).body.decode()
+        static = html.unescape(page.partition("<script>")[0])
+        for operation in house.director.app[OPERATIONS]:
+            assert operation.summary in static
+            assert command(operation) in static

@@ -306,31 +306,28 @@ director.run("127.0.0.1", int(sys.argv[1]))
 """
 
 
-def test_15_sigterm_ends_a_process_with_open_polls_and_sockets() -> None:
-    async def scenario() -> None:
-        port = free_port()
-        process = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVE, str(port))
-        try:
-            url = f"http://127.0.0.1:{port}"
-            headers = {"X-Worker-Token": TOKEN}
-            async with aiohttp.ClientSession(url, headers=headers) as http:
-                worker = Raw(http, "raw")
-                await until(lambda: _registered(worker))
-                polls = [asyncio.create_task(worker.poll(30)) for _ in range(3)]
-                async with http.ws_connect("/_worker/ws/raw") as socket:
-                    await asyncio.sleep(0.2)
-                    began = time.monotonic()
-                    process.send_signal(signal.SIGTERM)
-                    assert await asyncio.gather(*polls) == [None, None, None]
-                    await socket.receive(timeout=2)
-                    assert await asyncio.wait_for(process.wait(), 5) == 0
-                    assert time.monotonic() - began < 3
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-
-    asyncio.run(scenario())
+async def test_15_sigterm_ends_a_process_with_open_polls_and_sockets() -> None:
+    port = free_port()
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVE, str(port))
+    try:
+        url = f"http://127.0.0.1:{port}"
+        headers = {"X-Worker-Token": TOKEN}
+        async with aiohttp.ClientSession(url, headers=headers) as http:
+            worker = Raw(http, "raw")
+            await until(lambda: _registered(worker))
+            polls = [asyncio.create_task(worker.poll(30)) for _ in range(3)]
+            async with http.ws_connect("/_worker/ws/raw") as socket:
+                await asyncio.sleep(0.2)
+                began = time.monotonic()
+                process.send_signal(signal.SIGTERM)
+                assert await asyncio.gather(*polls) == [None, None, None]
+                await socket.receive(timeout=2)
+                assert await asyncio.wait_for(process.wait(), 5) == 0
+                assert time.monotonic() - began < 3
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 async def _registered(worker: Raw) -> bool:
@@ -344,23 +341,20 @@ async def _registered(worker: Raw) -> bool:
 # -- NEW 16 ------------------------------------------------------------------------------------------
 
 
-def test_16_many_waiting_workers_cost_nobody_an_error() -> None:
-    async def scenario() -> None:
-        async with house() as here:
-            connector = aiohttp.TCPConnector(limit=0)
-            headers = {"X-Worker-Token": TOKEN}
-            async with aiohttp.ClientSession(here.site.url, headers=headers, connector=connector) as http:
-                workers = [Raw(http, f"w{number}") for number in range(300)]
-                await asyncio.gather(*(worker.register() for worker in workers))
-                polls = [asyncio.create_task(worker.poll(5)) for worker in workers]
-                await until(
-                    lambda: sum(seat.credit == 1 for seat in here.director.dispatcher.seats()) == len(workers)
-                )
-                await here.director.submit("crowd", {"count": len(workers)})
-                tasks = await asyncio.gather(*polls)
-                assert len({task["task_id"] for task in tasks}) == len(workers)
-
-    asyncio.run(scenario())
+async def test_16_many_waiting_workers_cost_nobody_an_error() -> None:
+    async with house() as here:
+        connector = aiohttp.TCPConnector(limit=0)
+        headers = {"X-Worker-Token": TOKEN}
+        async with aiohttp.ClientSession(here.site.url, headers=headers, connector=connector) as http:
+            workers = [Raw(http, f"w{number}") for number in range(300)]
+            await asyncio.gather(*(worker.register() for worker in workers))
+            polls = [asyncio.create_task(worker.poll(5)) for worker in workers]
+            await until(
+                lambda: sum(seat.credit == 1 for seat in here.director.dispatcher.seats()) == len(workers)
+            )
+            await here.director.submit("crowd", {"count": len(workers)})
+            tasks = await asyncio.gather(*polls)
+            assert len({task["task_id"] for task in tasks}) == len(workers)
 
 
 # -- OLD ---------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ async def ended(here: House, blueprint: str, **input: Any) -> Any:
     return answer.json
 
 
-def test_6_a_parent_is_resumed_once(storage: str) -> None:
+async def test_6_a_parent_is_resumed_once(storage: str) -> None:
     runs: list[str] = []
 
     def start(context: JobContext, actions: ActionFactory) -> None:
@@ -69,28 +69,22 @@ def test_6_a_parent_is_resumed_once(storage: str) -> None:
         runs.append(context.job_id)
         actions.transition_to("done")
 
-    async def scenario() -> None:
-        parent = script(start, "done", name="parent", after=after)
-        async with serving(one_task(), parent, workers=[echoing()], storage=storage) as here:
-            jobs = await asyncio.gather(*(ended(here, "parent") for _ in range(20)))
-        assert sorted(runs) == sorted(job["id"] for job in jobs)
-
-    asyncio.run(scenario())
+    parent = script(start, "done", name="parent", after=after)
+    async with serving(one_task(), parent, workers=[echoing()], storage=storage) as here:
+        jobs = await asyncio.gather(*(ended(here, "parent") for _ in range(20)))
+    assert sorted(runs) == sorted(job["id"] for job in jobs)
 
 
-def test_7_a_client_finds_its_own_quarantined_jobs(storage: str, history: str) -> None:
-    async def scenario() -> None:
-        worker, settings = echoing(), {"history_database_uri": history}
-        async with serving(one_task(), workers=[worker], storage=storage, **settings) as here:
-            job = await ended(here, "one", fail="permanent")
-            assert job["status"] == "quarantined"
-            await here.director.recorder.drain()
-            mine = await here.call("GET", "/api/v1/jobs?status=quarantined")
-            others = await here.call("GET", "/api/v1/jobs?status=quarantined", token="t-bob")
-        assert [one["id"] for one in mine.json["items"]] == [job["id"]]
-        assert others.json["items"] == []
-
-    asyncio.run(scenario())
+async def test_7_a_client_finds_its_own_quarantined_jobs(storage: str, history: str) -> None:
+    worker, settings = echoing(), {"history_database_uri": history}
+    async with serving(one_task(), workers=[worker], storage=storage, **settings) as here:
+        job = await ended(here, "one", fail="permanent")
+        assert job["status"] == "quarantined"
+        await here.director.recorder.drain()
+        mine = await here.call("GET", "/api/v1/jobs?status=quarantined")
+        others = await here.call("GET", "/api/v1/jobs?status=quarantined", token="t-bob")
+    assert [one["id"] for one in mine.json["items"]] == [job["id"]]
+    assert others.json["items"] == []
 
 
 @pytest.mark.slow
@@ -129,7 +123,9 @@ def test_8_many_stored_jobs_do_not_slow_a_new_one_down(storage: str) -> None:
     asyncio.run(scenario())
 
 
-def test_12_a_finished_task_is_in_history_and_snapshots_show_what_was(storage: str, history: str) -> None:
+async def test_12_a_finished_task_is_in_history_and_snapshots_show_what_was(
+    storage: str, history: str
+) -> None:
     def start(context: JobContext, actions: ActionFactory) -> None:
         context.state_history["seen"] = ["start"]
         actions.dispatch_task("work", {}, transitions={"success": "then"})
@@ -138,30 +134,24 @@ def test_12_a_finished_task_is_in_history_and_snapshots_show_what_was(storage: s
         context.state_history["seen"].append("then")
         actions.transition_to("done")
 
-    async def scenario() -> None:
-        told = script(start, "done", name="told", then=then)
-        worker, settings = echoing(), {"history_database_uri": history}
-        async with serving(told, workers=[worker], storage=storage, **settings) as here:
-            job = await ended(here, "told")
-            await here.director.recorder.drain()
-            events = await here.director.history.events(job["id"])
-        assert [event.status for event in only(events, EventType.TASK_FINISHED)] == ["success"]
-        seen = [(event.snapshot or {}).get("seen") for event in only(events, EventType.STATE_STARTED)]
-        assert seen == [None, ["start"], ["start", "then"]]
-
-    asyncio.run(scenario())
+    told = script(start, "done", name="told", then=then)
+    worker, settings = echoing(), {"history_database_uri": history}
+    async with serving(told, workers=[worker], storage=storage, **settings) as here:
+        job = await ended(here, "told")
+        await here.director.recorder.drain()
+        events = await here.director.history.events(job["id"])
+    assert [event.status for event in only(events, EventType.TASK_FINISHED)] == ["success"]
+    seen = [(event.snapshot or {}).get("seen") for event in only(events, EventType.STATE_STARTED)]
+    assert seen == [None, ["start"], ["start", "then"]]
 
 
-def test_13_a_client_sees_the_whole_result_and_why_a_job_failed(storage: str) -> None:
-    async def scenario() -> None:
-        async with serving(one_task(), workers=[echoing()], storage=storage) as here:
-            good = await ended(here, "one")
-            bad = await ended(here, "one", fail="input")
-        assert good["data"] == good["result"] == {"first": 1, "last": {"deep": [2]}}
-        assert bad["status"] == "failed"
-        assert bad["error"] == {"code": "INVALID_INPUT_ERROR", "message": "the picture is upside down"}
-
-    asyncio.run(scenario())
+async def test_13_a_client_sees_the_whole_result_and_why_a_job_failed(storage: str) -> None:
+    async with serving(one_task(), workers=[echoing()], storage=storage) as here:
+        good = await ended(here, "one")
+        bad = await ended(here, "one", fail="input")
+    assert good["data"] == good["result"] == {"first": 1, "last": {"deep": [2]}}
+    assert bad["status"] == "failed"
+    assert bad["error"] == {"code": "INVALID_INPUT_ERROR", "message": "the picture is upside down"}
 
 
 def test_14_the_root_logger_is_left_alone(capfd: pytest.CaptureFixture[str]) -> None:
@@ -176,7 +166,7 @@ def test_14_the_root_logger_is_left_alone(capfd: pytest.CaptureFixture[str]) -> 
     assert capfd.readouterr().out == ""
 
 
-def test_17_a_handler_longer_than_its_lease_runs_once(storage: str) -> None:
+async def test_17_a_handler_longer_than_its_lease_runs_once(storage: str) -> None:
     runs = 0
 
     async def start(context: JobContext, actions: ActionFactory) -> None:
@@ -185,29 +175,23 @@ def test_17_a_handler_longer_than_its_lease_runs_once(storage: str) -> None:
         await asyncio.sleep(1.5)
         actions.transition_to("done")
 
-    async def scenario() -> None:
-        async with serving(script(start, "done", name="slow"), storage=storage, lease_s=0.4) as here:
-            assert (await ended(here, "slow"))["status"] == "finished"
-        assert runs == 1
-
-    asyncio.run(scenario())
+    async with serving(script(start, "done", name="slow"), storage=storage, lease_s=0.4) as here:
+        assert (await ended(here, "slow"))["status"] == "finished"
+    assert runs == 1
 
 
-def test_old_nothing_is_open_to_just_anybody() -> None:
-    async def scenario() -> None:
-        async with serving(one_task(), workers=[echoing()]) as here:
-            job = await ended(here, "one")
-            closed = [
-                ("POST", "/_public/debug/flush_db", 404),
-                ("GET", "/_public/jobs/quarantined", 404),
-                ("POST", f"/_public/webhooks/approval/{job['id']}", 401),
-            ]
-            for method, path, status in closed:
-                answer = await here.call(method, path, {"decision": "go"}, token=None)
-                assert answer.status == status, path
-            other = await here.call("GET", f"/api/v1/jobs/{job['id']}", token="t-bob")
-            assert other.status == 404
-            everything = await here.call("GET", f"/api/v1/jobs/{job['id']}")
-            assert b"t-ada" not in everything.body
-
-    asyncio.run(scenario())
+async def test_old_nothing_is_open_to_just_anybody() -> None:
+    async with serving(one_task(), workers=[echoing()]) as here:
+        job = await ended(here, "one")
+        closed = [
+            ("POST", "/_public/debug/flush_db", 404),
+            ("GET", "/_public/jobs/quarantined", 404),
+            ("POST", f"/_public/webhooks/approval/{job['id']}", 401),
+        ]
+        for method, path, status in closed:
+            answer = await here.call(method, path, {"decision": "go"}, token=None)
+            assert answer.status == status, path
+        other = await here.call("GET", f"/api/v1/jobs/{job['id']}", token="t-bob")
+        assert other.status == 404
+        everything = await here.call("GET", f"/api/v1/jobs/{job['id']}")
+        assert b"t-ada" not in everything.body

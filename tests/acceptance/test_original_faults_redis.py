@@ -150,13 +150,10 @@ def test_10_a_result_sent_again_to_the_other_instance_is_accepted_again(url: str
 # -- NEW 7 --------------------------------------------------------------------------------------------
 
 
-def test_7_without_a_history_a_list_says_so_and_is_not_just_empty(url: str) -> None:
-    async def scenario() -> None:
-        async with serving(one_task(), storage=url) as here:
-            answer = await here.get("/api/v1/jobs?status=quarantined")
-            assert (answer.status, answer.code) == (501, "history_disabled")
-
-    asyncio.run(scenario())
+async def test_7_without_a_history_a_list_says_so_and_is_not_just_empty(url: str) -> None:
+    async with serving(one_task(), storage=url) as here:
+        answer = await here.get("/api/v1/jobs?status=quarantined")
+        assert (answer.status, answer.code) == (501, "history_disabled")
 
 
 # -- NEW 8: what it costs -----------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from regista.model.delivery import dead_write
 from tests.acceptance.serving import House, serving
 from tests.acceptance.test_jobs import asks
 from tests.support import script
-from tests.webhook_kit import delivery, in_loop
+from tests.webhook_kit import delivery
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "access.md"
 EVERY = {one.id: one for noun in NOUNS for one in noun if one.access == "client"}
@@ -79,7 +79,6 @@ async def things_of_ada(house: House) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", EVERY)
-@in_loop
 async def test_nobody_comes_in_without_a_token(name: str) -> None:
     async with serving(quick(), asks()) as house:
         ids = await things_of_ada(house)
@@ -90,7 +89,6 @@ async def test_nobody_comes_in_without_a_token(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OWN)
-@in_loop
 async def test_what_is_of_one_client_does_not_exist_for_another(name: str) -> None:
     async with serving(quick(), asks()) as house:
         ids = await things_of_ada(house)
@@ -110,7 +108,6 @@ async def test_what_is_of_one_client_does_not_exist_for_another(name: str) -> No
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-@in_loop
 async def test_what_is_for_operators_is_refused_to_clients(name: str) -> None:
     async with serving(quick(), asks()) as house:
         ids = await things_of_ada(house)
@@ -121,7 +118,6 @@ async def test_what_is_for_operators_is_refused_to_clients(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SHARED)
-@in_loop
 async def test_what_everybody_may_ask_for_tells_nobody_of_anothers_jobs(name: str) -> None:
     async with serving(quick(), asks()) as house:
         ids = await things_of_ada(house)
@@ -131,7 +127,6 @@ async def test_what_everybody_may_ask_for_tells_nobody_of_anothers_jobs(name: st
         assert ids["job_id"] not in found.body
 
 
-@in_loop
 async def test_waiting_for_many_and_counting_tell_nobody_of_anothers_jobs() -> None:
     async with serving(asks()) as house:
         ids = await things_of_ada(house)

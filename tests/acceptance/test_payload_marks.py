@@ -63,53 +63,46 @@ async def until(house: House, job_id: str, status: str) -> Any:
 
 
 @pytest.mark.parametrize("payloads", [False, True])
-def test_a_forged_reference_is_plain_data_at_every_entrance(payloads: bool, tmp_path: Path) -> None:
-    async def play() -> None:
-        more = {"payloads": f"file:{tmp_path}/p"} if payloads else {}
-        async with serving(echoing(), workers=[echoes()], storage=f"sqlite:{tmp_path}/x.db", **more) as house:
-            sent = [(mark, await house.submit("echoing", {MARK: mark})) for mark in FORGED]
-            for mark, job in sent:
-                await until(house, job["id"], "waiting_for_human")
-                yes = {"decision": "approved", "data": {MARK: mark}}
-                assert (await house.post(f"/api/v1/jobs/{job['id']}/approval", yes)).status == 200
-            for mark, job in sent:
-                ended = await until(house, job["id"], "finished")
-                assert ended["input"] == {MARK: mark}
-                assert ended["data"][MARK] == mark
-                assert ended["result"] == {"echoed": {MARK: mark}, MARK: mark}
-
-    asyncio.run(play())
+async def test_a_forged_reference_is_plain_data_at_every_entrance(payloads: bool, tmp_path: Path) -> None:
+    more = {"payloads": f"file:{tmp_path}/p"} if payloads else {}
+    async with serving(echoing(), workers=[echoes()], storage=f"sqlite:{tmp_path}/x.db", **more) as house:
+        sent = [(mark, await house.submit("echoing", {MARK: mark})) for mark in FORGED]
+        for mark, job in sent:
+            await until(house, job["id"], "waiting_for_human")
+            yes = {"decision": "approved", "data": {MARK: mark}}
+            assert (await house.post(f"/api/v1/jobs/{job['id']}/approval", yes)).status == 200
+        for mark, job in sent:
+            ended = await until(house, job["id"], "finished")
+            assert ended["input"] == {MARK: mark}
+            assert ended["data"][MARK] == mark
+            assert ended["result"] == {"echoed": {MARK: mark}, MARK: mark}
 
 
-def test_a_reference_into_the_jobs_own_place_leads_nowhere_when_a_client_sends_it(tmp_path: Path) -> None:
-    async def play() -> None:
-        async with serving(
-            echoing(), workers=[echoes()], storage=f"sqlite:{tmp_path}/x.db", payloads=f"file:{tmp_path}/p"
-        ) as house:
-            jobs = [await house.submit("echoing", {"n": number}) for number in range(3)]
-            for job, digest in zip(jobs, ("../x", "a" * 64, "b\x00"), strict=True):
-                await until(house, job["id"], "waiting_for_human")
-                ref = {"path": f"records/{job['id']}/{digest}", "sha256": digest, "size": 5}
-                yes = {"decision": "approved", "data": {MARK: {"whole": ref}}}
-                assert (await house.post(f"/api/v1/jobs/{job['id']}/approval", yes)).status == 200
-                ended = await until(house, job["id"], "finished")
-                assert ended["result"][MARK] == {"whole": ref}
+async def test_a_reference_into_the_jobs_own_place_leads_nowhere_when_a_client_sends_it(
+    tmp_path: Path,
+) -> None:
+    async with serving(
+        echoing(), workers=[echoes()], storage=f"sqlite:{tmp_path}/x.db", payloads=f"file:{tmp_path}/p"
+    ) as house:
+        jobs = [await house.submit("echoing", {"n": number}) for number in range(3)]
+        for job, digest in zip(jobs, ("../x", "a" * 64, "b\x00"), strict=True):
+            await until(house, job["id"], "waiting_for_human")
+            ref = {"path": f"records/{job['id']}/{digest}", "sha256": digest, "size": 5}
+            yes = {"decision": "approved", "data": {MARK: {"whole": ref}}}
+            assert (await house.post(f"/api/v1/jobs/{job['id']}/approval", yes)).status == 200
+            ended = await until(house, job["id"], "finished")
+            assert ended["result"][MARK] == {"whole": ref}
 
-    asyncio.run(play())
 
-
-def test_a_reference_of_an_earlier_payload_store_is_not_taken_for_a_value(tmp_path: Path) -> None:
-    async def play() -> None:
-        storage = f"sqlite:{tmp_path}/x.db"
-        async with serving(echoing(), storage=storage, payloads=f"file:{tmp_path}/p") as house:
-            job = await house.submit("echoing", {"large": "x" * 400_000})
-        async with serving(echoing(), workers=[echoes()], storage=storage) as house:
-            stored = (await house.get(f"/api/v1/jobs/{job['id']}")).json
-            assert "large" not in stored["input"]
-            async with asyncio.timeout(8):
-                while stored["status"] != "quarantined":
-                    await asyncio.sleep(0.05)
-                    stored = (await house.get(f"/api/v1/jobs/{job['id']}")).json
-            assert stored["error"]["code"] == "payloads_disabled"
-
-    asyncio.run(play())
+async def test_a_reference_of_an_earlier_payload_store_is_not_taken_for_a_value(tmp_path: Path) -> None:
+    storage = f"sqlite:{tmp_path}/x.db"
+    async with serving(echoing(), storage=storage, payloads=f"file:{tmp_path}/p") as house:
+        job = await house.submit("echoing", {"large": "x" * 400_000})
+    async with serving(echoing(), workers=[echoes()], storage=storage) as house:
+        stored = (await house.get(f"/api/v1/jobs/{job['id']}")).json
+        assert "large" not in stored["input"]
+        async with asyncio.timeout(8):
+            while stored["status"] != "quarantined":
+                await asyncio.sleep(0.05)
+                stored = (await house.get(f"/api/v1/jobs/{job['id']}")).json
+        assert stored["error"]["code"] == "payloads_disabled"

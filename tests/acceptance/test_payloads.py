@@ -94,147 +94,132 @@ def files_below(folder: Path) -> list[str]:
     return sorted(each.relative_to(folder).as_posix() for each in folder.rglob("*") if each.is_file())
 
 
-def test_files_go_from_handler_to_worker_and_back_and_are_gone_with_the_job(
+async def test_files_go_from_handler_to_worker_and_back_and_are_gone_with_the_job(
     storage: str, history: str, tmp_path: Path
 ) -> None:
-    async def play() -> None:
-        async with director(storage, history, tmp_path) as engine:
-            job = await engine.run_job("media", {"text": "hello"}, 8)
+    async with director(storage, history, tmp_path) as engine:
+        job = await engine.run_job("media", {"text": "hello"}, 8)
 
-            assert job.status is JobStatus.FINISHED, job.error
-            assert job.result == {"out": "HELLO", "load": None}
-            await until(lambda: files_below(tmp_path / "payloads" / "jobs") == [])
-            await until(lambda: not Path(job.data["local"]).exists())
-        assert [each for each in files_below(tmp_path / "scratch") if "lock" not in each] == []
-
-    asyncio.run(play())
+        assert job.status is JobStatus.FINISHED, job.error
+        assert job.result == {"out": "HELLO", "load": None}
+        await until(lambda: files_below(tmp_path / "payloads" / "jobs") == [])
+        await until(lambda: not Path(job.data["local"]).exists())
+    assert [each for each in files_below(tmp_path / "scratch") if "lock" not in each] == []
 
 
-def test_a_large_value_is_seen_whole_and_stored_elsewhere(storage: str, history: str, tmp_path: Path) -> None:
-    async def play() -> None:
-        async with director(storage, history, tmp_path) as engine:
-            job = await engine.run_job("media", {"text": BIG, "load": {"deep": [HUGE]}}, 8)
-
-            assert job.status is JobStatus.FINISHED, job.error
-            assert job.input == {"text": BIG, "load": {"deep": [HUGE]}}
-            assert job.result == {"out": BIG.upper(), "load": {"deep": [HUGE]}}
-            stored = await engine.storage.get(job.id)
-            assert stored is not None
-            assert len(repr(stored)) < 10_000
-            kept = files_below(tmp_path / "payloads" / "records")
-            # The same value is kept once, however often the record names it.
-            assert len(kept) == 3
-            events = await engine.events(job.id)
-            assert len(repr(events)) < 20_000
-
-    asyncio.run(play())
-
-
-def test_a_quarantined_job_keeps_its_files_until_it_is_given_up(
+async def test_a_large_value_is_seen_whole_and_stored_elsewhere(
     storage: str, history: str, tmp_path: Path
 ) -> None:
-    async def play() -> None:
-        async with director(storage, history, tmp_path) as engine:
-            job = await engine.run_job("media", {"text": "hello", "skill": "break"}, 8)
-            assert job.status is JobStatus.QUARANTINED
-            for chore in engine.filing.chores:
-                await chore.run_once(engine.clock.now())
+    async with director(storage, history, tmp_path) as engine:
+        job = await engine.run_job("media", {"text": BIG, "load": {"deep": [HUGE]}}, 8)
 
-            assert await (engine.filing.open(job.id)).exists("half.txt")
+        assert job.status is JobStatus.FINISHED, job.error
+        assert job.input == {"text": BIG, "load": {"deep": [HUGE]}}
+        assert job.result == {"out": BIG.upper(), "load": {"deep": [HUGE]}}
+        stored = await engine.storage.get(job.id)
+        assert stored is not None
+        assert len(repr(stored)) < 10_000
+        kept = files_below(tmp_path / "payloads" / "records")
+        # The same value is kept once, however often the record names it.
+        assert len(kept) == 3
+        events = await engine.events(job.id)
+        assert len(repr(events)) < 20_000
 
-            await engine.fail(job.id, "nobody can mend it")
-            await until(lambda: files_below(tmp_path / "payloads" / "jobs") == [])
 
-    asyncio.run(play())
-
-
-def test_a_value_that_is_not_what_was_written_quarantines_its_job_and_no_other(
+async def test_a_quarantined_job_keeps_its_files_until_it_is_given_up(
     storage: str, history: str, tmp_path: Path
 ) -> None:
-    async def play() -> None:
-        engine = director(storage, history, tmp_path)
-        waiting = StateMachineBlueprint("waiting")
+    async with director(storage, history, tmp_path) as engine:
+        job = await engine.run_job("media", {"text": "hello", "skill": "break"}, 8)
+        assert job.status is JobStatus.QUARANTINED
+        for chore in engine.filing.chores:
+            await chore.run_once(engine.clock.now())
 
-        @waiting.handler_for("start", is_start=True)
-        def start(context: JobContext, actions: ActionFactory) -> None:
-            actions.await_human_approval("go on?", {"approved": "done"})
+        assert await (engine.filing.open(job.id)).exists("half.txt")
 
-        @waiting.handler_for("done", is_end=True)
-        def done(context: JobContext, actions: ActionFactory) -> None:
-            actions.set_result(len(context.initial_data["text"]))
+        await engine.fail(job.id, "nobody can mend it")
+        await until(lambda: files_below(tmp_path / "payloads" / "jobs") == [])
 
+
+async def test_a_value_that_is_not_what_was_written_quarantines_its_job_and_no_other(
+    storage: str, history: str, tmp_path: Path
+) -> None:
+    engine = director(storage, history, tmp_path)
+    waiting = StateMachineBlueprint("waiting")
+
+    @waiting.handler_for("start", is_start=True)
+    def start(context: JobContext, actions: ActionFactory) -> None:
+        actions.await_human_approval("go on?", {"approved": "done"})
+
+    @waiting.handler_for("done", is_end=True)
+    def done(context: JobContext, actions: ActionFactory) -> None:
+        actions.set_result(len(context.initial_data["text"]))
+
+    engine.register_blueprint(waiting)
+    async with engine:
+        hurt, well = [await engine.submit("waiting", {"text": BIG + name}) for name in ("1", "2")]
+        (record,) = (tmp_path / "payloads" / "records" / hurt.id).iterdir()
+        record.write_bytes(b"something else")
+    async with director(storage, history, tmp_path) as engine:
         engine.register_blueprint(waiting)
-        async with engine:
-            hurt, well = [await engine.submit("waiting", {"text": BIG + name}) for name in ("1", "2")]
-            (record,) = (tmp_path / "payloads" / "records" / hurt.id).iterdir()
-            record.write_bytes(b"something else")
-        async with director(storage, history, tmp_path) as engine:
-            engine.register_blueprint(waiting)
-            if storage == "memory":
-                return  # nothing of it is left to be read
-            for job in (hurt, well):
-                await engine.approve(job.id, "approved")
+        if storage == "memory":
+            return  # nothing of it is left to be read
+        for job in (hurt, well):
+            await engine.approve(job.id, "approved")
 
-            ended = await engine.wait(hurt.id, 8)
-            assert ended.status is JobStatus.QUARANTINED
-            assert ended.error is not None
-            assert ended.error.code == "integrity_error"
-            assert "expected the value with the checksum sha256:" in ended.error.message
-            assert (await engine.wait(well.id, 8)).result == len(BIG) + 1
-
-    asyncio.run(play())
+        ended = await engine.wait(hurt.id, 8)
+        assert ended.status is JobStatus.QUARANTINED
+        assert ended.error is not None
+        assert ended.error.code == "integrity_error"
+        assert "expected the value with the checksum sha256:" in ended.error.message
+        assert (await engine.wait(well.id, 8)).result == len(BIG) + 1
 
 
 @pytest.mark.parametrize("limit", [0, 100])
-def test_the_threshold_is_a_setting(limit: int, tmp_path: Path) -> None:
-    async def play() -> None:
-        async with director("memory", "", tmp_path, offload_bytes=limit) as engine:
-            job = await engine.run_job("media", {"text": "hello", "load": "z" * 200}, 8)
+async def test_the_threshold_is_a_setting(limit: int, tmp_path: Path) -> None:
+    async with director("memory", "", tmp_path, offload_bytes=limit) as engine:
+        job = await engine.run_job("media", {"text": "hello", "load": "z" * 200}, 8)
 
-            assert job.result == {"out": "HELLO", "load": "z" * 200}
-            assert bool(files_below(tmp_path / "payloads" / "records")) is bool(limit)
-
-    asyncio.run(play())
+        assert job.result == {"out": "HELLO", "load": "z" * 200}
+        assert bool(files_below(tmp_path / "payloads" / "records")) is bool(limit)
 
 
-def test_a_stock_worker_gets_large_params_as_if_nothing_had_happened(storage: str, tmp_path: Path) -> None:
-    async def play() -> None:
-        settings: dict[str, Any] = {"payloads": f"file:{tmp_path / 'payloads'}"}
-        async with house(storage, **settings) as here, raw(here) as worker:
-            job_id = await here.submit("echo", text=BIG)  # nobody is there yet: it waits in the store
-            assert len(repr(await here.task(job_id))) < 5_000
+async def test_a_stock_worker_gets_large_params_as_if_nothing_had_happened(
+    storage: str, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {"payloads": f"file:{tmp_path / 'payloads'}"}
+    async with house(storage, **settings) as here, raw(here) as worker:
+        job_id = await here.submit("echo", text=BIG)  # nobody is there yet: it waits in the store
+        assert len(repr(await here.task(job_id))) < 5_000
+        await worker.register()
+
+        task = await worker.poll()
+
+        assert task["params"] == {"text": BIG}
+        await worker.finish(task, {"echo": BIG.upper()})
+        job = await here.director.wait(job_id, 8)
+        assert job.result == {"echo": BIG.upper()}
+
+
+async def test_a_task_whose_params_are_not_what_was_written_fails_for_good(
+    storage: str, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {"payloads": f"file:{tmp_path / 'payloads'}", "offload_bytes": 1000}
+    async with house(storage, **settings) as here:
+        job_id = await here.submit("echo", text="t" * 2000)
+        for record in (tmp_path / "payloads" / "records" / job_id).iterdir():
+            record.write_bytes(b"something else")
+        forget(here.director)
+        async with raw(here) as worker:
             await worker.register()
 
-            task = await worker.poll()
+            assert await worker.poll(1.0) is None
 
-            assert task["params"] == {"text": BIG}
-            await worker.finish(task, {"echo": BIG.upper()})
-            job = await here.director.wait(job_id, 8)
-            assert job.result == {"echo": BIG.upper()}
-
-    asyncio.run(play())
-
-
-def test_a_task_whose_params_are_not_what_was_written_fails_for_good(storage: str, tmp_path: Path) -> None:
-    async def play() -> None:
-        settings: dict[str, Any] = {"payloads": f"file:{tmp_path / 'payloads'}", "offload_bytes": 1000}
-        async with house(storage, **settings) as here:
-            job_id = await here.submit("echo", text="t" * 2000)
-            for record in (tmp_path / "payloads" / "records" / job_id).iterdir():
-                record.write_bytes(b"something else")
-            forget(here.director)
-            async with raw(here) as worker:
-                await worker.register()
-
-                assert await worker.poll(1.0) is None
-
-            job = await here.director.engine.wait(job_id, 8)
-            assert job.status is JobStatus.QUARANTINED
-            assert job.error is not None
-            assert job.error.code == "PERMANENT_ERROR"
-            assert job.error.message.startswith("integrity_error: records/")
-
-    asyncio.run(play())
+        job = await here.director.engine.wait(job_id, 8)
+        assert job.status is JobStatus.QUARANTINED
+        assert job.error is not None
+        assert job.error.code == "PERMANENT_ERROR"
+        assert job.error.message.startswith("integrity_error: records/")
 
 
 def forget(engine: OrchestratorEngine) -> None:

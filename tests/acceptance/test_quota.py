@@ -87,178 +87,150 @@ async def serving(store: str, clock: StoreClock | None = None, **settings: Any) 
         await director.stop(0.0)
 
 
-def test_a_client_gets_as_many_jobs_as_it_may_have_and_is_told_when_more_come(storage: str) -> None:
-    async def play() -> None:
-        async with serving(storage) as house:
-            for _ in range(3):
-                await house.submit()
-            status, headers, problem = await house.post({"blueprint": "script"})
-
-            assert (status, problem["code"]) == (429, "quota_exceeded")
-            assert (problem["limit"], problem["used"]) == (3, 3)
-            resets_at = datetime.fromisoformat(problem["resets_at"])
-            assert resets_at.day == 1
-            left_s = (resets_at - datetime.now(UTC)).total_seconds()
-            assert abs(int(headers["Retry-After"]) - left_s) < 60
-            with pytest.raises(QuotaExceeded, match="3 of 3 jobs of this month") as refused:
-                await house.submit(idempotency_key="late")
-            assert (refused.value.limit, refused.value.used) == (3, 3)
-            assert refused.value.resets_at == problem["resets_at"]
-            # Nothing was written, no handler ran, and nobody else is concerned.
-            assert len(house.runs) == 3
-            assert await house.director.storage.get(keyed_id("ada", "late")) is None
-            await house.submit("bob")
-            for _ in range(5):
-                await house.submit("all")
-
-    asyncio.run(play())
-
-
-def test_who_asks_is_told_what_is_left(storage: str) -> None:
-    async def play() -> None:
-        async with serving(storage, tz="Europe/Madrid") as house:
+async def test_a_client_gets_as_many_jobs_as_it_may_have_and_is_told_when_more_come(storage: str) -> None:
+    async with serving(storage) as house:
+        for _ in range(3):
             await house.submit()
-            me = await house.clients["ada"].me()
-            resets_at = datetime.fromisoformat(me["quota"].pop("resets_at"))
-            assert me == {"name": "ada", "plan": "small", "operator": False, "quota": {"limit": 3, "used": 1}}
-            assert (resets_at.day, resets_at.hour) == (1, 0)
-            assert resets_at.utcoffset() in (timedelta(hours=1), timedelta(hours=2))
-            everybody = await house.clients["all"].me()
-            assert everybody == {"name": "all", "plan": "", "operator": True, "quota": None}
+        status, headers, problem = await house.post({"blueprint": "script"})
 
-    asyncio.run(play())
-
-
-def test_a_repeat_counts_nothing_and_is_answered_when_the_quota_is_used_up(storage: str) -> None:
-    async def play() -> None:
-        async with serving(storage) as house:
-            first = await house.submit(idempotency_key="k1")
-            assert await house.submit(idempotency_key="k1") == first
-            assert await house.used() == 1
-            await house.submit()
-            await house.submit()
-            assert await house.submit(idempotency_key="k1") == first
-            with pytest.raises(QuotaExceeded):
-                await house.submit(idempotency_key="k2")
-
-    asyncio.run(play())
+        assert (status, problem["code"]) == (429, "quota_exceeded")
+        assert (problem["limit"], problem["used"]) == (3, 3)
+        resets_at = datetime.fromisoformat(problem["resets_at"])
+        assert resets_at.day == 1
+        left_s = (resets_at - datetime.now(UTC)).total_seconds()
+        assert abs(int(headers["Retry-After"]) - left_s) < 60
+        with pytest.raises(QuotaExceeded, match="3 of 3 jobs of this month") as refused:
+            await house.submit(idempotency_key="late")
+        assert (refused.value.limit, refused.value.used) == (3, 3)
+        assert refused.value.resets_at == problem["resets_at"]
+        # Nothing was written, no handler ran, and nobody else is concerned.
+        assert len(house.runs) == 3
+        assert await house.director.storage.get(keyed_id("ada", "late")) is None
+        await house.submit("bob")
+        for _ in range(5):
+            await house.submit("all")
 
 
-def test_a_batch_is_refused_item_by_item(storage: str) -> None:
-    async def play() -> None:
-        async with serving(storage) as house:
-            key = {"blueprint": "script", "idempotency_key": "k"}
-            await house.post(key)
-            wishes = [{"blueprint": "script"}, {"blueprint": "unknown"}, key, *[{"blueprint": "script"}] * 3]
-            status, _, answer = await house.post({"jobs": wishes}, "/api/v1/jobs:batch")
-
-            assert status == 200
-            codes = [item.get("code", "a job") for item in answer["items"]]
-            assert codes == [
-                "a job",
-                "blueprint_not_found",
-                "a job",
-                "a job",
-                "quota_exceeded",
-                "quota_exceeded",
-            ]
-            assert answer["items"][4]["limit"] == 3
-            assert await house.used() == 3
-
-    asyncio.run(play())
+async def test_who_asks_is_told_what_is_left(storage: str) -> None:
+    async with serving(storage, tz="Europe/Madrid") as house:
+        await house.submit()
+        me = await house.clients["ada"].me()
+        resets_at = datetime.fromisoformat(me["quota"].pop("resets_at"))
+        assert me == {"name": "ada", "plan": "small", "operator": False, "quota": {"limit": 3, "used": 1}}
+        assert (resets_at.day, resets_at.hour) == (1, 0)
+        assert resets_at.utcoffset() in (timedelta(hours=1), timedelta(hours=2))
+        everybody = await house.clients["all"].me()
+        assert everybody == {"name": "all", "plan": "", "operator": True, "quota": None}
 
 
-def test_children_and_what_the_house_starts_itself_count_for_nobody(storage: str) -> None:
-    async def play() -> None:
-        async with serving(storage) as house:
-            job = await house.clients["ada"].run("script", {"bears": True})
-            assert job.status == "finished"
-            await house.director.create_background_job("script", source="ada")
-            await house.director.submit("script", client="ada")
-            assert await house.used() == 1
-
-    asyncio.run(play())
-
-
-def test_forks_and_a_blueprints_own_endpoint_count_too(storage: str) -> None:
-    async def play() -> None:
-        async with serving(storage) as house:
-            job = await house.submit()
-            for _ in range(2):
-                assert (await house.post({}, f"/api/v1/jobs/{job}/fork"))[0] == 202
-            assert (await house.post({}, f"/api/v1/jobs/{job}/fork"))[2]["code"] == "quota_exceeded"
-
-    asyncio.run(play())
+async def test_a_repeat_counts_nothing_and_is_answered_when_the_quota_is_used_up(storage: str) -> None:
+    async with serving(storage) as house:
+        first = await house.submit(idempotency_key="k1")
+        assert await house.submit(idempotency_key="k1") == first
+        assert await house.used() == 1
+        await house.submit()
+        await house.submit()
+        assert await house.submit(idempotency_key="k1") == first
+        with pytest.raises(QuotaExceeded):
+            await house.submit(idempotency_key="k2")
 
 
-def test_many_at_once_never_pass_the_quota(storage: str) -> None:
-    async def play() -> None:
-        async with serving(storage) as house:
-            answers = await asyncio.gather(*(house.submit() for _ in range(20)), return_exceptions=True)
-            assert sum(isinstance(answer, str) for answer in answers) == 3
-            assert sum(isinstance(answer, QuotaExceeded) for answer in answers) == 17
+async def test_a_batch_is_refused_item_by_item(storage: str) -> None:
+    async with serving(storage) as house:
+        key = {"blueprint": "script", "idempotency_key": "k"}
+        await house.post(key)
+        wishes = [{"blueprint": "script"}, {"blueprint": "unknown"}, key, *[{"blueprint": "script"}] * 3]
+        status, _, answer = await house.post({"jobs": wishes}, "/api/v1/jobs:batch")
 
-    asyncio.run(play())
+        assert status == 200
+        codes = [item.get("code", "a job") for item in answer["items"]]
+        assert codes == [
+            "a job",
+            "blueprint_not_found",
+            "a job",
+            "a job",
+            "quota_exceeded",
+            "quota_exceeded",
+        ]
+        assert answer["items"][4]["limit"] == 3
+        assert await house.used() == 3
+
+
+async def test_children_and_what_the_house_starts_itself_count_for_nobody(storage: str) -> None:
+    async with serving(storage) as house:
+        job = await house.clients["ada"].run("script", {"bears": True})
+        assert job.status == "finished"
+        await house.director.create_background_job("script", source="ada")
+        await house.director.submit("script", client="ada")
+        assert await house.used() == 1
+
+
+async def test_forks_and_a_blueprints_own_endpoint_count_too(storage: str) -> None:
+    async with serving(storage) as house:
+        job = await house.submit()
+        for _ in range(2):
+            assert (await house.post({}, f"/api/v1/jobs/{job}/fork"))[0] == 202
+        assert (await house.post({}, f"/api/v1/jobs/{job}/fork"))[2]["code"] == "quota_exceeded"
+
+
+async def test_many_at_once_never_pass_the_quota(storage: str) -> None:
+    async with serving(storage) as house:
+        answers = await asyncio.gather(*(house.submit() for _ in range(20)), return_exceptions=True)
+        assert sum(isinstance(answer, str) for answer in answers) == 3
+        assert sum(isinstance(answer, QuotaExceeded) for answer in answers) == 17
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
-def test_a_restart_keeps_what_was_counted(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+async def test_a_restart_keeps_what_was_counted(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     store = f"sqlite:{tmp_path / 'jobs.db'}"
     if kind == "redis":
         server: RedisServer = request.getfixturevalue("redis_server")
         server.ask("FLUSHALL")
         store = server.url
 
-    async def play() -> None:
-        async with serving(store) as house:
+    async with serving(store) as house:
+        await house.submit()
+        await house.submit()
+    async with serving(store) as house:
+        assert await house.used() == 2
+        await house.submit()
+        with pytest.raises(QuotaExceeded):
             await house.submit()
-            await house.submit()
-        async with serving(store) as house:
-            assert await house.used() == 2
-            await house.submit()
-            with pytest.raises(QuotaExceeded):
-                await house.submit()
-
-    asyncio.run(play())
 
 
-def test_two_orchestrators_on_one_store_count_as_one(redis_server: RedisServer) -> None:
+async def test_two_orchestrators_on_one_store_count_as_one(redis_server: RedisServer) -> None:
     redis_server.ask("FLUSHALL")
 
-    async def play() -> None:
-        async with (
-            serving(redis_server.url, instance_id="one") as one,
-            serving(redis_server.url, instance_id="two") as two,
-        ):
-            calls = [house.submit() for _ in range(5) for house in (one, two)]
-            answers = await asyncio.gather(*calls, return_exceptions=True)
-            assert sum(isinstance(answer, str) for answer in answers) == 3
-            assert await one.used() == await two.used() == 3
-
-    asyncio.run(play())
+    async with (
+        serving(redis_server.url, instance_id="one") as one,
+        serving(redis_server.url, instance_id="two") as two,
+    ):
+        calls = [house.submit() for _ in range(5) for house in (one, two)]
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        assert sum(isinstance(answer, str) for answer in answers) == 3
+        assert await one.used() == await two.used() == 3
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_it_begins_anew_with_the_month_of_the_zone(kind: str, tmp_path: Path) -> None:
+async def test_it_begins_anew_with_the_month_of_the_zone(kind: str, tmp_path: Path) -> None:
     store = "memory" if kind == "memory" else f"sqlite:{tmp_path / 'jobs.db'}"
 
-    async def play() -> None:
-        clock = StoreClock(SystemClock())
-        # 23:30 in Madrid on the last day of November: 22:30 UTC.
-        clock.ahead = datetime(2031, 11, 30, 22, 30, tzinfo=UTC) - datetime.now(UTC)
-        async with serving(store, clock, tz="Europe/Madrid") as house:
-            for _ in range(3):
-                await house.submit()
-            with pytest.raises(QuotaExceeded, match="2031-12-01T00:00:00\\+01:00"):
-                await house.submit()
-            clock.ahead += timedelta(minutes=29)
-            assert await house.used() == 3
-            clock.ahead += timedelta(minutes=2)
-            assert await house.used() == 0
+    clock = StoreClock(SystemClock())
+    # 23:30 in Madrid on the last day of November: 22:30 UTC.
+    clock.ahead = datetime(2031, 11, 30, 22, 30, tzinfo=UTC) - datetime.now(UTC)
+    async with serving(store, clock, tz="Europe/Madrid") as house:
+        for _ in range(3):
             await house.submit()
-            assert await house.used() == 1
-
-    asyncio.run(play())
+        with pytest.raises(QuotaExceeded, match="2031-12-01T00:00:00\\+01:00"):
+            await house.submit()
+        clock.ahead += timedelta(minutes=29)
+        assert await house.used() == 3
+        clock.ahead += timedelta(minutes=2)
+        assert await house.used() == 0
+        await house.submit()
+        assert await house.used() == 1
 
 
 def test_another_limit_counts_from_the_next_reading_of_the_file(tmp_path: Path) -> None:
@@ -288,7 +260,7 @@ def test_another_limit_counts_from_the_next_reading_of_the_file(tmp_path: Path) 
     asyncio.run(play())
 
 
-def test_whoami_says_it_on_the_command_line() -> None:
+async def test_whoami_says_it_on_the_command_line() -> None:
     async def said(house: House, *flags: str) -> str:
         command = (sys.executable, "-m", "regista", "whoami", "--url", house.url, *flags)
         env = os.environ | {"CLIENT_TOKEN": "t-ada"}
@@ -297,15 +269,12 @@ def test_whoami_says_it_on_the_command_line() -> None:
         assert process.returncode == 0
         return out.decode()
 
-    async def play() -> None:
-        async with serving("memory") as house:
-            await house.submit()
-            words = await said(house)
-            assert "ada: a client on the plan small" in words
-            assert "1 of 3 jobs this month, 2 left" in words
-            assert json.loads(await said(house, "--json"))["quota"]["used"] == 1
-
-    asyncio.run(play())
+    async with serving("memory") as house:
+        await house.submit()
+        words = await said(house)
+        assert "ada: a client on the plan small" in words
+        assert "1 of 3 jobs this month, 2 left" in words
+        assert json.loads(await said(house, "--json"))["quota"]["used"] == 1
 
 
 @pytest.mark.slow

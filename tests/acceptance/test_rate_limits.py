@@ -284,7 +284,7 @@ def test_the_defaults_let_a_busy_client_and_a_busy_worker_do_what_they_do() -> N
     run(body)
 
 
-def test_two_orchestrators_on_one_store_count_as_one(redis_server: RedisServer) -> None:
+async def test_two_orchestrators_on_one_store_count_as_one(redis_server: RedisServer) -> None:
     assert redis_server.ask("FLUSHALL") == "+OK"
     limit = 60
 
@@ -295,37 +295,31 @@ def test_two_orchestrators_on_one_store_count_as_one(redis_server: RedisServer) 
         director = OrchestratorEngine(redis_server.url, config)
         return director, (await director.serve(port=0)).url
 
-    async def main() -> None:
-        served = [await one(f"instance-{number}") for number in range(2)]
-        statuses: list[int] = []
-        async with aiohttp.ClientSession(headers={"X-Client-Token": "t"}) as http:
-            for number in range(100):
-                async with http.get(f"{served[number % 2][1]}/api/v1/blueprints") as answer:
-                    statuses.append(answer.status)
-        for director, _ in served:
-            await director.stop(0.0)
-        allowed = statuses.count(200)
-        assert limit - 12 <= allowed <= limit + 12, statuses
-        assert statuses.count(429) == 100 - allowed
-
-    asyncio.run(main())
+    served = [await one(f"instance-{number}") for number in range(2)]
+    statuses: list[int] = []
+    async with aiohttp.ClientSession(headers={"X-Client-Token": "t"}) as http:
+        for number in range(100):
+            async with http.get(f"{served[number % 2][1]}/api/v1/blueprints") as answer:
+                statuses.append(answer.status)
+    for director, _ in served:
+        await director.stop(0.0)
+    allowed = statuses.count(200)
+    assert limit - 12 <= allowed <= limit + 12, statuses
+    assert statuses.count(429) == 100 - allowed
 
 
-def test_a_request_is_answered_though_the_store_of_the_limits_is_away(tmp_path: Path) -> None:
-    async def main() -> None:
-        with RedisServer(require_binary("redis-server"), appendonly=False) as server:
-            config = Config(instance_id="lonely", client_token="t", worker_token="t-worker")
-            director = OrchestratorEngine(server.url, config)
-            site = await director.serve(port=0)
-            async with aiohttp.ClientSession() as http:
-                server.stop()
-                began = time.monotonic()
-                async with http.get(f"{site.url}/_public/status") as answer:
-                    assert answer.status in (200, 503)
-                assert time.monotonic() - began < 3
-            await director.stop(0.0)
-
-    asyncio.run(main())
+async def test_a_request_is_answered_though_the_store_of_the_limits_is_away(tmp_path: Path) -> None:
+    with RedisServer(require_binary("redis-server"), appendonly=False) as server:
+        config = Config(instance_id="lonely", client_token="t", worker_token="t-worker")
+        director = OrchestratorEngine(server.url, config)
+        site = await director.serve(port=0)
+        async with aiohttp.ClientSession() as http:
+            server.stop()
+            began = time.monotonic()
+            async with http.get(f"{site.url}/_public/status") as answer:
+                assert answer.status in (200, 503)
+            assert time.monotonic() - began < 3
+        await director.stop(0.0)
 
 
 def test_a_polling_worker_of_ours_that_is_told_to_wait_goes_on_where_it_was(

@@ -111,92 +111,74 @@ async def story(house: OrchestratorEngine, *jobs: Job) -> None:
     check_history(graphs, events, {job.id: job for job in jobs})
 
 
-def test_a_job_with_everything_in_it_runs_to_its_end(server: RedisServer) -> None:
-    async def play() -> None:
-        async with director(server, next(_names)) as house:
-            house.add_worker(crew())
-            job = await house.run_job("film", {}, timeout_s=8)
-            assert job.status is JobStatus.FINISHED
-            assert job.data["doubled"] == [0, 2, 4, 6, 8, 10, 12, 14]
-            await story(house, job)
-
-    asyncio.run(play())
+async def test_a_job_with_everything_in_it_runs_to_its_end(server: RedisServer) -> None:
+    async with director(server, next(_names)) as house:
+        house.add_worker(crew())
+        job = await house.run_job("film", {}, timeout_s=8)
+        assert job.status is JobStatus.FINISHED
+        assert job.data["doubled"] == [0, 2, 4, 6, 8, 10, 12, 14]
+        await story(house, job)
 
 
-def test_a_task_decided_here_is_done_there(server: RedisServer) -> None:
-    async def play() -> None:
-        namespace = next(_names)
-        async with director(server, namespace, "one") as one, director(server, namespace, "two") as two:
-            two.add_worker(crew())
-            job = await one.run_job("film", {}, timeout_s=8)
-            assert job.status is JobStatus.FINISHED
-            await story(one, job)
-            assert await two.events(job.id) == await one.events(job.id)
-
-    asyncio.run(play())
+async def test_a_task_decided_here_is_done_there(server: RedisServer) -> None:
+    namespace = next(_names)
+    async with director(server, namespace, "one") as one, director(server, namespace, "two") as two:
+        two.add_worker(crew())
+        job = await one.run_job("film", {}, timeout_s=8)
+        assert job.status is JobStatus.FINISHED
+        await story(one, job)
+        assert await two.events(job.id) == await one.events(job.id)
 
 
-def test_many_jobs_on_two_instances_all_end(server: RedisServer) -> None:
-    async def play() -> None:
-        namespace = next(_names)
-        async with director(server, namespace, "one") as one, director(server, namespace, "two") as two:
-            one.add_worker(crew("left"))
-            two.add_worker(crew("right"))
-            houses = [one, two]
-            jobs = await asyncio.gather(
-                *(houses[n % 2].run_job("trailer", {"n": n}, timeout_s=8) for n in range(60))
-            )
-            assert {job.status for job in jobs} == {JobStatus.FINISHED}
-            await story(one, *jobs)
-
-    asyncio.run(play())
+async def test_many_jobs_on_two_instances_all_end(server: RedisServer) -> None:
+    namespace = next(_names)
+    async with director(server, namespace, "one") as one, director(server, namespace, "two") as two:
+        one.add_worker(crew("left"))
+        two.add_worker(crew("right"))
+        houses = [one, two]
+        jobs = await asyncio.gather(
+            *(houses[n % 2].run_job("trailer", {"n": n}, timeout_s=8) for n in range(60))
+        )
+        assert {job.status for job in jobs} == {JobStatus.FINISHED}
+        await story(one, *jobs)
 
 
-def test_without_a_history_lists_say_so_and_events_are_read_from_the_store(server: RedisServer) -> None:
-    async def play() -> None:
-        async with director(server, next(_names)) as house:
-            house.add_worker(crew())
-            job = await house.run_job("trailer", {"n": 1}, timeout_s=8)
-            assert isinstance(house.history, NoHistory)
-            with pytest.raises(HistoryDisabled):
-                await house.jobs()
-            events = await house.events(job.id)
-            assert [event.seq for event in events] == list(range(1, len(events) + 1))
-            assert events[-1].type is EventType.JOB_FINISHED
-
-    asyncio.run(play())
+async def test_without_a_history_lists_say_so_and_events_are_read_from_the_store(server: RedisServer) -> None:
+    async with director(server, next(_names)) as house:
+        house.add_worker(crew())
+        job = await house.run_job("trailer", {"n": 1}, timeout_s=8)
+        assert isinstance(house.history, NoHistory)
+        with pytest.raises(HistoryDisabled):
+            await house.jobs()
+        events = await house.events(job.id)
+        assert [event.seq for event in events] == list(range(1, len(events) + 1))
+        assert events[-1].type is EventType.JOB_FINISHED
 
 
-def test_what_was_accepted_goes_on_after_a_restart_of_everything(server: RedisServer) -> None:
-    async def play() -> None:
-        namespace = next(_names)
-        async with director(server, namespace) as house:
-            job = await house.submit("trailer", {"n": 4})
-        server.kill()
-        server.start()
-        async with director(server, namespace) as house:
-            house.add_worker(crew())
-            done = await house.wait(job.id, timeout_s=8)
-            assert done.data == {"n": 8}
-            await story(house, done)
-
-    asyncio.run(play())
+async def test_what_was_accepted_goes_on_after_a_restart_of_everything(server: RedisServer) -> None:
+    namespace = next(_names)
+    async with director(server, namespace) as house:
+        job = await house.submit("trailer", {"n": 4})
+    server.kill()
+    server.start()
+    async with director(server, namespace) as house:
+        house.add_worker(crew())
+        done = await house.wait(job.id, timeout_s=8)
+        assert done.data == {"n": 8}
+        await story(house, done)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(30)
-def test_everything_goes_on_by_itself_when_the_server_was_away(server: RedisServer) -> None:
-    async def play() -> None:
-        async with director(server, next(_names), lease_s=1.5) as house:
-            house.add_worker(crew())
-            jobs = [await house.submit("film") for _ in range(5)]
-            server.kill()
-            with pytest.raises(StorageUnavailable):
-                await house.submit("film")
-            await asyncio.to_thread(server.start)
-            done = await asyncio.gather(*(house.wait(job.id, timeout_s=20) for job in jobs))
-            assert {job.status for job in done} == {JobStatus.FINISHED}
-            last = await house.run_job("trailer", {"n": 1}, timeout_s=5)
-            await story(house, *done, last)
-
-    asyncio.run(play())
+async def test_everything_goes_on_by_itself_when_the_server_was_away(server: RedisServer) -> None:
+    async with director(server, next(_names), lease_s=1.5) as house:
+        house.add_worker(crew())
+        jobs = [await house.submit("film") for _ in range(5)]
+        server.kill()
+        with pytest.raises(StorageUnavailable):
+            await house.submit("film")
+        await asyncio.to_thread(server.start)
+        done = await asyncio.gather(*(house.wait(job.id, timeout_s=20) for job in jobs))
+        assert {job.status for job in done} == {JobStatus.FINISHED}
+        last = await house.run_job("trailer", {"n": 1}, timeout_s=5)
+        await story(house, *done, last)

@@ -61,33 +61,30 @@ def cluster(redis: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Ite
 @pytest.mark.parametrize(
     ("how", "seconds"), [("killed", 5), ("frozen", 5), ("killed", 20)], ids=lambda value: str(value)
 )
-def test_a_store_that_was_away_costs_nobody_anything(
+async def test_a_store_that_was_away_costs_nobody_anything(
     cluster: Cluster, redis: RedisServer, how: str, seconds: float
 ) -> None:
-    async def main() -> None:
-        one, other = cluster.all
-        async with cluster.client(other, 40) as client, voice(one) as here, voice(other) as there:
-            # given: tasks that run, a timer, somebody who watches, and many who submit
-            tasks = await begun(cluster, client, seconds)
-            watching = asyncio.create_task(watch(client, tasks[0]))
-            nap = await client.submit("nap", {"seconds": seconds / 2})
-            async with load(f"{how}-{seconds}", here, there) as said:
-                # when
-                async with away(redis, how, seconds):
-                    await asyncio.sleep(0.3)
-                    await tells_the_truth(here, there)
-                # then: all goes on by itself, and soon
-                back = time.monotonic()
-                await works_again(here, there)
-            await nothing_was_lost(cluster, client, said)
-            for job_id in tasks:
-                await ran_once(cluster, client, job_id)
-            assert (await client.wait(nap.id, 5)).status == "finished"
-            assert time.monotonic() - back < 15
-            numbers = [event.seq for event in await asyncio.wait_for(watching, 5)]
-            assert numbers == list(range(1, len(numbers) + 1))
-
-    asyncio.run(main())
+    one, other = cluster.all
+    async with cluster.client(other, 40) as client, voice(one) as here, voice(other) as there:
+        # given: tasks that run, a timer, somebody who watches, and many who submit
+        tasks = await begun(cluster, client, seconds)
+        watching = asyncio.create_task(watch(client, tasks[0]))
+        nap = await client.submit("nap", {"seconds": seconds / 2})
+        async with load(f"{how}-{seconds}", here, there) as said:
+            # when
+            async with away(redis, how, seconds):
+                await asyncio.sleep(0.3)
+                await tells_the_truth(here, there)
+            # then: all goes on by itself, and soon
+            back = time.monotonic()
+            await works_again(here, there)
+        await nothing_was_lost(cluster, client, said)
+        for job_id in tasks:
+            await ran_once(cluster, client, job_id)
+        assert (await client.wait(nap.id, 5)).status == "finished"
+        assert time.monotonic() - back < 15
+        numbers = [event.seq for event in await asyncio.wait_for(watching, 5)]
+        assert numbers == list(range(1, len(numbers) + 1))
 
 
 def test_who_died_meanwhile_is_lost_one_full_lease_after_the_return_and_no_sooner(
@@ -115,22 +112,21 @@ def test_who_died_meanwhile_is_lost_one_full_lease_after_the_return_and_no_soone
     asyncio.run(main())
 
 
-def test_a_slow_store_makes_everything_slow_and_nothing_wrong(redis: RedisServer, tmp_path: Path) -> None:
-    async def main() -> None:
-        line = SlowLine(redis.port)
-        async with line:
-            cluster = Cluster(tmp_path, f"redis://127.0.0.1:{line.port}/1", count=2)
-            try:
-                await asyncio.to_thread(cluster.start)
-                await asyncio.to_thread(cluster.worker, cluster.all[0].url, "steady")
-                await slowly(cluster, line)
-            finally:
-                line.delay_s = 0.0
-                await asyncio.to_thread(cluster.stop)
-            assert not cluster.tracebacks()
-            assert await check_promises(f"redis://127.0.0.1:{redis.port}/1", APP) > 10
-
-    asyncio.run(main())
+async def test_a_slow_store_makes_everything_slow_and_nothing_wrong(
+    redis: RedisServer, tmp_path: Path
+) -> None:
+    line = SlowLine(redis.port)
+    async with line:
+        cluster = Cluster(tmp_path, f"redis://127.0.0.1:{line.port}/1", count=2)
+        try:
+            await asyncio.to_thread(cluster.start)
+            await asyncio.to_thread(cluster.worker, cluster.all[0].url, "steady")
+            await slowly(cluster, line)
+        finally:
+            line.delay_s = 0.0
+            await asyncio.to_thread(cluster.stop)
+        assert not cluster.tracebacks()
+        assert await check_promises(f"redis://127.0.0.1:{redis.port}/1", APP) > 10
 
 
 async def slowly(cluster: Cluster, line: SlowLine) -> None:
@@ -154,71 +150,62 @@ async def slowly(cluster: Cluster, line: SlowLine) -> None:
 
 @pytest.mark.timeout(300)  # the first one installs the packages
 @pytest.mark.parametrize("generation", ["old", "new"])
-def test_a_stock_worker_keeps_what_it_runs_and_its_results_come_late(
+async def test_a_stock_worker_keeps_what_it_runs_and_its_results_come_late(
     redis: RedisServer, stock: Path, generation: str
 ) -> None:
-    async def main() -> None:
-        url = redis.url.removesuffix("/0") + ("/2" if generation == "old" else "/3")
-        leases: dict[str, Any] = {"lease_s": LEASE_S, "poll_lease_s": POLL_LEASE_S}
-        async with house(url, **leases) as here, stock_worker(stock, generation, here.site.url):
-            jobs = [await here.submit("slow", seconds=seconds) for seconds in (2, 7)]
-            for job_id in jobs:
-                await here.taken(job_id)
-            async with away(redis, "killed", POLL_LEASE_S + 1):
-                pass
-            for job_id in jobs:
-                job = await here.director.wait(job_id, 12)
-                assert (job.status, job.data) == (JobStatus.FINISHED, {"slept": True})
-                events = await here.director.events(job_id)
-                assert only(events, EventType.TASK_LOST) == only(events, EventType.TASK_UNDELIVERED) == []
-
-    asyncio.run(main())
+    url = redis.url.removesuffix("/0") + ("/2" if generation == "old" else "/3")
+    leases: dict[str, Any] = {"lease_s": LEASE_S, "poll_lease_s": POLL_LEASE_S}
+    async with house(url, **leases) as here, stock_worker(stock, generation, here.site.url):
+        jobs = [await here.submit("slow", seconds=seconds) for seconds in (2, 7)]
+        for job_id in jobs:
+            await here.taken(job_id)
+        async with away(redis, "killed", POLL_LEASE_S + 1):
+            pass
+        for job_id in jobs:
+            job = await here.director.wait(job_id, 12)
+            assert (job.status, job.data) == (JobStatus.FINISHED, {"slept": True})
+            events = await here.director.events(job_id)
+            assert only(events, EventType.TASK_LOST) == only(events, EventType.TASK_UNDELIVERED) == []
 
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("path", ["/api/v1/jobs/{}/events", "/api/v1/events"])
-def test_a_stream_stays_open_while_the_store_is_away_and_goes_on_after_it(
+async def test_a_stream_stays_open_while_the_store_is_away_and_goes_on_after_it(
     redis: RedisServer, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follow, "QUIET_S", 0.3)  # so often it looks into the store by itself
 
-    async def main() -> None:
-        store = RedisStorage(redis.url, namespace=f"stream-{len(path)}", patience_s=0.3)
-        async with serving(one_task(), storage=store) as house:
-            job = await house.submit("script")
-            headers = {"X-Client-Token": "t-ada"}
-            async with house.session.get(house.url + path.format(job["id"]), headers=headers) as stream:
-                await asyncio.sleep(0.5)  # it has told what was before
-                async with away(redis, "killed", 2.0):
-                    pass
-                await asyncio.sleep(1.5)
-                assert (await house.post(f"/api/v1/jobs/{job['id']}/cancel")).status == 200
-                async with asyncio.timeout(5):
-                    async for line in stream.content:
-                        if line == b"event: job_finished\n":
-                            break
-
-    asyncio.run(main())
+    store = RedisStorage(redis.url, namespace=f"stream-{len(path)}", patience_s=0.3)
+    async with serving(one_task(), storage=store) as house:
+        job = await house.submit("script")
+        headers = {"X-Client-Token": "t-ada"}
+        async with house.session.get(house.url + path.format(job["id"]), headers=headers) as stream:
+            await asyncio.sleep(0.5)  # it has told what was before
+            async with away(redis, "killed", 2.0):
+                pass
+            await asyncio.sleep(1.5)
+            assert (await house.post(f"/api/v1/jobs/{job['id']}/cancel")).status == 200
+            async with asyncio.timeout(5):
+                async for line in stream.content:
+                    if line == b"event: job_finished\n":
+                        break
 
 
 @pytest.mark.timeout(30)
-def test_an_orchestrator_starts_and_stops_in_time_while_the_store_says_nothing(
+async def test_an_orchestrator_starts_and_stops_in_time_while_the_store_says_nothing(
     redis: RedisServer, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        cluster = Cluster(tmp_path, f"redis://127.0.0.1:{redis.port}/4", count=1)
-        (one,) = cluster.all
-        late = RedisStorage(redis.url, namespace="late", patience_s=0.5)
-        try:
-            await asyncio.to_thread(cluster.start)
-            async with cluster.client(one) as client, asyncio.timeout(15):
-                await client.submit("nap", {"seconds": 0.2})
-                async with away(redis, "frozen", 1.0):
-                    with pytest.raises(StorageUnavailable):
-                        await late.start()
-                    await asyncio.to_thread(one.end)
-        finally:
-            await asyncio.to_thread(cluster.stop)
-        assert not cluster.tracebacks()
-
-    asyncio.run(main())
+    cluster = Cluster(tmp_path, f"redis://127.0.0.1:{redis.port}/4", count=1)
+    (one,) = cluster.all
+    late = RedisStorage(redis.url, namespace="late", patience_s=0.5)
+    try:
+        await asyncio.to_thread(cluster.start)
+        async with cluster.client(one) as client, asyncio.timeout(15):
+            await client.submit("nap", {"seconds": 0.2})
+            async with away(redis, "frozen", 1.0):
+                with pytest.raises(StorageUnavailable):
+                    await late.start()
+                await asyncio.to_thread(one.end)
+    finally:
+        await asyncio.to_thread(cluster.stop)
+    assert not cluster.tracebacks()

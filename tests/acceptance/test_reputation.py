@@ -34,37 +34,31 @@ async def _count(director: OrchestratorEngine) -> int:
     return (await calculator.run_once(director.clock.now())).done
 
 
-def test_failures_are_counted_on_every_store_and_outlive_a_restart(storage: str, history: str) -> None:
-    async def main() -> None:
-        options: dict[str, Any] = {"storage": storage, "history_database_uri": history}
-        async with serving(one_task(), workers=[clumsy()], **options) as house:
-            for _ in range(5):
-                await house.director.run_job("script")
-            assert await _count(house.director) == 1
-            assert shown(house.director) == 0.5
-            listed = (await house.get("/api/v1/workers/clumsy")).json
-            assert listed["reputation"] == 0.5
-        if storage == "memory":
-            return
-        async with serving(one_task(), workers=[clumsy()], **options) as house:
-            assert shown(house.director) == 0.5
-
-    asyncio.run(main())
+async def test_failures_are_counted_on_every_store_and_outlive_a_restart(storage: str, history: str) -> None:
+    options: dict[str, Any] = {"storage": storage, "history_database_uri": history}
+    async with serving(one_task(), workers=[clumsy()], **options) as house:
+        for _ in range(5):
+            await house.director.run_job("script")
+        assert await _count(house.director) == 1
+        assert shown(house.director) == 0.5
+        listed = (await house.get("/api/v1/workers/clumsy")).json
+        assert listed["reputation"] == 0.5
+    if storage == "memory":
+        return
+    async with serving(one_task(), workers=[clumsy()], **options) as house:
+        assert shown(house.director) == 0.5
 
 
-def test_an_instance_hears_what_another_one_has_found_out(redis_server: RedisServer) -> None:
+async def test_an_instance_hears_what_another_one_has_found_out(redis_server: RedisServer) -> None:
     assert redis_server.ask("FLUSHALL") == "+OK"
 
-    async def main() -> None:
-        here = OrchestratorEngine(redis_server.url, Config(instance_id="here"))
-        there = OrchestratorEngine(redis_server.url, Config(instance_id="there"))
-        here.add_worker(clumsy())
-        async with here, there:
-            assert await there.workers.judge("clumsy", 0.5)
-            for _ in range(100):
-                if shown(here) == 0.5:
-                    break
-                await asyncio.sleep(0.02)
-            assert shown(here) == 0.5
-
-    asyncio.run(main())
+    here = OrchestratorEngine(redis_server.url, Config(instance_id="here"))
+    there = OrchestratorEngine(redis_server.url, Config(instance_id="there"))
+    here.add_worker(clumsy())
+    async with here, there:
+        assert await there.workers.judge("clumsy", 0.5)
+        for _ in range(100):
+            if shown(here) == 0.5:
+                break
+            await asyncio.sleep(0.02)
+        assert shown(here) == 0.5

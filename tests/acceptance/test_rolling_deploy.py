@@ -147,36 +147,32 @@ WAYS = (
 )
 
 
-def test_a_rolling_deploy_strands_no_job(cluster: Cluster, redis: RedisServer) -> None:
+async def test_a_rolling_deploy_strands_no_job(cluster: Cluster, redis: RedisServer) -> None:
     first, second, third = cluster.all
 
-    async def main() -> None:
-        # given: jobs that wait in the middle of the first version
-        async with cluster.client(second) as client:
-            films = [await client.submit("film", dict(way)) for way in WAYS]
-            reels = [await client.submit("reel", dict(way)) for way in WAYS]
-            early = [await client.submit("film", {"waits_for": "person"})]
-            early += [await client.submit("reel", {"waits_for": "worker", "queue": "early"})]
-        # when: one of the three is replaced, and hears of jobs whose version it has not
-        cluster.write(SECOND)
-        await asyncio.to_thread(replace, cluster, first)
-        await _ends_with_the_old_ones(cluster, early)
-        # and when: nobody is left who has the first version
-        await asyncio.to_thread(replace, cluster, second)
-        await asyncio.to_thread(replace, cluster, third)
-        await _end_their_waits(cluster, third, films + reels)
-        # then: what fits goes on with the newest, and the rest says what it waits for
-        await _go_on_with_the_newest(cluster, first, films)
-        await _wait_for_their_version(cluster, second, reels)
-        # and when somebody comes with that version, they go on
-        cluster.write(FIRST)
-        await asyncio.to_thread(replace, cluster, third)
-        async with cluster.client(first) as client:
-            for job in reels:
-                ended = await client.wait(job.id, 8)
-                assert (ended.status, ended.result) == ("finished", "the first")
-
-    asyncio.run(main())
+    async with cluster.client(second) as client:
+        films = [await client.submit("film", dict(way)) for way in WAYS]
+        reels = [await client.submit("reel", dict(way)) for way in WAYS]
+        early = [await client.submit("film", {"waits_for": "person"})]
+        early += [await client.submit("reel", {"waits_for": "worker", "queue": "early"})]
+    # when: one of the three is replaced, and hears of jobs whose version it has not
+    cluster.write(SECOND)
+    await asyncio.to_thread(replace, cluster, first)
+    await _ends_with_the_old_ones(cluster, early)
+    # and when: nobody is left who has the first version
+    await asyncio.to_thread(replace, cluster, second)
+    await asyncio.to_thread(replace, cluster, third)
+    await _end_their_waits(cluster, third, films + reels)
+    # then: what fits goes on with the newest, and the rest says what it waits for
+    await _go_on_with_the_newest(cluster, first, films)
+    await _wait_for_their_version(cluster, second, reels)
+    # and when somebody comes with that version, they go on
+    cluster.write(FIRST)
+    await asyncio.to_thread(replace, cluster, third)
+    async with cluster.client(first) as client:
+        for job in reels:
+            ended = await client.wait(job.id, 8)
+            assert (ended.status, ended.result) == ("finished", "the first")
 
 
 async def _ends_with_the_old_ones(cluster: Cluster, jobs: list[JobObject]) -> None:

@@ -62,31 +62,28 @@ def test_a_schedule_made_over_the_api_starts_jobs_that_say_so(storage: str, hist
     asyncio.run(main())
 
 
-def test_people_pause_resume_trigger_and_delete(storage: str, history: str) -> None:
-    async def main() -> None:
-        quick = script(at_once, "done", name="quick")
-        async with (
-            serving(quick, storage=storage, history_database_uri=history) as house,
-            Client(house.url, "t-ops") as client,
-        ):
-            await _make(house, "s", daily_at="07:30", timezone="Europe/Madrid")
-            assert [one["name"] for one in await client.schedules.list()] == ["s"]
-            ticks = await client.schedules.next("s", 3)
-            assert len(ticks) == 3
-            paused = await client.schedules.pause("s", "holidays")
-            assert (paused["paused"], paused["next"]) == (True, None)
-            assert (await client.schedules.resume("s"))["next"] is not None
-            job_id = await client.schedules.trigger("s", "k")
-            assert await client.schedules.trigger("s", "k") == job_id
-            kinds = [one["kind"] for one in (await client.schedules.get("s"))["records"]]
-            assert kinds == ["triggered", "resumed", "paused"]
+async def test_people_pause_resume_trigger_and_delete(storage: str, history: str) -> None:
+    quick = script(at_once, "done", name="quick")
+    async with (
+        serving(quick, storage=storage, history_database_uri=history) as house,
+        Client(house.url, "t-ops") as client,
+    ):
+        await _make(house, "s", daily_at="07:30", timezone="Europe/Madrid")
+        assert [one["name"] for one in await client.schedules.list()] == ["s"]
+        ticks = await client.schedules.next("s", 3)
+        assert len(ticks) == 3
+        paused = await client.schedules.pause("s", "holidays")
+        assert (paused["paused"], paused["next"]) == (True, None)
+        assert (await client.schedules.resume("s"))["next"] is not None
+        job_id = await client.schedules.trigger("s", "k")
+        assert await client.schedules.trigger("s", "k") == job_id
+        kinds = [one["kind"] for one in (await client.schedules.get("s"))["records"]]
+        assert kinds == ["triggered", "resumed", "paused"]
+        await client.schedules.delete("s")
+        with pytest.raises(ScheduleNotFound):
+            await client.schedules.get("s")
+        with pytest.raises(ScheduleNotFound):
             await client.schedules.delete("s")
-            with pytest.raises(ScheduleNotFound):
-                await client.schedules.get("s")
-            with pytest.raises(ScheduleNotFound):
-                await client.schedules.delete("s")
-
-    asyncio.run(main())
 
 
 def test_schedules_of_the_file_are_there_and_stay(tmp_path: Path) -> None:
@@ -111,18 +108,15 @@ def test_schedules_of_the_file_are_there_and_stay(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_only_operators_see_and_move_schedules_and_upkeep() -> None:
-    async def main() -> None:
-        async with serving(script(at_once, "done", name="quick")) as house:
-            await _make(house, "s", cron="@daily")
-            for path in ("schedules", "schedules/s", "schedules/s/next", "upkeep"):
-                answer = await house.get(f"/api/v1/{path}")
-                assert (answer.status, answer.code) == (403, "operators_only")
-            for path in ("pause", "resume", "trigger", "delete"):
-                answer = await house.post(f"/api/v1/schedules/s/{path}", {})
-                assert (answer.status, answer.code) == (403, "operators_only")
-
-    asyncio.run(main())
+async def test_only_operators_see_and_move_schedules_and_upkeep() -> None:
+    async with serving(script(at_once, "done", name="quick")) as house:
+        await _make(house, "s", cron="@daily")
+        for path in ("schedules", "schedules/s", "schedules/s/next", "upkeep"):
+            answer = await house.get(f"/api/v1/{path}")
+            assert (answer.status, answer.code) == (403, "operators_only")
+        for path in ("pause", "resume", "trigger", "delete"):
+            answer = await house.post(f"/api/v1/schedules/s/{path}", {})
+            assert (answer.status, answer.code) == (403, "operators_only")
 
 
 @pytest.mark.parametrize(
@@ -138,60 +132,46 @@ def test_only_operators_see_and_move_schedules_and_upkeep() -> None:
         ({"name": "taken", "blueprint": "quick", "cron": "@hourly"}, 409, "schedule_exists"),
     ],
 )
-def test_what_cannot_be_followed_is_refused(body: dict[str, Any], status: int, code: str) -> None:
-    async def main() -> None:
-        async with serving(script(at_once, "done", name="quick")) as house:
-            await _make(house, "taken", cron="@daily")
-            answer = await house.post("/api/v1/schedules", body, token="t-ops")
-            assert (answer.status, answer.code) == (status, code)
-
-    asyncio.run(main())
+async def test_what_cannot_be_followed_is_refused(body: dict[str, Any], status: int, code: str) -> None:
+    async with serving(script(at_once, "done", name="quick")) as house:
+        await _make(house, "taken", cron="@daily")
+        answer = await house.post("/api/v1/schedules", body, token="t-ops")
+        assert (answer.status, answer.code) == (status, code)
 
 
-def test_names_that_are_none_are_not_found() -> None:
-    async def main() -> None:
-        async with serving(script(at_once, "done", name="quick")) as house:
-            for name in ("nobody", "%00", "a%20b", "%ff", "x" * 300):
-                answer = await house.get(f"/api/v1/schedules/{name}", token="t-ops")
-                assert (answer.status, answer.code) == (404, "schedule_not_found")
-
-    asyncio.run(main())
+async def test_names_that_are_none_are_not_found() -> None:
+    async with serving(script(at_once, "done", name="quick")) as house:
+        for name in ("nobody", "%00", "a%20b", "%ff", "x" * 300):
+            answer = await house.get(f"/api/v1/schedules/{name}", token="t-ops")
+            assert (answer.status, answer.code) == (404, "schedule_not_found")
 
 
-def test_the_timeline_of_a_job_is_one_call(storage: str, history: str) -> None:
+async def test_the_timeline_of_a_job_is_one_call(storage: str, history: str) -> None:
     worker = Worker("crew")
     worker.task("work")(lambda params: {})
 
-    async def main() -> None:
-        async with (
-            serving(one_task(), workers=[worker], storage=storage, history_database_uri=history) as house,
-            Client(house.url, "t-ada") as client,
-        ):
-            job = await client.run("script", {})
-            line = await client.timeline(job.id)
+    async with (
+        serving(one_task(), workers=[worker], storage=storage, history_database_uri=history) as house,
+        Client(house.url, "t-ada") as client,
+    ):
+        job = await client.run("script", {})
+        line = await client.timeline(job.id)
 
-            assert [state.state for state in line.states] == ["start", "done"]
-            (task,) = line.states[0].tasks
-            assert (task.type, task.outcome, task.attempts[0].worker_id) == ("work", "finished", "crew")
-            assert (line.status, line.ended_at) == ("finished", job.finished_at)
-            stranger = await house.get(f"/api/v1/jobs/{job.id}/timeline", token="t-bob")
-            assert (stranger.status, stranger.code) == (404, "job_not_found")
-
-    asyncio.run(main())
+        assert [state.state for state in line.states] == ["start", "done"]
+        (task,) = line.states[0].tasks
+        assert (task.type, task.outcome, task.attempts[0].worker_id) == ("work", "finished", "crew")
+        assert (line.status, line.ended_at) == ("finished", job.finished_at)
+        stranger = await house.get(f"/api/v1/jobs/{job.id}/timeline", token="t-bob")
+        assert (stranger.status, stranger.code) == (404, "job_not_found")
 
 
-def test_a_live_job_has_an_open_timeline() -> None:
-    async def main() -> None:
-        async with serving(one_task()) as house, Client(house.url, "t-ada") as client:
-            job = await client.submit("script")
-            line = await client.timeline(job.id)
+async def test_a_live_job_has_an_open_timeline() -> None:
+    async with serving(one_task()) as house, Client(house.url, "t-ada") as client:
+        job = await client.submit("script")
+        line = await client.timeline(job.id)
 
-            assert (line.ended_at, line.states[-1].ended_at) == (None, None)
-            assert [(wait.reason, wait.ended_at) for wait in line.states[0].tasks[0].waits] == [
-                ("worker", None)
-            ]
-
-    asyncio.run(main())
+        assert (line.ended_at, line.states[-1].ended_at) == (None, None)
+        assert [(wait.reason, wait.ended_at) for wait in line.states[0].tasks[0].waits] == [("worker", None)]
 
 
 def test_every_chore_is_told_of() -> None:

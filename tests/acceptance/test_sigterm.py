@@ -46,37 +46,34 @@ async def hang(session: aiohttp.ClientSession, path: str) -> int:
 
 
 @pytest.mark.timeout(20)  # two processes, one after the other, each of which must first start
-def test_the_process_ends_soon_after_sigterm_though_waits_and_streams_are_open(tmp_path: Path) -> None:
-    async def body() -> None:
-        process, url = await start(tmp_path / "jobs.db")
-        try:
-            async with aiohttp.ClientSession(url, headers={"X-Client-Token": "t"}) as session:
-                async with session.post("/api/v1/jobs", json={"blueprint": "script"}) as answer:
-                    job = await answer.json()
-                paths = [f"/api/v1/jobs/{job['id']}?wait=50"] * 3
-                paths += ["/api/v1/events", f"/api/v1/jobs/{job['id']}/events"] * 3
-                hanging = [asyncio.create_task(hang(session, path)) for path in paths]
-                await asyncio.sleep(0.3)
-                began = time.monotonic()
-                process.send_signal(signal.SIGTERM)
-                out, err = await asyncio.wait_for(process.communicate(), 8)
-                took = time.monotonic() - began
-                assert await asyncio.gather(*hanging) == [200] * len(paths)
-            assert (process.returncode, out, err) == (0, b"ended well\n", b"")
-            assert took < 2.5
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        again, url = await start(tmp_path / "jobs.db")
-        try:
-            async with (
-                aiohttp.ClientSession(url, headers={"X-Client-Token": "t"}) as session,
-                session.get(f"/api/v1/jobs/{job['id']}") as answer,
-            ):
-                assert (await answer.json())["status"] == "waiting_for_worker"
-        finally:
-            again.terminate()
-            await again.communicate()
-
-    asyncio.run(body())
+async def test_the_process_ends_soon_after_sigterm_though_waits_and_streams_are_open(tmp_path: Path) -> None:
+    process, url = await start(tmp_path / "jobs.db")
+    try:
+        async with aiohttp.ClientSession(url, headers={"X-Client-Token": "t"}) as session:
+            async with session.post("/api/v1/jobs", json={"blueprint": "script"}) as answer:
+                job = await answer.json()
+            paths = [f"/api/v1/jobs/{job['id']}?wait=50"] * 3
+            paths += ["/api/v1/events", f"/api/v1/jobs/{job['id']}/events"] * 3
+            hanging = [asyncio.create_task(hang(session, path)) for path in paths]
+            await asyncio.sleep(0.3)
+            began = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            out, err = await asyncio.wait_for(process.communicate(), 8)
+            took = time.monotonic() - began
+            assert await asyncio.gather(*hanging) == [200] * len(paths)
+        assert (process.returncode, out, err) == (0, b"ended well\n", b"")
+        assert took < 2.5
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    again, url = await start(tmp_path / "jobs.db")
+    try:
+        async with (
+            aiohttp.ClientSession(url, headers={"X-Client-Token": "t"}) as session,
+            session.get(f"/api/v1/jobs/{job['id']}") as answer,
+        ):
+            assert (await answer.json())["status"] == "waiting_for_worker"
+    finally:
+        again.terminate()
+        await again.communicate()

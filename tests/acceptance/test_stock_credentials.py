@@ -64,13 +64,12 @@ def test_both_come_with_their_certificates_and_go_on_with_short_lived_tokens(
     asyncio.run(scenario())
 
 
-def test_the_newer_one_comes_with_a_password_and_gets_a_login_with_its_registration(stock: Path) -> None:
-    async def scenario() -> None:
-        async with house(worker_token="nobody-knows-this") as here:
-            storage, clock = here.director.storage, here.director.clock
-            made = await Passwords(storage, Credentials(storage, clock)).make("stock-1")
-            async with stock_worker(stock, "new", here.site.url, WORKER_TOKEN=made.text):
-                assert (await here.run("echo", n=1)).status is JobStatus.FINISHED
-                assert (await here.run("echo", n=2)).status is JobStatus.FINISHED
-
-    asyncio.run(scenario())
+async def test_the_newer_one_comes_with_a_password_and_gets_a_login_with_its_registration(
+    stock: Path,
+) -> None:
+    async with house(worker_token="nobody-knows-this") as here:
+        storage, clock = here.director.storage, here.director.clock
+        made = await Passwords(storage, Credentials(storage, clock)).make("stock-1")
+        async with stock_worker(stock, "new", here.site.url, WORKER_TOKEN=made.text):
+            assert (await here.run("echo", n=1)).status is JobStatus.FINISHED
+            assert (await here.run("echo", n=2)).status is JobStatus.FINISHED

@@ -192,25 +192,22 @@ def test_a_reload_shows_the_new_certificate_to_the_next_connection(
     play(scenario, **paths)
 
 
-def test_a_mistake_stops_the_start_before_anything_is_opened(
+async def test_a_mistake_stops_the_start_before_anything_is_opened(
     authority: Authority, stranger: Authority, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        store = tmp_path / "jobs.db"
-        wrong: dict[str, Any] = {"tls_cert_path": authority.cert(), "tls_key_path": stranger.key()}
-        director = OrchestratorEngine(f"sqlite:{store}", Config(worker_token="t", client_token="t", **wrong))
-        with pytest.raises(ConfigError, match="TLS_KEY_PATH: expected the key of"):
+    store = tmp_path / "jobs.db"
+    wrong: dict[str, Any] = {"tls_cert_path": authority.cert(), "tls_key_path": stranger.key()}
+    director = OrchestratorEngine(f"sqlite:{store}", Config(worker_token="t", client_token="t", **wrong))
+    with pytest.raises(ConfigError, match="TLS_KEY_PATH: expected the key of"):
+        await director.serve(port=0)
+    assert not store.exists()
+    for settings, name in (
+        ({"tls_enabled": True}, "TLS_CERT_PATH"),
+        ({**authority.served, "tls_require_client_cert": True}, "TLS_CA_PATH"),
+    ):
+        director = OrchestratorEngine("memory", Config(worker_token="t", client_token="t", **settings))
+        with pytest.raises(ConfigError, match=name):
             await director.serve(port=0)
-        assert not store.exists()
-        for settings, name in (
-            ({"tls_enabled": True}, "TLS_CERT_PATH"),
-            ({**authority.served, "tls_require_client_cert": True}, "TLS_CA_PATH"),
-        ):
-            director = OrchestratorEngine("memory", Config(worker_token="t", client_token="t", **settings))
-            with pytest.raises(ConfigError, match=name):
-                await director.serve(port=0)
-
-    asyncio.run(main())
 
 
 def test_tls_can_be_left_off_where_a_certificate_is_named_for_somebody_else(authority: Authority) -> None:

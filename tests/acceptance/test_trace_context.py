@@ -9,14 +9,12 @@ import aiohttp
 from regista.trace import span_id_of
 from tests.acceptance.any_store import redis_server, storage  # noqa: F401  # fixtures
 from tests.acceptance.house import house, raw
-from tests.loops import on_a_loop
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
 HEADERS = {"X-Client-Token": "a-client-token", "traceparent": PARENT, "tracestate": "vendor=1"}
 
 
-@on_a_loop
 async def test_a_stock_worker_gets_the_trace_of_the_request_that_asked_for_the_job(storage: str) -> None:  # noqa: F811
     async with (
         house(storage, otel_disabled=True) as here,
@@ -37,7 +35,6 @@ async def test_a_stock_worker_gets_the_trace_of_the_request_that_asked_for_the_j
         assert (await worker.finish(task))["status"] == "accepted"
 
 
-@on_a_loop
 async def test_a_job_that_nobody_traces_has_no_trace() -> None:
     async with house() as here, raw(here) as worker, aiohttp.ClientSession() as http:
         await worker.register()

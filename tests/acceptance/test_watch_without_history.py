@@ -7,7 +7,6 @@ from regista import Client, Config, OrchestratorEngine, Worker
 from regista.errors import HistoryUnavailable
 from regista.history.memory import MemoryHistory
 from regista.model import EventType
-from tests.loops import on_a_loop
 from tests.support import one_task
 
 
@@ -48,7 +47,6 @@ def hands() -> Worker:
     return worker
 
 
-@on_a_loop
 async def test_a_job_is_watched_to_its_end_while_history_is_away() -> None:
     history = Absent()
     config = Config(client_token="t-client", worker_token="t-worker")

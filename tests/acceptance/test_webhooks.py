@@ -380,7 +380,6 @@ def test_the_command_line_shows_sends_again_and_discards(tmp_path: Path) -> None
         house.close()
 
 
-@in_loop
 async def test_a_delivery_that_nobody_can_read_is_left_out_of_the_lists() -> None:
     async with house() as (served, _):
         for shelf in (WEBHOOK_SHELF, DEAD_SHELF):
@@ -392,7 +391,6 @@ async def test_a_delivery_that_nobody_can_read_is_left_out_of_the_lists() -> Non
         assert (shown.status, shown.code) == (404, "delivery_not_found")
 
 
-@in_loop
 async def test_what_is_on_its_way_already_is_not_sent_again_nor_told_in_the_audit() -> None:
     async with house() as (served, receiver):
         waits = delivery(client="ada", url=f"http://127.0.0.1:{receiver.port}/")

@@ -1,4 +1,3 @@
-import asyncio
 from collections.abc import Iterator
 from itertools import count
 from random import Random
@@ -72,7 +71,7 @@ def on_a_place_of_its_own(server: RedisServer) -> StorageFactory:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_tasks_are_offered_in_the_same_order_as_by_memory(server: RedisServer, seed: int) -> None:
+async def test_tasks_are_offered_in_the_same_order_as_by_memory(server: RedisServer, seed: int) -> None:
     chance, clock = Random(seed), ManualClock(START)
 
     def some_job(number: int) -> Change:
@@ -90,17 +89,14 @@ def test_tasks_are_offered_in_the_same_order_as_by_memory(server: RedisServer, s
         job = make_job(f"job-{number}", **PARKED)
         return write(job, tasks=tuple(TaskWrite(task) for task in tasks))
 
-    async def play() -> None:
-        memory, redis = MemoryStorage(clock), on_a_place_of_its_own(server)(clock)
-        async with running(memory), running(redis):
-            for step in range(40):
-                if chance.random() < 0.5:
-                    change = some_job(step)
-                    assert await commit(memory, change) == await commit(redis, change) == [APPLIED]
-                else:
-                    lanes = [make_task(type=kind).lane for kind in chance.sample("xyz", chance.randint(1, 3))]
-                    asked = (make_worker(session=3), lanes, chance.randint(1, 7), at(step))
-                    assert await memory.claim_tasks(*asked) == await redis.claim_tasks(*asked)
-                assert await memory.lanes() == await redis.lanes()
-
-    asyncio.run(play())
+    memory, redis = MemoryStorage(clock), on_a_place_of_its_own(server)(clock)
+    async with running(memory), running(redis):
+        for step in range(40):
+            if chance.random() < 0.5:
+                change = some_job(step)
+                assert await commit(memory, change) == await commit(redis, change) == [APPLIED]
+            else:
+                lanes = [make_task(type=kind).lane for kind in chance.sample("xyz", chance.randint(1, 3))]
+                asked = (make_worker(session=3), lanes, chance.randint(1, 7), at(step))
+                assert await memory.claim_tasks(*asked) == await redis.claim_tasks(*asked)
+            assert await memory.lanes() == await redis.lanes()

@@ -59,20 +59,17 @@ def test_the_application_of_the_page_runs_jobs_and_has_the_api_below_its_prefix(
     assert not (tmp_path / ".regista" / "url").exists()  # as the page says
 
 
-def test_without_an_api_the_director_lives_as_long_as_the_application() -> None:
-    async def main() -> None:
-        page = run(PROGRAM)
-        app = web.Application()
-        director = app[page["DIRECTOR"]] = page["OrchestratorEngine"]("memory")
-        director.register_blueprint(page["blueprint"])
-        director.add_worker(page["worker"])
-        app.router.add_get("/welcome/{name}", page["welcome"])
-        run(BARE, app=app, DIRECTOR=page["DIRECTOR"])
+async def test_without_an_api_the_director_lives_as_long_as_the_application() -> None:
+    page = run(PROGRAM)
+    app = web.Application()
+    director = app[page["DIRECTOR"]] = page["OrchestratorEngine"]("memory")
+    director.register_blueprint(page["blueprint"])
+    director.add_worker(page["worker"])
+    app.router.add_get("/welcome/{name}", page["welcome"])
+    run(BARE, app=app, DIRECTOR=page["DIRECTOR"])
 
-        async with served(app) as url:
-            told = await welcomed(url)
+    async with served(app) as url:
+        told = await welcomed(url)
 
-        assert told["result"] == "Hello, Bob!"
-        await director.wait_stopped()
-
-    asyncio.run(main())
+    assert told["result"] == "Hello, Bob!"
+    await director.wait_stopped()

@@ -46,28 +46,22 @@ def test_links_lead_to_where_people_reach_us(tmp_path: Path) -> None:
     assert asyncio.run(play("")).startswith(f"{PATH}/j1/a%20b.txt?")
 
 
-def test_a_payload_store_that_is_away_stops_the_start_and_leaves_nothing_open() -> None:
-    async def play() -> None:
-        config = Config(s3_endpoint_url="http://127.0.0.1:9", s3_access_key="k", s3_secret_key="s")
-        engine = OrchestratorEngine("memory", config)
-        with pytest.raises(PayloadUnavailable, match="regista-payloads"):
-            await engine.start()
-
-    asyncio.run(play())
+async def test_a_payload_store_that_is_away_stops_the_start_and_leaves_nothing_open() -> None:
+    config = Config(s3_endpoint_url="http://127.0.0.1:9", s3_access_key="k", s3_secret_key="s")
+    engine = OrchestratorEngine("memory", config)
+    with pytest.raises(PayloadUnavailable, match="regista-payloads"):
+        await engine.start()
 
 
-def test_two_who_share_a_store_sign_alike(tmp_path: Path) -> None:
-    async def play() -> None:
-        storage = f"sqlite:{tmp_path / 'jobs.db'}"
-        config = Config(payloads=f"file:{tmp_path / 'payloads'}")
-        secrets = set()
-        for _ in range(2):
-            async with OrchestratorEngine(storage, config) as engine:
-                secrets.add(engine.filing.secret)
-        assert len(secrets) == 1
-        assert len(secrets.pop()) == 32
-
-    asyncio.run(play())
+async def test_two_who_share_a_store_sign_alike(tmp_path: Path) -> None:
+    storage = f"sqlite:{tmp_path / 'jobs.db'}"
+    config = Config(payloads=f"file:{tmp_path / 'payloads'}")
+    secrets = set()
+    for _ in range(2):
+        async with OrchestratorEngine(storage, config) as engine:
+            secrets.add(engine.filing.secret)
+    assert len(secrets) == 1
+    assert len(secrets.pop()) == 32
 
 
 def test_both_are_called() -> None:

@@ -20,15 +20,12 @@ def test_work_is_done_in_the_order_asked() -> None:
     assert asyncio.run(body()) == list(range(20))
 
 
-def test_an_error_reaches_who_asked() -> None:
-    async def body() -> None:
-        thread = OneThread("test")
-        with pytest.raises(ZeroDivisionError):
-            await thread.run(lambda: 1 // 0)
-        assert await thread.run(lambda: "and on it goes") == "and on it goes"
-        thread.close()
-
-    asyncio.run(body())
+async def test_an_error_reaches_who_asked() -> None:
+    thread = OneThread("test")
+    with pytest.raises(ZeroDivisionError):
+        await thread.run(lambda: 1 // 0)
+    assert await thread.run(lambda: "and on it goes") == "and on it goes"
+    thread.close()
 
 
 def test_who_asked_goes_on_in_the_turn_in_which_the_answer_comes() -> None:
@@ -121,12 +118,9 @@ def test_a_busy_loop_does_not_starve_the_thread(turn_s: float) -> None:
         assert runner.run(body()) < 0.5
 
 
-def test_nothing_ticks_when_nothing_is_under_way() -> None:
-    async def body() -> None:
-        thread = OneThread("test")
-        await asyncio.gather(*(thread.run(lambda: time.sleep(0.005)) for _ in range(3)))
-        await asyncio.sleep(2 * HAND_OVER_AFTER_S)
-        assert thread._timer is None
-        thread.close()
-
-    asyncio.run(body())
+async def test_nothing_ticks_when_nothing_is_under_way() -> None:
+    thread = OneThread("test")
+    await asyncio.gather(*(thread.run(lambda: time.sleep(0.005)) for _ in range(3)))
+    await asyncio.sleep(2 * HAND_OVER_AFTER_S)
+    assert thread._timer is None
+    thread.close()

@@ -10,7 +10,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from regista import Config, OrchestratorEngine, trace
 from regista.blueprint import ActionFactory, JobContext
 from regista.trace import Live
-from tests.loops import on_a_loop
 from tests.support import script
 
 PARENT = f"00-{'a' * 32}-{'b' * 16}-01"
@@ -136,7 +135,6 @@ def test_a_span_that_an_error_leaves_failed(sent: InMemorySpanExporter) -> None:
     assert span.status.description == "ValueError: boom"
 
 
-@on_a_loop
 async def test_a_handler_is_about_its_job_in_a_thread_too_and_never_about_somebody_elses_request() -> None:
     seen: list[tuple[str, dict[str, str]]] = []
 

@@ -1,6 +1,5 @@
 """The way in of our own site ends where that of an application around ours does."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -72,37 +71,33 @@ async def answered(url: str, method: str, path: str, headers: dict[str, str]) ->
         ("GET", "/_worker/nothing", 404),
     ],
 )
-def test_a_request_is_answered_alike(method: str, path: str, status: int, token: str) -> None:
+async def test_a_request_is_answered_alike(method: str, path: str, status: int, token: str) -> None:
     headers = {"X-Client-Token": token, "traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
 
-    async def main() -> None:
-        for sent in (headers, {"X-Client-Token": token}):
-            async with on_our_site() as ours, on_somebody_elses() as theirs:
-                found = await answered(ours, method, path, sent)
-                assert found == await answered(theirs, method, path, sent)
-                is_open = path.startswith(("/_public", "/_worker", "/nothing"))
-                assert [one[0] for one in found] == [status if token == "t" or is_open else 401] * 2
-
-    asyncio.run(main())
+    for sent in (headers, {"X-Client-Token": token}):
+        async with on_our_site() as ours, on_somebody_elses() as theirs:
+            found = await answered(ours, method, path, sent)
+            assert found == await answered(theirs, method, path, sent)
+            is_open = path.startswith(("/_public", "/_worker", "/nothing"))
+            assert [one[0] for one in found] == [status if token == "t" or is_open else 401] * 2
 
 
-def test_no_more_ways_are_remembered_than_a_few_and_no_long_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_more_ways_are_remembered_than_a_few_and_no_long_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(front, "_MOST_KNOWN", 3)
 
-    async def main() -> None:
-        app = OrchestratorEngine("memory", CONFIG).app
-        runner = Runner(app, handler_args(CONFIG), 1.0)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        url = f"http://127.0.0.1:{runner.addresses[0][1]}/api/v1/jobs"
-        known = app[front.FRONT]._known
-        async with ClientSession(headers={"X-Client-Token": "t"}) as session:
-            for name in ("first", "a", "b", "c", "b", "d", "e" * 300):
-                async with session.get(f"{url}/{name}") as answer:
-                    assert answer.status == 404
-                    assert name[:50] in await answer.text()
-                assert len(known) <= 3
-        assert [path for _, path in known] == ["/api/v1/jobs/d"]
-        await runner.cleanup()
-
-    asyncio.run(main())
+    app = OrchestratorEngine("memory", CONFIG).app
+    runner = Runner(app, handler_args(CONFIG), 1.0)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}/api/v1/jobs"
+    known = app[front.FRONT]._known
+    async with ClientSession(headers={"X-Client-Token": "t"}) as session:
+        for name in ("first", "a", "b", "c", "b", "d", "e" * 300):
+            async with session.get(f"{url}/{name}") as answer:
+                assert answer.status == 404
+                assert name[:50] in await answer.text()
+            assert len(known) <= 3
+    assert [path for _, path in known] == ["/api/v1/jobs/d"]
+    await runner.cleanup()

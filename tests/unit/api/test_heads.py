@@ -288,7 +288,7 @@ STEPS = st.sampled_from(
 
 
 @given(st.sampled_from([b"x", b"hello, world", b"a\nb\n\nc"]), st.lists(STEPS, max_size=8))
-def test_a_whole_body_can_be_read_in_all_ways_like_any_other(
+async def test_a_whole_body_can_be_read_in_all_ways_like_any_other(
     body: bytes, steps: list[tuple[Any, ...]]
 ) -> None:
     async def read(content: StreamReader) -> list[Any]:
@@ -302,15 +302,12 @@ def test_a_whole_body_can_be_read_in_all_ways_like_any_other(
             said.append((content.at_eof(), content.is_eof(), content.total_bytes, content.exception()))
         return said
 
-    async def main() -> None:
-        line = BaseProtocol(asyncio.get_running_loop(), None)
-        line._upgraded = True  # so that nobody asks the parser to go on
-        theirs = StreamReader(line, 2**16)
-        theirs.feed_data(body)
-        theirs.feed_eof()
-        assert await read(Whole(body, line)) == await read(theirs)
-
-    asyncio.run(main())
+    line = BaseProtocol(asyncio.get_running_loop(), None)
+    line._upgraded = True  # so that nobody asks the parser to go on
+    theirs = StreamReader(line, 2**16)
+    theirs.feed_data(body)
+    theirs.feed_eof()
+    assert await read(Whole(body, line)) == await read(theirs)
 
 
 # Over a connection.

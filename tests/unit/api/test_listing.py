@@ -1,6 +1,5 @@
 """A page of jobs is right whatever of it is recorded, and whatever happens between two pages."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -33,53 +32,47 @@ async def ids(stage: Stage, limit: int = 100, **asked: Any) -> list[list[str]]:
 
 @pytest.mark.parametrize("recorded", range(6))
 @pytest.mark.parametrize("limit", [1, 2, 5, 6])
-def test_every_job_is_listed_once_however_much_of_it_is_recorded(recorded: int, limit: int) -> None:
-    async def main() -> None:
-        director = OrchestratorEngine("memory", Config(instance_id="x", client_token="t", worker_token="w"))
-        director.register_blueprint(one_task())
-        async with director:
-            await director.recorder.stop()  # history is as far as we say
-            made = []
-            for n in range(5):
-                key = None if n % 2 else f"key-{n}"
-                made.append((await director.submit("script", client="ada", idempotency_key=key)).id)
-                if n + 1 == recorded:
-                    await director.recorder.drain()
-            await director.cancel(made[1])
-            stage = director.app[STAGE]
-            pages = await ids(stage, limit)
-            assert [one for page in pages for one in page] == made[::-1]
-            waiting = await ids(stage, limit, status="waiting_for_worker")
-            assert [one for page in waiting for one in page] == [made[4], made[3], made[2], made[0]]
-            assert await ids(stage, limit, status="cancelled") == [[made[1]]]
-            assert await ids(stage, limit, client="bob") == [[]]
-            oldest = await ids(stage, limit, query="ORDER BY StartTime")
-            assert [one for page in oldest for one in page] == made
-            ended_first = await ids(stage, limit, query="ORDER BY CloseTime DESC, StartTime")
-            assert [one for page in ended_first for one in page] == [made[1], made[0], *made[2:]]
-            running = await ids(stage, limit, query="ExecutionStatus = 'Running' ORDER BY StartTime ASC")
-            assert [one for page in running for one in page] == [made[0], *made[2:]]
-
-    asyncio.run(main())
+async def test_every_job_is_listed_once_however_much_of_it_is_recorded(recorded: int, limit: int) -> None:
+    director = OrchestratorEngine("memory", Config(instance_id="x", client_token="t", worker_token="w"))
+    director.register_blueprint(one_task())
+    async with director:
+        await director.recorder.stop()  # history is as far as we say
+        made = []
+        for n in range(5):
+            key = None if n % 2 else f"key-{n}"
+            made.append((await director.submit("script", client="ada", idempotency_key=key)).id)
+            if n + 1 == recorded:
+                await director.recorder.drain()
+        await director.cancel(made[1])
+        stage = director.app[STAGE]
+        pages = await ids(stage, limit)
+        assert [one for page in pages for one in page] == made[::-1]
+        waiting = await ids(stage, limit, status="waiting_for_worker")
+        assert [one for page in waiting for one in page] == [made[4], made[3], made[2], made[0]]
+        assert await ids(stage, limit, status="cancelled") == [[made[1]]]
+        assert await ids(stage, limit, client="bob") == [[]]
+        oldest = await ids(stage, limit, query="ORDER BY StartTime")
+        assert [one for page in oldest for one in page] == made
+        ended_first = await ids(stage, limit, query="ORDER BY CloseTime DESC, StartTime")
+        assert [one for page in ended_first for one in page] == [made[1], made[0], *made[2:]]
+        running = await ids(stage, limit, query="ExecutionStatus = 'Running' ORDER BY StartTime ASC")
+        assert [one for page in running for one in page] == [made[0], *made[2:]]
 
 
-def test_what_the_store_has_let_go_of_is_told_from_history() -> None:
-    async def main() -> None:
-        director = OrchestratorEngine("memory", Config(instance_id="x", client_token="t", worker_token="w"))
-        director.register_blueprint(one_task())
-        async with director:
-            job = await director.submit("script", {"n": 1}, search_attributes={"Kind": "a"})
-            await director.cancel(job.id, "enough")
-            await director.recorder.drain()
-            stage = director.app[STAGE]
-            director.storage._image._ended.clear()  # type: ignore[attr-defined]
-            (item,) = (await list_jobs(stage, Query(), None, limit=9)).items
-            assert (item.id, item.status, item.input) == (job.id, "cancelled", {})
-            assert item.search_attributes == {"Kind": "a"}
-            assert item.error is not None
-            assert item.error.code == "cancelled"
-
-    asyncio.run(main())
+async def test_what_the_store_has_let_go_of_is_told_from_history() -> None:
+    director = OrchestratorEngine("memory", Config(instance_id="x", client_token="t", worker_token="w"))
+    director.register_blueprint(one_task())
+    async with director:
+        job = await director.submit("script", {"n": 1}, search_attributes={"Kind": "a"})
+        await director.cancel(job.id, "enough")
+        await director.recorder.drain()
+        stage = director.app[STAGE]
+        director.storage._image._ended.clear()  # type: ignore[attr-defined]
+        (item,) = (await list_jobs(stage, Query(), None, limit=9)).items
+        assert (item.id, item.status, item.input) == (job.id, "cancelled", {})
+        assert item.search_attributes == {"Kind": "a"}
+        assert item.error is not None
+        assert item.error.code == "cancelled"
 
 
 class Asked:

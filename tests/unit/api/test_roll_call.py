@@ -62,46 +62,39 @@ class Hall:
                 await asyncio.sleep(0.001)
 
 
-def test_those_who_beat_within_a_moment_are_written_down_together_and_each_is_answered() -> None:
-    async def main() -> None:
-        hall = Hall("abc")
-        hall.note("ab")
-        hall.note("c")
-        assert hall.service.asked == []
-        await hall.until_told(3)
-        assert hall.service.asked == [["a", "b", "c"]]
-        assert [end.told for end in hall.ends.values()] == [["heard"]] * 3
-        hall.note("b")
-        await hall.until_told(4)
-        assert hall.service.asked[1:] == [["b"]]
-
-    asyncio.run(main())
+async def test_those_who_beat_within_a_moment_are_written_down_together_and_each_is_answered() -> None:
+    hall = Hall("abc")
+    hall.note("ab")
+    hall.note("c")
+    assert hall.service.asked == []
+    await hall.until_told(3)
+    assert hall.service.asked == [["a", "b", "c"]]
+    assert [end.told for end in hall.ends.values()] == [["heard"]] * 3
+    hall.note("b")
+    await hall.until_told(4)
+    assert hall.service.asked[1:] == [["b"]]
 
 
-def test_of_whom_there_is_more_to_say_is_heard_like_any_other_as_of_the_moment_when_it_beat() -> None:
-    async def main() -> None:
-        hall = Hall("abc")
-        hall.service.busy = {"b"}
-        hall.note("ab", since=7.0)
-        hall.note("c", since=8.0)
-        await hall.until_told(3)
-        assert [end.told for end in hall.ends.values()] == [["heard"], [7.0], ["heard"]]
-
-    asyncio.run(main())
+async def test_of_whom_there_is_more_to_say_is_heard_like_any_other_as_of_the_moment_when_it_beat() -> None:
+    hall = Hall("abc")
+    hall.service.busy = {"b"}
+    hall.note("ab", since=7.0)
+    hall.note("c", since=8.0)
+    await hall.until_told(3)
+    assert [end.told for end in hall.ends.values()] == [["heard"], [7.0], ["heard"]]
 
 
-def test_when_the_store_cannot_be_asked_every_beat_is_heard_by_itself_and_the_next_roll_is_called() -> None:
-    async def main() -> None:
-        hall = Hall("ab")
-        hall.service.error = RuntimeError("no store")
-        hall.note("ab", since=3.0)
-        await hall.until_told(2)
-        hall.service.error = None
-        hall.note("a")
-        await hall.until_told(3)
-        assert [end.told for end in hall.ends.values()] == [[3.0, "heard"], [3.0]]
-
-    asyncio.run(main())
+async def test_when_the_store_cannot_be_asked_every_beat_is_heard_by_itself_and_the_next_roll_is_called() -> (
+    None
+):
+    hall = Hall("ab")
+    hall.service.error = RuntimeError("no store")
+    hall.note("ab", since=3.0)
+    await hall.until_told(2)
+    hall.service.error = None
+    hall.note("a")
+    await hall.until_told(3)
+    assert [end.told for end in hall.ends.values()] == [[3.0, "heard"], [3.0]]
 
 
 def test_an_answer_that_fails_is_told_of_and_stops_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
@@ -122,34 +115,28 @@ def test_an_answer_that_fails_is_told_of_and_stops_nobody_else(caplog: pytest.Lo
     assert "broken" in caplog.text
 
 
-def test_many_beats_at_once_leave_room_for_others() -> None:
-    async def main() -> None:
-        hall = Hall("a")
-        hall.note("a" * 450)
-        turns = 0
-        while len(hall.ends["a"].told) < 450:
-            await asyncio.sleep(0)
-            turns += 1
-        assert [len(names) for names in hall.service.asked] == [200, 200, 50]
-        assert turns > 2
-
-    asyncio.run(main())
+async def test_many_beats_at_once_leave_room_for_others() -> None:
+    hall = Hall("a")
+    hall.note("a" * 450)
+    turns = 0
+    while len(hall.ends["a"].told) < 450:
+        await asyncio.sleep(0)
+        turns += 1
+    assert [len(names) for names in hall.service.asked] == [200, 200, 50]
+    assert turns > 2
 
 
 @pytest.mark.parametrize("wait_s", [0.0, 0.02])
-def test_a_roll_call_that_is_stopped_answers_nobody_and_may_be_stopped_again(wait_s: float) -> None:
-    async def main() -> None:
-        hall = Hall("a")
-        await hall.roll.stop()
-        hall.note("a")
-        await asyncio.sleep(wait_s)
-        told = list(hall.ends["a"].told)
-        await hall.roll.stop()
-        await hall.roll.stop()
-        await asyncio.sleep(0.03)
-        assert hall.ends["a"].told == told
-
-    asyncio.run(main())
+async def test_a_roll_call_that_is_stopped_answers_nobody_and_may_be_stopped_again(wait_s: float) -> None:
+    hall = Hall("a")
+    await hall.roll.stop()
+    hall.note("a")
+    await asyncio.sleep(wait_s)
+    told = list(hall.ends["a"].told)
+    await hall.roll.stop()
+    await hall.roll.stop()
+    await asyncio.sleep(0.03)
+    assert hall.ends["a"].told == told
 
 
 @pytest.mark.parametrize(("error", "told"), [(StorageUnavailable("away"), False), (TypeError("a bug"), True)])

@@ -8,7 +8,6 @@ from aiohttp import web
 from regista.api.searches import stream
 from regista.errors import HistoryUnavailable, StorageError
 from tests.cut_kit import got
-from tests.webhook_kit import in_loop
 
 
 async def lines(count: int, error: Exception | None = None) -> AsyncIterator[bytes]:
@@ -20,7 +19,6 @@ async def lines(count: int, error: Exception | None = None) -> AsyncIterator[byt
 
 
 @pytest.mark.parametrize("error", [HistoryUnavailable("away"), StorageError("malformed"), ValueError("x")])
-@in_loop
 async def test_an_export_that_fails_in_the_middle_is_cut(error: Exception) -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         return await stream(request, lines(3, error))
@@ -28,7 +26,6 @@ async def test_an_export_that_fails_in_the_middle_is_cut(error: Exception) -> No
     assert await got(handler) == (200, None)
 
 
-@in_loop
 async def test_an_export_that_fails_at_once_is_a_problem() -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         return await stream(request, lines(0, ValueError("x")))
@@ -40,7 +37,6 @@ async def test_an_export_that_fails_at_once_is_a_problem() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-@in_loop
 async def test_all_lines_come_where_nothing_fails(count: int) -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         return await stream(request, lines(count))

@@ -8,11 +8,9 @@ from aiohttp import web
 from regista.api.sending import whole_or_cut, write
 from regista.errors import HistoryUnavailable
 from tests.cut_kit import got
-from tests.webhook_kit import in_loop
 
 
 @pytest.mark.parametrize("error", [None, HistoryUnavailable("away"), ValueError("x"), TimeoutError()])
-@in_loop
 async def test_an_answer_that_fails_in_the_middle_is_cut(error: Exception | None) -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         answer = web.StreamResponse()
@@ -27,7 +25,6 @@ async def test_an_answer_that_fails_in_the_middle_is_cut(error: Exception | None
     assert await got(handler) == (200, b"x" * 300_000 if error is None else None)
 
 
-@in_loop
 async def test_a_reader_that_reads_nothing_is_let_go() -> None:
     ended = asyncio.Event()
 

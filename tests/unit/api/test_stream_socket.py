@@ -64,158 +64,128 @@ async def talking(server: Server) -> AsyncIterator[aiohttp.ClientWebSocketRespon
         await runner.cleanup()
 
 
-def test_messages_are_heard_where_they_are_read() -> None:
-    async def main() -> None:
-        server = Server()
-        async with talking(server) as client:
-            for word in (b"one", b"two"):
-                await client.send_bytes(word)
-            assert await server.until(2) == [("now", b"one"), ("now", b"two")]
-
-    asyncio.run(main())
+async def test_messages_are_heard_where_they_are_read() -> None:
+    server = Server()
+    async with talking(server) as client:
+        for word in (b"one", b"two"):
+            await client.send_bytes(word)
+        assert await server.until(2) == [("now", b"one"), ("now", b"two")]
 
 
-def test_what_follows_one_that_takes_its_time_stands_in_line_behind_it() -> None:
-    async def main() -> None:
-        server = Server(lambda data: data != b"slow")
-        async with talking(server) as client:
-            server.goes_on.clear()
-            for word in (b"one", b"slow", b"two", b"three"):
-                await client.send_bytes(word)
-            await server.until(2)
-            await asyncio.sleep(0.02)
-            assert server.heard == [("now", b"one"), ("later", b"slow")]
-            server.goes_on.set()
-            assert [word for _, word in await server.until(4)] == [b"one", b"slow", b"two", b"three"]
-            await client.send_bytes(b"four")
-            assert (await server.until(5))[-1] == ("now", b"four")
-
-    asyncio.run(main())
+async def test_what_follows_one_that_takes_its_time_stands_in_line_behind_it() -> None:
+    server = Server(lambda data: data != b"slow")
+    async with talking(server) as client:
+        server.goes_on.clear()
+        for word in (b"one", b"slow", b"two", b"three"):
+            await client.send_bytes(word)
+        await server.until(2)
+        await asyncio.sleep(0.02)
+        assert server.heard == [("now", b"one"), ("later", b"slow")]
+        server.goes_on.set()
+        assert [word for _, word in await server.until(4)] == [b"one", b"slow", b"two", b"three"]
+        await client.send_bytes(b"four")
+        assert (await server.until(5))[-1] == ("now", b"four")
 
 
-def test_what_is_put_in_line_is_heard_in_its_turn_and_after_the_close_not_at_all() -> None:
-    async def main() -> None:
-        server = Server()
-        async with talking(server) as client:
-            await client.send_bytes(b"one")
-            await server.until(1)
-            assert server.socket.hear_later("rest")
-            assert (await server.until(2))[1] == ("later", "rest")
-            await client.close()
-            async with asyncio.timeout(2):
-                while not server.socket.closed:  # noqa: ASYNC110
-                    await asyncio.sleep(0.001)
-            assert not server.socket.hear_later("late")
-
-    asyncio.run(main())
+async def test_what_is_put_in_line_is_heard_in_its_turn_and_after_the_close_not_at_all() -> None:
+    server = Server()
+    async with talking(server) as client:
+        await client.send_bytes(b"one")
+        await server.until(1)
+        assert server.socket.hear_later("rest")
+        assert (await server.until(2))[1] == ("later", "rest")
+        await client.close()
+        async with asyncio.timeout(2):
+            while not server.socket.closed:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        assert not server.socket.hear_later("late")
 
 
-def test_a_ping_between_messages_is_answered_and_the_next_message_is_heard() -> None:
-    async def main() -> None:
-        server = Server()
-        async with talking(server) as client:
-            await client.ping(b"x")
-            await client.send_bytes(b"one")
-            await client.send_bytes(b"two")
-            assert [word for _, word in await server.until(2)] == [b"one", b"two"]
-
-    asyncio.run(main())
+async def test_a_ping_between_messages_is_answered_and_the_next_message_is_heard() -> None:
+    server = Server()
+    async with talking(server) as client:
+        await client.ping(b"x")
+        await client.send_bytes(b"one")
+        await client.send_bytes(b"two")
+        assert [word for _, word in await server.until(2)] == [b"one", b"two"]
 
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 127, 1000, 65_535])
-def test_a_message_of_any_small_size_leaves_at_once_and_arrives_whole(size: int) -> None:
-    async def main() -> None:
-        server = Server()
-        async with talking(server) as client:
-            await client.send_bytes(b"x")
-            await server.until(1)
-            message = bytes(index % 251 for index in range(size))
-            assert server.socket.say(message)
-            assert await client.receive_bytes(timeout=2) == message
-
-    asyncio.run(main())
+async def test_a_message_of_any_small_size_leaves_at_once_and_arrives_whole(size: int) -> None:
+    server = Server()
+    async with talking(server) as client:
+        await client.send_bytes(b"x")
+        await server.until(1)
+        message = bytes(index % 251 for index in range(size))
+        assert server.socket.say(message)
+        assert await client.receive_bytes(timeout=2) == message
 
 
-def test_a_large_message_is_not_sent_at_once() -> None:
-    async def main() -> None:
-        server = Server()
-        async with talking(server) as client:
-            await client.send_bytes(b"x")
-            await server.until(1)
-            assert not server.socket.say(bytes(65_536))
-            assert server.socket.say(b"small")
-            assert await client.receive_bytes(timeout=2) == b"small"
-
-    asyncio.run(main())
+async def test_a_large_message_is_not_sent_at_once() -> None:
+    server = Server()
+    async with talking(server) as client:
+        await client.send_bytes(b"x")
+        await server.until(1)
+        assert not server.socket.say(bytes(65_536))
+        assert server.socket.say(b"small")
+        assert await client.receive_bytes(timeout=2) == b"small"
 
 
-def test_nothing_more_is_sent_at_once_to_somebody_who_does_not_read() -> None:
-    async def main() -> None:
-        server = Server()
-        async with talking(server) as client:
-            await client.send_bytes(b"x")
-            await server.until(1)
-            connection = client.get_extra_info("socket")
-            assert connection is not None
-            transport = client._response.connection.transport  # type: ignore[union-attr]
-            assert transport is not None
-            transport.pause_reading()
-            for _ in range(10_000):
-                if not server.socket.say(bytes(60_000)):
-                    break
-                await asyncio.sleep(0)
-            else:
-                pytest.fail("600 MB were taken")
-            transport.resume_reading()
-            async with asyncio.timeout(5):
-                while not server.socket.say(b"again"):
-                    await client.receive()
-
-    asyncio.run(main())
+async def test_nothing_more_is_sent_at_once_to_somebody_who_does_not_read() -> None:
+    server = Server()
+    async with talking(server) as client:
+        await client.send_bytes(b"x")
+        await server.until(1)
+        connection = client.get_extra_info("socket")
+        assert connection is not None
+        transport = client._response.connection.transport  # type: ignore[union-attr]
+        assert transport is not None
+        transport.pause_reading()
+        for _ in range(10_000):
+            if not server.socket.say(bytes(60_000)):
+                break
+            await asyncio.sleep(0)
+        else:
+            pytest.fail("600 MB were taken")
+        transport.resume_reading()
+        async with asyncio.timeout(5):
+            while not server.socket.say(b"again"):
+                await client.receive()
 
 
-def test_a_closed_socket_says_so() -> None:
-    async def main() -> None:
-        server = Server()
-        async with talking(server) as client:
-            await client.send_bytes(b"x")
-            await server.until(1)
-            await asyncio.gather(server.socket.close(), client.receive())
-            with pytest.raises(ConnectionError):
-                server.socket.say(b"late")
-
-    asyncio.run(main())
+async def test_a_closed_socket_says_so() -> None:
+    server = Server()
+    async with talking(server) as client:
+        await client.send_bytes(b"x")
+        await server.until(1)
+        await asyncio.gather(server.socket.close(), client.receive())
+        with pytest.raises(ConnectionError):
+            server.socket.say(b"late")
 
 
-def test_with_an_aiohttp_that_we_do_not_know_everything_stands_in_line(
+async def test_with_an_aiohttp_that_we_do_not_know_everything_stands_in_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(stream_socket, "IS_KNOWN", False)
 
-    async def main() -> None:
-        server = Server()
-        async with talking(server) as client:
-            await client.send_bytes(b"one")
-            await client.send_bytes(b"two")
-            assert await server.until(2) == [("later", b"one"), ("later", b"two")]
-            assert not server.socket.say(b"x")
-            assert not server.socket.hear_later("rest")
-
-    asyncio.run(main())
+    server = Server()
+    async with talking(server) as client:
+        await client.send_bytes(b"one")
+        await client.send_bytes(b"two")
+        assert await server.until(2) == [("later", b"one"), ("later", b"two")]
+        assert not server.socket.say(b"x")
+        assert not server.socket.hear_later("rest")
 
 
-def test_however_much_stands_in_line_nothing_overtakes() -> None:
-    async def main() -> None:
-        server = Server(lambda data: data[:4] != b"slow")
-        async with talking(server) as client:
-            server.goes_on.clear()
-            words = [b"slow", *(b"%4d" % number + bytes(20_000) for number in range(150))]
-            sending = asyncio.ensure_future(asyncio.gather(*(client.send_bytes(word) for word in words)))
-            await asyncio.sleep(0.05)
-            server.goes_on.set()
-            await sending
-            assert [word[:4] for _, word in await server.until(len(words))] == [word[:4] for word in words]
-            await client.send_bytes(b"last")
-            assert (await server.until(len(words) + 1))[-1] == ("now", b"last")
-
-    asyncio.run(main())
+async def test_however_much_stands_in_line_nothing_overtakes() -> None:
+    server = Server(lambda data: data[:4] != b"slow")
+    async with talking(server) as client:
+        server.goes_on.clear()
+        words = [b"slow", *(b"%4d" % number + bytes(20_000) for number in range(150))]
+        sending = asyncio.ensure_future(asyncio.gather(*(client.send_bytes(word) for word in words)))
+        await asyncio.sleep(0.05)
+        server.goes_on.set()
+        await sending
+        assert [word[:4] for _, word in await server.until(len(words))] == [word[:4] for word in words]
+        await client.send_bytes(b"last")
+        assert (await server.until(len(words) + 1))[-1] == ("now", b"last")

@@ -8,10 +8,8 @@ import pytest
 from regista.api.problems import Problem
 from regista.api.transfers import Transfers
 from regista.errors import PayloadUnavailable
-from tests.webhook_kit import in_loop
 
 
-@in_loop
 async def test_a_client_has_a_share_and_others_have_theirs() -> None:
     transfers = Transfers(8, patience_s=0.05)
     async with AsyncExitStack() as held:
@@ -25,7 +23,6 @@ async def test_a_client_has_a_share_and_others_have_theirs() -> None:
     assert (refused.value.status, refused.value.code) == (429, "too_many_transfers")
 
 
-@in_loop
 async def test_when_all_turns_are_taken_a_client_is_told_to_come_again() -> None:
     transfers = Transfers(4, patience_s=0.05)
     async with AsyncExitStack() as held:
@@ -36,7 +33,6 @@ async def test_when_all_turns_are_taken_a_client_is_told_to_come_again() -> None
             await held.enter_async_context(transfers.turn("ada"))
 
 
-@in_loop
 async def test_turns_are_given_back_whatever_happens_and_nobody_is_remembered() -> None:
     transfers = Transfers(4, patience_s=5)
 

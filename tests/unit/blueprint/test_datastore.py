@@ -7,22 +7,19 @@ import pytest
 from regista.blueprint.datastore import AsyncDictStore, DataStores
 
 
-def test_a_store_keeps_replaces_and_forgets() -> None:
-    async def scenario() -> None:
-        store = AsyncDictStore({"a": 1})
-        await store.set("b", 2)
-        await store.set("a", 3)
-        assert await store.get("a") == 3
-        assert await store.get("missing") is None
-        assert await store.get("missing", 7) == 7
-        assert await store.keys() == ["a", "b"]
-        assert "a" in store
-        assert len(store) == 2
-        assert await store.delete("a") is True
-        assert await store.delete("a") is False
-        assert await store.get("a") is None
-
-    asyncio.run(scenario())
+async def test_a_store_keeps_replaces_and_forgets() -> None:
+    store = AsyncDictStore({"a": 1})
+    await store.set("b", 2)
+    await store.set("a", 3)
+    assert await store.get("a") == 3
+    assert await store.get("missing") is None
+    assert await store.get("missing", 7) == 7
+    assert await store.keys() == ["a", "b"]
+    assert "a" in store
+    assert len(store) == 2
+    assert await store.delete("a") is True
+    assert await store.delete("a") is False
+    assert await store.get("a") is None
 
 
 def test_a_store_copies_what_it_is_given() -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from regista.cli.authorities import read_late
 from tests.certificates import Authority
-from tests.loops import on_a_loop
 
 #: What a command does before it is performed; then, what aiohttp's contexts know, and whether Python's own do at once.
 PROGRAM = """
@@ -67,7 +66,6 @@ def test_nothing_is_read_before_a_context_is_used() -> None:
     assert context.cert_store_stats()["x509_ca"] == 1
 
 
-@on_a_loop
 async def test_whom_the_system_trusts_is_trusted_the_first_time_and_the_second(authority: Authority) -> None:
     context = late()
 
@@ -76,7 +74,6 @@ async def test_whom_the_system_trusts_is_trusted_the_first_time_and_the_second(a
         await connect(port, context)
 
 
-@on_a_loop
 async def test_a_stranger_is_refused(tmp_path: Path) -> None:
     async with served_by(Authority(tmp_path)) as port:
         with pytest.raises(ssl.SSLCertVerificationError):

@@ -7,7 +7,6 @@ import pytest
 from regista.cli.doctor_servers import payloads, people, postgres, redis, schedules
 from regista.config import Config
 from tests.conftest import Require
-from tests.loops import on_a_loop
 from tests.ports import free_port
 from tests.postgres_server import PostgresServer, postgres_binary
 from tests.redis_server import RedisServer
@@ -25,7 +24,6 @@ def database(require: Require) -> Iterator[PostgresServer]:
         yield server
 
 
-@on_a_loop
 async def test_a_redis_that_is_fit_is_good_and_one_that_forgets_or_is_away_is_not(
     server: RedisServer, require: Require
 ) -> None:
@@ -41,7 +39,6 @@ async def test_a_redis_that_is_fit_is_good_and_one_that_forgets_or_is_away_is_no
     assert (forgets.good, "append-only" in forgets.found) == (False, True)
 
 
-@on_a_loop
 async def test_a_history_that_answers_tells_its_version_and_nothing_is_changed_there(
     database: PostgresServer,
 ) -> None:
@@ -56,7 +53,6 @@ async def test_a_history_that_answers_tells_its_version_and_nothing_is_changed_t
     assert "hush" not in away.found
 
 
-@on_a_loop
 async def test_a_history_in_a_file_is_not_asked() -> None:
     assert await postgres(Config(history_database_uri="sqlite:h.db")) == []
 
@@ -86,7 +82,6 @@ def test_a_file_of_schedules_is_read(tmp_path: Path) -> None:
     assert schedules(Config()) == []
 
 
-@on_a_loop
 async def test_the_place_of_files_is_looked_at_and_nothing_is_made_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,3 @@
-import asyncio
-
 import pytest
 
 from regista import Client
@@ -17,11 +15,8 @@ def test_what_is_left_open_is_left_out_and_there_is_always_a_key() -> None:
 
 
 @pytest.mark.parametrize("wrong", [[1], [], "text", 3, False])
-def test_an_input_that_is_no_dict_is_refused_before_anything_is_sent(wrong: object) -> None:
-    async def main() -> None:
-        async with Client("http://127.0.0.1:9", "token") as client:
-            for call in (client.submit("x", wrong), client.run("x", wrong), client.fork("j", wrong)):  # type: ignore[arg-type]
-                with pytest.raises(TypeError, match=r"input: expected a dict like .*, got "):
-                    await call
-
-    asyncio.run(main())
+async def test_an_input_that_is_no_dict_is_refused_before_anything_is_sent(wrong: object) -> None:
+    async with Client("http://127.0.0.1:9", "token") as client:
+        for call in (client.submit("x", wrong), client.run("x", wrong), client.fork("j", wrong)):  # type: ignore[arg-type]
+            with pytest.raises(TypeError, match=r"input: expected a dict like .*, got "):
+                await call

@@ -263,40 +263,34 @@ def test_a_refusal_is_the_exception_that_it_is_inside() -> None:
     run(test)
 
 
-def test_nobody_there_is_unreachable() -> None:
-    async def main() -> None:
-        async with Client("http://127.0.0.1:9", TOKEN, first_contact_s=0.1) as client:
-            with pytest.raises(Unreachable):
-                await client.status()
-
-    asyncio.run(main())
+async def test_nobody_there_is_unreachable() -> None:
+    async with Client("http://127.0.0.1:9", TOKEN, first_contact_s=0.1) as client:
+        with pytest.raises(Unreachable):
+            await client.status()
 
 
-def test_calls_waits_and_streams_outlive_a_restart_of_the_orchestrator(tmp_path: Path) -> None:
+async def test_calls_waits_and_streams_outlive_a_restart_of_the_orchestrator(tmp_path: Path) -> None:
     async def watch(client: Client, job_id: str) -> list[int]:
         return [event.seq async for event in client.events(job_id) if isinstance(event, Event)]
 
-    async def main() -> None:
-        storage = f"sqlite:{tmp_path / 'jobs.db'}"
-        first = director_on(storage)
-        site = await first.serve(port=free_port())
-        async with Client(site.url, TOKEN) as client:
-            job = await client.submit("ask")
-            watching = asyncio.create_task(watch(client, job.id))
-            waiting = asyncio.create_task(client.wait(job.id))
-            await asyncio.sleep(0.2)
-            await first.stop(0.0)
-            submitting = asyncio.create_task(client.submit("work"))  # nobody is there to take it
-            await asyncio.sleep(0.2)
+    storage = f"sqlite:{tmp_path / 'jobs.db'}"
+    first = director_on(storage)
+    site = await first.serve(port=free_port())
+    async with Client(site.url, TOKEN) as client:
+        job = await client.submit("ask")
+        watching = asyncio.create_task(watch(client, job.id))
+        waiting = asyncio.create_task(client.wait(job.id))
+        await asyncio.sleep(0.2)
+        await first.stop(0.0)
+        submitting = asyncio.create_task(client.submit("work"))  # nobody is there to take it
+        await asyncio.sleep(0.2)
 
-            async with contextlib.AsyncExitStack() as exits:
-                second = director_on(storage)
-                await second.serve(port=site.port)
-                exits.push_async_callback(second.stop, 0.0)
-                assert (await client.wait((await submitting).id, 5)).status == "finished"
-                await client.approve(job.id)
-                assert (await waiting).status == "finished"
-                seen = await watching
-                assert seen == list(range(1, len(seen) + 1))
-
-    asyncio.run(main())
+        async with contextlib.AsyncExitStack() as exits:
+            second = director_on(storage)
+            await second.serve(port=site.port)
+            exits.push_async_callback(second.stop, 0.0)
+            assert (await client.wait((await submitting).id, 5)).status == "finished"
+            await client.approve(job.id)
+            assert (await waiting).status == "finished"
+            seen = await watching
+            assert seen == list(range(1, len(seen) + 1))

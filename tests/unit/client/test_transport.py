@@ -135,17 +135,14 @@ def test_the_first_contact_may_have_less_patience() -> None:
     assert asyncio.run(call()) < 1
 
 
-def test_a_server_that_never_answers_is_given_up(tmp_path: Path) -> None:
+async def test_a_server_that_never_answers_is_given_up(tmp_path: Path) -> None:
     async def silent(request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(30)
         return web.Response()
 
-    async def call() -> None:
-        async with served(silent) as url, transport_to(url, timeout_s=0.3) as transport:
-            with pytest.raises(Unreachable):
-                await transport.call("GET", "/x")
-
-    asyncio.run(call())
+    async with served(silent) as url, transport_to(url, timeout_s=0.3) as transport:
+        with pytest.raises(Unreachable):
+            await transport.call("GET", "/x")
 
 
 def test_the_token_file_is_found_even_when_it_appears_late(tmp_path: Path) -> None:

@@ -62,42 +62,35 @@ def test_a_worker_that_says_itself_what_it_lost_is_waited_for() -> None:
     assert [missing(attendance, STARTED, elapsed=at, patience_s=None) for at in (0, 10**6)] == [None] * 2
 
 
-def test_what_was_reported_is_not_missed_until_the_report_is_answered() -> None:
-    async def scenario() -> None:
-        attendance = Attendance()
-        loop = asyncio.get_running_loop()
-        first: asyncio.Future[None] = loop.create_future()
-        again: asyncio.Future[None] = loop.create_future()
-        attendance.reported(OFFERED.attempt_id, first)
-        attendance.reported(OFFERED.attempt_id, again)
-        assert [missing(attendance) for _ in range(3)] == [None] * 3
-        first.set_result(None)
-        await asyncio.sleep(0)
-        assert attendance.is_reported(OFFERED.attempt_id)
-        again.set_exception(ConnectionError())
-        await asyncio.sleep(0)
-        assert isinstance(again.exception(), ConnectionError)
-        # then: the store does not have it, so it counts again
-        assert [missing(attendance, elapsed=at) for at in (0, 2)] == [None, EventType.TASK_UNDELIVERED]
-
-    asyncio.run(scenario())
+async def test_what_was_reported_is_not_missed_until_the_report_is_answered() -> None:
+    attendance = Attendance()
+    loop = asyncio.get_running_loop()
+    first: asyncio.Future[None] = loop.create_future()
+    again: asyncio.Future[None] = loop.create_future()
+    attendance.reported(OFFERED.attempt_id, first)
+    attendance.reported(OFFERED.attempt_id, again)
+    assert [missing(attendance) for _ in range(3)] == [None] * 3
+    first.set_result(None)
+    await asyncio.sleep(0)
+    assert attendance.is_reported(OFFERED.attempt_id)
+    again.set_exception(ConnectionError())
+    await asyncio.sleep(0)
+    assert isinstance(again.exception(), ConnectionError)
+    # then: the store does not have it, so it counts again
+    assert [missing(attendance, elapsed=at) for at in (0, 2)] == [None, EventType.TASK_UNDELIVERED]
 
 
-def test_reports_that_are_answered_are_forgotten_now_and_then_and_the_others_never() -> None:
-    async def scenario() -> None:
-        # given
-        attendance = Attendance()
-        loop = asyncio.get_running_loop()
-        waiting: asyncio.Future[None] = loop.create_future()
-        attendance.reported("waiting-1", waiting)
-        # when
-        for number in range(3 * module._SWEEP_AT):
-            answered: asyncio.Future[None] = loop.create_future()
-            answered.set_result(None)
-            attendance.reported(f"j{number}_1_0-1", answered)
-        # then
-        assert len(attendance._reports) <= module._SWEEP_AT
-        assert attendance.is_reported("waiting-1")
-        assert not attendance.is_reported("j0_1_0-1")
-
-    asyncio.run(scenario())
+async def test_reports_that_are_answered_are_forgotten_now_and_then_and_the_others_never() -> None:
+    attendance = Attendance()
+    loop = asyncio.get_running_loop()
+    waiting: asyncio.Future[None] = loop.create_future()
+    attendance.reported("waiting-1", waiting)
+    # when
+    for number in range(3 * module._SWEEP_AT):
+        answered: asyncio.Future[None] = loop.create_future()
+        answered.set_result(None)
+        attendance.reported(f"j{number}_1_0-1", answered)
+    # then
+    assert len(attendance._reports) <= module._SWEEP_AT
+    assert attendance.is_reported("waiting-1")
+    assert not attendance.is_reported("j0_1_0-1")

@@ -625,23 +625,20 @@ def test_one_who_waits_for_the_same_jobs_may_leave_before_the_others() -> None:
         assert not engine.effects._watches
 
 
-def test_nobody_waits_for_an_orchestrator_that_has_stopped() -> None:
-    async def main() -> None:
-        director = OrchestratorEngine("memory", Config(instance_id="x"))
-        director.register_blueprint(one_task())
-        await director.start()
-        job = await director.submit("script")
-        waits = [
-            asyncio.ensure_future(director.engine.wait(job.id)),
-            asyncio.ensure_future(director.engine.wait(job.id, 60)),
-            asyncio.ensure_future(director.engine.wait_any([job.id], 60)),
-        ]
-        await asyncio.sleep(0)
-        await director.stop()
-        for error in await asyncio.gather(*waits, return_exceptions=True):
-            assert isinstance(error, OrchestratorStopped)
-
-    asyncio.run(main())
+async def test_nobody_waits_for_an_orchestrator_that_has_stopped() -> None:
+    director = OrchestratorEngine("memory", Config(instance_id="x"))
+    director.register_blueprint(one_task())
+    await director.start()
+    job = await director.submit("script")
+    waits = [
+        asyncio.ensure_future(director.engine.wait(job.id)),
+        asyncio.ensure_future(director.engine.wait(job.id, 60)),
+        asyncio.ensure_future(director.engine.wait_any([job.id], 60)),
+    ]
+    await asyncio.sleep(0)
+    await director.stop()
+    for error in await asyncio.gather(*waits, return_exceptions=True):
+        assert isinstance(error, OrchestratorStopped)
 
 
 def test_what_is_wrong_with_one_submission_is_told_in_its_place() -> None:
@@ -705,42 +702,35 @@ def test_a_body_has_the_hash_that_older_releases_stored_for_it() -> None:
     assert body_hash(full) == "6f7acfd239c0e2522e840c6e866f2329"
 
 
-def test_many_that_are_submitted_at_once_are_answered_in_their_order() -> None:
+async def test_many_that_are_submitted_at_once_are_answered_in_their_order() -> None:
     async def slow(context: JobContext, actions: ActionFactory) -> None:
         await asyncio.sleep(0.05 if context.initial_data["n"] == 1 else 0)
         actions.transition_to("done")
 
-    async def main() -> None:
-        # given
-        director = OrchestratorEngine("memory")
-        director.register_blueprint(script(slow, "done"))
-        await director.start()
-        # when
-        wishes = [Submission(blueprint="script", input={"n": n}) for n in range(5)]
-        jobs = await director.submit_many(wishes)
-        # then
-        assert [job.input["n"] for job in jobs if isinstance(job, Job)] == [0, 1, 2, 3, 4]
-        assert await director.submit_many([]) == []
-        await director.stop()
-
-    asyncio.run(main())
+    director = OrchestratorEngine("memory")
+    director.register_blueprint(script(slow, "done"))
+    await director.start()
+    # when
+    wishes = [Submission(blueprint="script", input={"n": n}) for n in range(5)]
+    jobs = await director.submit_many(wishes)
+    # then
+    assert [job.input["n"] for job in jobs if isinstance(job, Job)] == [0, 1, 2, 3, 4]
+    assert await director.submit_many([]) == []
+    await director.stop()
 
 
-def test_many_that_are_submitted_to_one_who_stops_are_told_so() -> None:
-    async def main() -> None:
-        director = OrchestratorEngine("memory")
-        director.register_blueprint(script(lambda context, actions: actions.transition_to("done"), "done"))
-        await director.start()
-        # when
-        wishes = [Submission(blueprint="script") for _ in range(3)]
-        waiting = asyncio.create_task(director.submit_many(wishes))
-        await asyncio.sleep(0)
-        await director.stop()
-        # then
-        try:
-            jobs = await waiting
-        except OrchestratorStopped:
-            return
-        assert len(jobs) == 3
-
-    asyncio.run(main())
+async def test_many_that_are_submitted_to_one_who_stops_are_told_so() -> None:
+    director = OrchestratorEngine("memory")
+    director.register_blueprint(script(lambda context, actions: actions.transition_to("done"), "done"))
+    await director.start()
+    # when
+    wishes = [Submission(blueprint="script") for _ in range(3)]
+    waiting = asyncio.create_task(director.submit_many(wishes))
+    await asyncio.sleep(0)
+    await director.stop()
+    # then
+    try:
+        jobs = await waiting
+    except OrchestratorStopped:
+        return
+    assert len(jobs) == 3

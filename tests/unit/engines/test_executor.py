@@ -456,7 +456,7 @@ def test_after_a_failed_flush_the_executor_does_not_spin_and_everybody_is_told()
     loop.close()
 
 
-def test_jobs_in_the_ready_queue_go_on_while_newcomers_keep_every_turn_full() -> None:
+async def test_jobs_in_the_ready_queue_go_on_while_newcomers_keep_every_turn_full() -> None:
     def start(context: JobContext, actions: ActionFactory) -> None:
         actions.transition_to("done")
 
@@ -464,24 +464,21 @@ def test_jobs_in_the_ready_queue_go_on_while_newcomers_keep_every_turn_full() ->
         while True:
             await director.submit("script", client="newcomer")
 
-    async def main() -> None:
-        director = OrchestratorEngine("memory")
-        director.register_blueprint(script(start, "done"))
-        await director.start()
-        newcomers = [asyncio.create_task(flood(director)) for _ in range(2000)]
-        await asyncio.sleep(0.05)
-        # given: more than are taken on at once, so that they wait in the ready queue
-        jobs = await director.submit_many([Submission(blueprint="script") for _ in range(200)])
-        # then
-        async with asyncio.timeout(5):
-            ended = [await director.wait(job.id) for job in jobs if isinstance(job, Job)]
-        assert [job.status for job in ended] == [JobStatus.FINISHED] * 200
-        for newcomer in newcomers:
-            newcomer.cancel()
-        await asyncio.gather(*newcomers, return_exceptions=True)
-        await director.stop()
-
-    asyncio.run(main())
+    director = OrchestratorEngine("memory")
+    director.register_blueprint(script(start, "done"))
+    await director.start()
+    newcomers = [asyncio.create_task(flood(director)) for _ in range(2000)]
+    await asyncio.sleep(0.05)
+    # given: more than are taken on at once, so that they wait in the ready queue
+    jobs = await director.submit_many([Submission(blueprint="script") for _ in range(200)])
+    # then
+    async with asyncio.timeout(5):
+        ended = [await director.wait(job.id) for job in jobs if isinstance(job, Job)]
+    assert [job.status for job in ended] == [JobStatus.FINISHED] * 200
+    for newcomer in newcomers:
+        newcomer.cancel()
+    await asyncio.gather(*newcomers, return_exceptions=True)
+    await director.stop()
 
 
 # -- turns ---------------------------------------------------------------------------------------
@@ -518,22 +515,19 @@ def test_what_arrives_in_one_turn_of_the_loop_is_run_in_the_next_one_and_written
     loop.close()
 
 
-def test_a_stop_that_comes_before_the_turn_refuses_what_has_arrived() -> None:
-    async def main() -> None:
-        director = OrchestratorEngine("memory")
-        director.register_blueprint(one_task())
-        await director.start()
-        asking = asyncio.ensure_future(director.submit("script"))
-        await asyncio.sleep(0)
-        async with asyncio.timeout(5):
-            await director.engine.executor.stop()
-        with pytest.raises(OrchestratorStopped):
-            await asking
-        await director.stop()
-        # a second life takes turns again
-        await director.start()
-        async with asyncio.timeout(5):
-            await director.submit("script")
-        await director.stop()
-
-    asyncio.run(main())
+async def test_a_stop_that_comes_before_the_turn_refuses_what_has_arrived() -> None:
+    director = OrchestratorEngine("memory")
+    director.register_blueprint(one_task())
+    await director.start()
+    asking = asyncio.ensure_future(director.submit("script"))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await director.engine.executor.stop()
+    with pytest.raises(OrchestratorStopped):
+        await asking
+    await director.stop()
+    # a second life takes turns again
+    await director.start()
+    async with asyncio.timeout(5):
+        await director.submit("script")
+    await director.stop()

@@ -181,9 +181,6 @@ def test_everybody_is_sent_home_when_it_stops_and_nobody_gets_in_afterwards() ->
     run(body)
 
 
-def test_stop_before_start_is_fine() -> None:
-    async def main() -> None:
-        director = OrchestratorEngine("memory", Config(instance_id="x"))
-        await Feed(director.storage, director.history, director.clock).stop()
-
-    asyncio.run(main())
+async def test_stop_before_start_is_fine() -> None:
+    director = OrchestratorEngine("memory", Config(instance_id="x"))
+    await Feed(director.storage, director.history, director.clock).stop()

@@ -190,57 +190,48 @@ def test_progress_that_is_no_number_is_refused_where_it_is_said() -> None:
 
 
 @pytest.mark.parametrize("how", ["stop", "fail"])
-def test_who_waits_for_a_job_is_told_when_nothing_will_come_any_more(how: str) -> None:
-    async def body() -> None:
-        director = OrchestratorEngine("memory", Config())
-        director.register_blueprint(one_task())
-        await director.start()
-        job = await director.submit("script")
-        waiting = asyncio.create_task(director.wait(job.id))
-        await asyncio.sleep(0.01)
-        if how == "stop":
-            await director.stop()
-        else:
-            director._storage_failed(StorageFailed("the disk is gone"))
-        with pytest.raises((OrchestratorStopped, StorageFailed)):
-            await asyncio.wait_for(waiting, 5)
-        with contextlib.suppress(StorageFailed):
-            await director.wait_stopped()
-
-    asyncio.run(body())
-
-
-def test_the_same_orchestrator_can_be_started_again(tmp_path: Path) -> None:
-    async def body() -> None:
-        director = OrchestratorEngine(f"sqlite:{tmp_path}/jobs.db", Config())
-        director.register_blueprint(one_task())
-        worker = Worker()
-        worker.task("work")(lambda params: None)
-        director.add_worker(worker)
-        with pytest.raises(OrchestratorStopped, match="start it first"):
-            await director.submit("script")
-        for _ in range(3):
-            async with director:
-                job = await director.run_job("script", timeout_s=5)
-                assert job.status is JobStatus.FINISHED
-            with pytest.raises(OrchestratorStopped):
-                await director.submit("script")
-
-    asyncio.run(body())
-
-
-def test_a_start_that_fails_leaves_nothing_open(tmp_path: Path) -> None:
-    async def body() -> None:
-        history = tmp_path / "jobs.history.db"
-        history.write_bytes(b"this is no database, whatever it says" * 100)
-        director = OrchestratorEngine(f"sqlite:{tmp_path}/jobs.db", Config())
-        with pytest.raises(Exception, match="history"):
-            await director.start()
-        history.unlink()
-        await director.start()
+async def test_who_waits_for_a_job_is_told_when_nothing_will_come_any_more(how: str) -> None:
+    director = OrchestratorEngine("memory", Config())
+    director.register_blueprint(one_task())
+    await director.start()
+    job = await director.submit("script")
+    waiting = asyncio.create_task(director.wait(job.id))
+    await asyncio.sleep(0.01)
+    if how == "stop":
         await director.stop()
+    else:
+        director._storage_failed(StorageFailed("the disk is gone"))
+    with pytest.raises((OrchestratorStopped, StorageFailed)):
+        await asyncio.wait_for(waiting, 5)
+    with contextlib.suppress(StorageFailed):
+        await director.wait_stopped()
 
-    asyncio.run(body())
+
+async def test_the_same_orchestrator_can_be_started_again(tmp_path: Path) -> None:
+    director = OrchestratorEngine(f"sqlite:{tmp_path}/jobs.db", Config())
+    director.register_blueprint(one_task())
+    worker = Worker()
+    worker.task("work")(lambda params: None)
+    director.add_worker(worker)
+    with pytest.raises(OrchestratorStopped, match="start it first"):
+        await director.submit("script")
+    for _ in range(3):
+        async with director:
+            job = await director.run_job("script", timeout_s=5)
+            assert job.status is JobStatus.FINISHED
+        with pytest.raises(OrchestratorStopped):
+            await director.submit("script")
+
+
+async def test_a_start_that_fails_leaves_nothing_open(tmp_path: Path) -> None:
+    history = tmp_path / "jobs.history.db"
+    history.write_bytes(b"this is no database, whatever it says" * 100)
+    director = OrchestratorEngine(f"sqlite:{tmp_path}/jobs.db", Config())
+    with pytest.raises(Exception, match="history"):
+        await director.start()
+    history.unlink()
+    await director.start()
+    await director.stop()
 
 
 def test_a_new_store_beside_an_old_history_loses_no_event(tmp_path: Path) -> None:
@@ -356,20 +347,17 @@ def test_a_job_that_cannot_be_played_costs_no_other_one(caplog: pytest.LogCaptur
     assert "a job could not be played" in caplog.text
 
 
-def test_what_is_nested_too_deeply_to_be_read_anywhere_is_refused_at_the_door() -> None:
+async def test_what_is_nested_too_deeply_to_be_read_anywhere_is_refused_at_the_door() -> None:
     def nested(levels: int) -> dict[str, Any]:
         value: Any = "]"
         for _ in range(levels):
             value = ["]", value]
         return {"x": value}
 
-    async def main() -> None:
-        async with OrchestratorEngine(MemoryStorage(), Config()) as director:
-            director.register_blueprint(script(lambda context, actions: actions.transition_to("done")))
-            job = await director.submit("script", nested(90))
-            assert (await director.wait(job.id, 5)).status is JobStatus.FINISHED
-            for levels in (900, 960, 968, 973, 5000):
-                with pytest.raises(NotPlain):
-                    await director.submit("script", nested(levels))
-
-    asyncio.run(main())
+    async with OrchestratorEngine(MemoryStorage(), Config()) as director:
+        director.register_blueprint(script(lambda context, actions: actions.transition_to("done")))
+        job = await director.submit("script", nested(90))
+        assert (await director.wait(job.id, 5)).status is JobStatus.FINISHED
+        for levels in (900, 960, 968, 973, 5000):
+            with pytest.raises(NotPlain):
+                await director.submit("script", nested(levels))

@@ -66,7 +66,7 @@ def test_a_month_begins_anew_ahead_of_us_and_a_count_outlives_it(now: datetime, 
     assert after.quota.counter > mine.quota.counter >= before.quota.counter
 
 
-def test_the_store_is_asked_once_a_second_and_what_was_added_here_is_known() -> None:
+async def test_the_store_is_asked_once_a_second_and_what_was_added_here_is_known() -> None:
     class Asked(MemoryStorage):
         asked = 0
 
@@ -74,46 +74,40 @@ def test_the_store_is_asked_once_a_second_and_what_was_added_here_is_known() -> 
             self.asked += 1
             return 10
 
-    async def play() -> None:
-        clock = Clock()
-        storage = Asked(clock)
-        ledger = Ledger(storage, clock)
-        quota = Quota("ada", NEAR + 14, 60.0)
-        assert [await ledger.is_far(quota, 1) for _ in range(6)] == [True] * 4 + [False] * 2
-        assert storage.asked == 1
-        clock.move(2)
-        assert await ledger.is_far(quota, 1)
-        assert storage.asked == 2
-        assert not await ledger.is_far(Quota("bob", NEAR, 60.0), 1)
-        assert storage.asked == 2
-
-    asyncio.run(play())
+    clock = Clock()
+    storage = Asked(clock)
+    ledger = Ledger(storage, clock)
+    quota = Quota("ada", NEAR + 14, 60.0)
+    assert [await ledger.is_far(quota, 1) for _ in range(6)] == [True] * 4 + [False] * 2
+    assert storage.asked == 1
+    clock.move(2)
+    assert await ledger.is_far(quota, 1)
+    assert storage.asked == 2
+    assert not await ledger.is_far(Quota("bob", NEAR, 60.0), 1)
+    assert storage.asked == 2
 
 
-def test_no_handler_runs_for_a_job_that_is_refused() -> None:
+async def test_no_handler_runs_for_a_job_that_is_refused() -> None:
     runs: list[str] = []
 
     def start(context: JobContext, actions: ActionFactory) -> None:
         runs.append(context.job_id)
         actions.transition_to("done")
 
-    async def play() -> None:
-        config = Config(instance_id="one")
-        async with OrchestratorEngine("memory", config) as director:
-            director.register_blueprint(script(start, "done"))
-            allowance = Allowance(Quota("ada", 5, 60.0), datetime(2030, 1, 1, tzinfo=UTC))
-            wishes = [Submission(blueprint="script", client="ada") for _ in range(300)]
-            answers = await director.engine.submit_each(wishes, allowance)
-            assert [isinstance(answer, Job) for answer in answers] == [True] * 5 + [False] * 295
-            calls = (director.engine.submit(wish, allowance) for wish in wishes[:50])
-            refused = await asyncio.gather(*calls, return_exceptions=True)
-            assert all(isinstance(answer, QuotaExceeded) for answer in refused)
-            for answer in answers[:5]:
-                assert isinstance(answer, Job)
-                await director.wait(answer.id, 5)
-            assert len(runs) == 5
-
-    asyncio.run(play())
+    config = Config(instance_id="one")
+    async with OrchestratorEngine("memory", config) as director:
+        director.register_blueprint(script(start, "done"))
+        allowance = Allowance(Quota("ada", 5, 60.0), datetime(2030, 1, 1, tzinfo=UTC))
+        wishes = [Submission(blueprint="script", client="ada") for _ in range(300)]
+        answers = await director.engine.submit_each(wishes, allowance)
+        assert [isinstance(answer, Job) for answer in answers] == [True] * 5 + [False] * 295
+        calls = (director.engine.submit(wish, allowance) for wish in wishes[:50])
+        refused = await asyncio.gather(*calls, return_exceptions=True)
+        assert all(isinstance(answer, QuotaExceeded) for answer in refused)
+        for answer in answers[:5]:
+            assert isinstance(answer, Job)
+            await director.wait(answer.id, 5)
+        assert len(runs) == 5
 
 
 def test_no_handler_runs_for_a_job_that_is_refused_though_many_are_on_their_way_when_the_end_comes_near() -> (
@@ -150,33 +144,27 @@ def test_no_handler_runs_for_a_job_that_is_refused_though_many_are_on_their_way_
     asyncio.run(play())
 
 
-def test_far_from_the_end_the_first_handler_runs_in_the_write_that_counts() -> None:
+async def test_far_from_the_end_the_first_handler_runs_in_the_write_that_counts() -> None:
     def start(context: JobContext, actions: ActionFactory) -> None:
         actions.transition_to("done")
 
-    async def play() -> None:
-        async with OrchestratorEngine("memory", Config(instance_id="one")) as director:
-            director.register_blueprint(script(start, "done"))
-            allowance = Allowance(Quota("ada", 10 * NEAR, 60.0), datetime(2030, 1, 1, tzinfo=UTC))
-            job = await director.engine.submit(Submission(blueprint="script", client="ada"), allowance)
-            assert (job.status, job.revision) == ("finished", 1)
-            assert await director.storage.used("ada") == 1
-
-    asyncio.run(play())
+    async with OrchestratorEngine("memory", Config(instance_id="one")) as director:
+        director.register_blueprint(script(start, "done"))
+        allowance = Allowance(Quota("ada", 10 * NEAR, 60.0), datetime(2030, 1, 1, tzinfo=UTC))
+        job = await director.engine.submit(Submission(blueprint="script", client="ada"), allowance)
+        assert (job.status, job.revision) == ("finished", 1)
+        assert await director.storage.used("ada") == 1
 
 
-def test_a_handler_that_suspends_counts_its_job_once() -> None:
+async def test_a_handler_that_suspends_counts_its_job_once() -> None:
     async def start(context: JobContext, actions: ActionFactory) -> None:
         await asyncio.sleep(0.05)
         actions.transition_to("done")
 
-    async def play() -> None:
-        async with OrchestratorEngine("memory", Config(instance_id="one")) as director:
-            director.register_blueprint(script(start, "done"))
-            allowance = Allowance(Quota("ada", 10 * NEAR, 60.0), datetime(2030, 1, 1, tzinfo=UTC))
-            job = await director.engine.submit(Submission(blueprint="script", client="ada"), allowance)
-            ended = await director.wait(job.id, 5)
-            assert (ended.status, ended.revision) == ("finished", 2)
-            assert await director.storage.used("ada") == 1
-
-    asyncio.run(play())
+    async with OrchestratorEngine("memory", Config(instance_id="one")) as director:
+        director.register_blueprint(script(start, "done"))
+        allowance = Allowance(Quota("ada", 10 * NEAR, 60.0), datetime(2030, 1, 1, tzinfo=UTC))
+        job = await director.engine.submit(Submission(blueprint="script", client="ada"), allowance)
+        ended = await director.wait(job.id, 5)
+        assert (ended.status, ended.revision) == ("finished", 2)
+        assert await director.storage.used("ada") == 1

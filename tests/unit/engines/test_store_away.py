@@ -91,61 +91,55 @@ def test_a_job_goes_on_when_the_store_is_back(after: bool, caplog: pytest.LogCap
     assert caplog.records == []
 
 
-def test_a_job_that_was_claimed_when_the_store_went_away_does_not_wait_for_its_lease() -> None:
-    async def main() -> None:
-        storage = Remote()
+async def test_a_job_that_was_claimed_when_the_store_went_away_does_not_wait_for_its_lease() -> None:
+    storage = Remote()
 
-        def end(context: JobContext, actions: ActionFactory) -> None:
-            actions.transition_to("done")
+    def end(context: JobContext, actions: ActionFactory) -> None:
+        actions.transition_to("done")
 
-        director = OrchestratorEngine(storage, Config(lease_s=60.0))
-        director.register_blueprint(script(end, "done"))
-        await director.start()
-        # given: jobs in the ready queue, which can be claimed, but nothing can be written
-        storage.calls = {"commit"}
-        jobs = await director.submit_many([Submission(blueprint="script") for _ in range(200)])
-        storage.away = True
-        await asyncio.sleep(0.5)
-        # when
-        storage.away = False
-        # then
-        async with asyncio.timeout(5):
-            ended = [await director.wait(job.id) for job in jobs if isinstance(job, Job)]
-        assert {job.status for job in ended} == {JobStatus.FINISHED}
-        await director.stop()
-
-    asyncio.run(main())
+    director = OrchestratorEngine(storage, Config(lease_s=60.0))
+    director.register_blueprint(script(end, "done"))
+    await director.start()
+    # given: jobs in the ready queue, which can be claimed, but nothing can be written
+    storage.calls = {"commit"}
+    jobs = await director.submit_many([Submission(blueprint="script") for _ in range(200)])
+    storage.away = True
+    await asyncio.sleep(0.5)
+    # when
+    storage.away = False
+    # then
+    async with asyncio.timeout(5):
+        ended = [await director.wait(job.id) for job in jobs if isinstance(job, Job)]
+    assert {job.status for job in ended} == {JobStatus.FINISHED}
+    await director.stop()
 
 
-def test_what_a_polling_worker_told_while_the_store_was_away_is_still_in_its_hands() -> None:
-    async def main() -> None:
-        storage = Remote()
-        director = OrchestratorEngine(storage, Config())
-        director.register_blueprint(script(start, "done"))
-        await director.start()
-        desk = Desk(director.workers, director.dispatcher, SystemClock(), 30.0, 45.0)
-        await desk.register(Registration(worker_id="w", supported_skills=["work"]))
-        job = await director.submit("script")
-        async with desk.poll("w", 5) as tasks:
-            (task,) = tasks
-        result = TaskResult(task_id=task.attempt_id, job_id=job.id, worker_id="w")
-        director.workers.started(task.attempt_id)
-        storage.away = True
-        with pytest.raises(StorageUnavailable):
-            await desk.result(result)
-        storage.away = False
-        # then: beats that do not list it are believed as little as before
-        for stamp in (1.0, 2.0, 3.0):
-            said = Heartbeat(current_tasks=[], timestamp=stamp)
-            assert (await desk.beat("w", said, time.monotonic())).stop == ()
-        verdict, known = await desk.result(result)
-        assert verdict.accepted
-        assert known is not None
-        assert known.transitions == {"success": "done"}
-        await desk.close()
-        await director.stop()
-
-    asyncio.run(main())
+async def test_what_a_polling_worker_told_while_the_store_was_away_is_still_in_its_hands() -> None:
+    storage = Remote()
+    director = OrchestratorEngine(storage, Config())
+    director.register_blueprint(script(start, "done"))
+    await director.start()
+    desk = Desk(director.workers, director.dispatcher, SystemClock(), 30.0, 45.0)
+    await desk.register(Registration(worker_id="w", supported_skills=["work"]))
+    job = await director.submit("script")
+    async with desk.poll("w", 5) as tasks:
+        (task,) = tasks
+    result = TaskResult(task_id=task.attempt_id, job_id=job.id, worker_id="w")
+    director.workers.started(task.attempt_id)
+    storage.away = True
+    with pytest.raises(StorageUnavailable):
+        await desk.result(result)
+    storage.away = False
+    # then: beats that do not list it are believed as little as before
+    for stamp in (1.0, 2.0, 3.0):
+        said = Heartbeat(current_tasks=[], timestamp=stamp)
+        assert (await desk.beat("w", said, time.monotonic())).stop == ()
+    verdict, known = await desk.result(result)
+    assert verdict.accepted
+    assert known is not None
+    assert known.transitions == {"success": "done"}
+    await desk.close()
+    await director.stop()
 
 
 def test_a_stop_in_the_middle_of_messages_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:

@@ -25,7 +25,7 @@ def server(require: Require) -> Iterator[PostgresServer]:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_every_search_of_the_bench_finds_what_it_should(
+async def test_every_search_of_the_bench_finds_what_it_should(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     history: SqliteHistory | PostgresHistory
@@ -35,22 +35,19 @@ def test_every_search_of_the_bench_finds_what_it_should(
         server: PostgresServer = request.getfixturevalue("server")
         history = PostgresHistory(server.place())
 
-    async def body() -> None:
-        await history.start()
-        if isinstance(history, PostgresHistory):
-            for text in fill_postgres(JOBS):
-                await history._ask(text)
-        else:
-            await asyncio.to_thread(fill_sqlite, tmp_path / "history.db", JOBS)
-        everything = await history.search(Query(), limit=2 * JOBS)
-        assert len(everything) == JOBS
-        for text in SEARCHES.values():
-            query = understand(text, TYPES)
-            found = [row.job_id for row in await history.search(query)]
-            assert found == [row.job_id for row in matching(query, everything, limit=100)], text
-        for text, by in TALLIES.values():
-            query, field = understand(text, TYPES), field_named(by, TYPES)
-            assert await history.tally(query, field) == tally_of(members_of(query, field, everything), 100)
-        await history.stop()
-
-    asyncio.run(body())
+    await history.start()
+    if isinstance(history, PostgresHistory):
+        for text in fill_postgres(JOBS):
+            await history._ask(text)
+    else:
+        await asyncio.to_thread(fill_sqlite, tmp_path / "history.db", JOBS)
+    everything = await history.search(Query(), limit=2 * JOBS)
+    assert len(everything) == JOBS
+    for text in SEARCHES.values():
+        query = understand(text, TYPES)
+        found = [row.job_id for row in await history.search(query)]
+        assert found == [row.job_id for row in matching(query, everything, limit=100)], text
+    for text, by in TALLIES.values():
+        query, field = understand(text, TYPES), field_named(by, TYPES)
+        assert await history.tally(query, field) == tally_of(members_of(query, field, everything), 100)
+    await history.stop()

@@ -28,18 +28,15 @@ def test_nothing_is_recorded_and_nothing_is_pruned() -> None:
     asyncio.run(play())
 
 
-def test_what_needs_a_history_is_refused() -> None:
+async def test_what_needs_a_history_is_refused() -> None:
     async def newest() -> int:
         return 0
 
-    async def play() -> None:
-        history = NoHistory(newest)
-        await history.start()
-        for question in (history.summaries(), history.summary("job-1")):
-            with pytest.raises(HistoryDisabled, match="HISTORY_DATABASE_URI names one"):
-                await question
-        assert await history.stories(["job-1"]) == {}
-        assert await history.entries(7) == ([], 7)
-        await history.stop()
-
-    asyncio.run(play())
+    history = NoHistory(newest)
+    await history.start()
+    for question in (history.summaries(), history.summary("job-1")):
+        with pytest.raises(HistoryDisabled, match="HISTORY_DATABASE_URI names one"):
+            await question
+    assert await history.stories(["job-1"]) == {}
+    assert await history.entries(7) == ([], 7)
+    await history.stop()

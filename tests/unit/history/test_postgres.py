@@ -43,12 +43,13 @@ def schema_of(uri: str) -> str:
     return uri.rpartition("=")[2]
 
 
-def start(uri: str) -> None:
-    async def body() -> None:
-        async with running(PostgresHistory(uri)):
-            pass
+async def open_once(uri: str) -> None:
+    async with running(PostgresHistory(uri)):
+        pass
 
-    asyncio.run(body())
+
+def start(uri: str) -> None:
+    asyncio.run(open_once(uri))
 
 
 # The schema
@@ -91,24 +92,21 @@ def test_a_migration_that_fails_leaves_the_schema_as_it_was(
     start(place)
 
 
-def test_a_role_that_may_only_read_and_write_is_enough_once_the_schema_is_there(
+async def test_a_role_that_may_only_read_and_write_is_enough_once_the_schema_is_there(
     server: PostgresServer, place: str
 ) -> None:
     schema = schema_of(place)
     server.ask(f"CREATE ROLE clerk_{schema} LOGIN PASSWORD 'secret'")
     clerk = server.uri(schema, f"clerk_{schema}", "secret")
     with pytest.raises(StorageError, match=r"no schema has been selected|permission denied"):
-        start(clerk)
-    start(place)
+        await open_once(clerk)
+    await open_once(place)
     server.ask(f"GRANT USAGE ON SCHEMA {schema} TO clerk_{schema}")
     server.ask(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO clerk_{schema}")
 
-    async def body() -> None:
-        async with running(PostgresHistory(clerk)) as history:
-            await history.record([make_entry(1, summary=make_summary("job-1"))])
-            assert await history.cursor() == 1
-
-    asyncio.run(body())
+    async with running(PostgresHistory(clerk)) as history:
+        await history.record([make_entry(1, summary=make_summary("job-1"))])
+        assert await history.cursor() == 1
 
 
 def test_a_database_that_is_not_in_utf8_is_refused(server: PostgresServer, place: str) -> None:
@@ -148,31 +146,25 @@ def test_a_history_serves_one_store_until_it_is_handed_over(server: PostgresServ
     asyncio.run(handed_over())
 
 
-def test_a_history_without_its_cursor_takes_nothing(server: PostgresServer, place: str) -> None:
-    async def body() -> None:
-        async with running(PostgresHistory(place)) as history:
-            await asyncio.to_thread(server.ask, "DELETE FROM regista_cursor", schema_of(place))
-            with pytest.raises(StorageError, match="its cursor is gone"):
-                await history.record([make_entry(1)])
-            with pytest.raises(StorageError, match="its cursor is gone"):
-                await history.cursor()
-            assert await history.events("job-1") == []
-
-    asyncio.run(body())
-
-
-def test_a_history_that_is_not_open_says_so(place: str) -> None:
-    async def body() -> None:
-        history = PostgresHistory(place)
-        with pytest.raises(StorageError, match="not open"):
-            await history.cursor()
-        await history.start()
-        await history.start()
-        await history.stop()
-        with pytest.raises(StorageError, match="not open"):
+async def test_a_history_without_its_cursor_takes_nothing(server: PostgresServer, place: str) -> None:
+    async with running(PostgresHistory(place)) as history:
+        await asyncio.to_thread(server.ask, "DELETE FROM regista_cursor", schema_of(place))
+        with pytest.raises(StorageError, match="its cursor is gone"):
             await history.record([make_entry(1)])
+        with pytest.raises(StorageError, match="its cursor is gone"):
+            await history.cursor()
+        assert await history.events("job-1") == []
 
-    asyncio.run(body())
+
+async def test_a_history_that_is_not_open_says_so(place: str) -> None:
+    history = PostgresHistory(place)
+    with pytest.raises(StorageError, match="not open"):
+        await history.cursor()
+    await history.start()
+    await history.start()
+    await history.stop()
+    with pytest.raises(StorageError, match="not open"):
+        await history.record([make_entry(1)])
 
 
 @pytest.mark.parametrize(
@@ -199,21 +191,18 @@ def test_a_uri_that_leads_nowhere_is_told_without_its_password(
     assert "hunter3" not in str(caught.value)
 
 
-def test_an_error_of_the_server_leaves_as_ours_and_changes_nothing(
+async def test_an_error_of_the_server_leaves_as_ours_and_changes_nothing(
     server: PostgresServer, place: str
 ) -> None:
-    async def body() -> None:
-        async with running(PostgresHistory(place)) as history:
-            await history.record([make_entry(1)])
-            await asyncio.to_thread(
-                server.ask, "ALTER TABLE regista_jobs ADD CHECK (job_id <> 'job-1')", schema_of(place)
-            )
-            with pytest.raises(StorageError, match="violates check constraint"):
-                await history.record([make_entry(2, first_seq=2, summary=make_summary("job-1"))])
-            assert await history.cursor() == 1
-            assert seqs(await history.events("job-1")) == [1]
-
-    asyncio.run(body())
+    async with running(PostgresHistory(place)) as history:
+        await history.record([make_entry(1)])
+        await asyncio.to_thread(
+            server.ask, "ALTER TABLE regista_jobs ADD CHECK (job_id <> 'job-1')", schema_of(place)
+        )
+        with pytest.raises(StorageError, match="violates check constraint"):
+            await history.record([make_entry(2, first_seq=2, summary=make_summary("job-1"))])
+        assert await history.cursor() == 1
+        assert seqs(await history.events("job-1")) == [1]
 
 
 # Writing
@@ -263,63 +252,54 @@ def test_what_was_recorded_survives_a_crash_though_the_server_would_not_wait_for
     asyncio.run(read())
 
 
-def test_text_that_the_server_cannot_keep_is_kept_in_other_words(place: str) -> None:
+async def test_text_that_the_server_cannot_keep_is_kept_in_other_words(place: str) -> None:
     odd = "a\0b\ud800"
     attributes = {odd: [odd, {"deep": odd}], "fine": "\\u0000"}
     words = dict.fromkeys(("client", "blueprint", "version", "state", "parent_id", "error_code"), odd)
     summary = make_summary(odd, odd, search_attributes=attributes, **words)
     event = Event(type=EventType.TASK_FAILED, at=START, message="nul \0", detail={"nul": "\0"})
 
-    async def body() -> None:
-        async with running(PostgresHistory(place)) as history:
-            await history.record([Entry(1, odd, 1, (event,), summary), make_entry(2, "job-2")])
-            (found,) = await history.events(odd)
-            assert (found.job_id, found.message, found.detail) == (odd, "nul \0", {"nul": "\0"})
-            assert list(await history.stories([odd, "job-2"])) == [odd, "job-2"]
-            row = await history.summary(odd)
-            told = "a\\u0000b\\ud800"
-            assert row is not None
-            assert (row.client, row.status, row.error_code) == (told, told, told)
-            assert row.search_attributes == {told: [told, {"deep": told}], "fine": "\\u0000"}
-            assert await history.summaries(client=odd, blueprint=odd, status=odd) == [row]
-            assert await history.summaries(before=(START, "\0")) == []
-            assert len((await history.entries(0, client=odd)).entries) == 1
-            assert await history.events("\0") == []
-            assert await history.events("job-2", after_seq=1 << 80) == []
-
-    asyncio.run(body())
+    async with running(PostgresHistory(place)) as history:
+        await history.record([Entry(1, odd, 1, (event,), summary), make_entry(2, "job-2")])
+        (found,) = await history.events(odd)
+        assert (found.job_id, found.message, found.detail) == (odd, "nul \0", {"nul": "\0"})
+        assert list(await history.stories([odd, "job-2"])) == [odd, "job-2"]
+        row = await history.summary(odd)
+        told = "a\\u0000b\\ud800"
+        assert row is not None
+        assert (row.client, row.status, row.error_code) == (told, told, told)
+        assert row.search_attributes == {told: [told, {"deep": told}], "fine": "\\u0000"}
+        assert await history.summaries(client=odd, blueprint=odd, status=odd) == [row]
+        assert await history.summaries(before=(START, "\0")) == []
+        assert len((await history.entries(0, client=odd)).entries) == 1
+        assert await history.events("\0") == []
+        assert await history.events("job-2", after_seq=1 << 80) == []
 
 
-def test_what_looks_like_a_statement_is_data(place: str) -> None:
+async def test_what_looks_like_a_statement_is_data(place: str) -> None:
     nasty = "'; DROP TABLE regista_jobs; --"
     summary = make_summary(nasty, client=nasty, search_attributes={nasty: nasty})
 
-    async def body() -> None:
-        async with running(PostgresHistory(place)) as history:
-            await history.record([make_entry(1, nasty, summary=summary)])
-            assert await history.summary(nasty) == summary
-            assert await history.summaries(client=nasty, before=(START, "zzz")) == [summary]
-            assert await history.summaries(status=nasty) == []
-
-    asyncio.run(body())
+    async with running(PostgresHistory(place)) as history:
+        await history.record([make_entry(1, nasty, summary=summary)])
+        assert await history.summary(nasty) == summary
+        assert await history.summaries(client=nasty, before=(START, "zzz")) == [summary]
+        assert await history.summaries(status=nasty) == []
 
 
-def test_the_loop_gets_turns_while_a_large_batch_is_encoded() -> None:
-    async def body() -> None:
-        turns = 0
+async def test_the_loop_gets_turns_while_a_large_batch_is_encoded() -> None:
+    turns = 0
 
-        async def count() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
 
-        counting = asyncio.create_task(count())
-        await rows.pack([make_entry(n, f"job-{n}") for n in range(1, 2001)], Indexed())
-        counting.cancel()
-        assert turns >= 2000 // rows.ENCODED_AT_ONCE
-
-    asyncio.run(body())
+    counting = asyncio.create_task(count())
+    await rows.pack([make_entry(n, f"job-{n}") for n in range(1, 2001)], Indexed())
+    counting.cancel()
+    assert turns >= 2000 // rows.ENCODED_AT_ONCE
 
 
 # Away
@@ -380,22 +360,21 @@ def test_stop_returns_though_the_server_is_away(server: PostgresServer, place: s
     server.start()
 
 
-def test_a_server_that_takes_too_long_counts_as_away(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_takes_too_long_counts_as_away(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "RECORD_S", 0.2)
 
-    async def body() -> None:
-        stranger = await asyncpg.connect(place)
-        async with running(PostgresHistory(place)) as history:
-            async with stranger.transaction():
-                await stranger.execute("LOCK TABLE regista_entries")
-                with pytest.raises(HistoryUnavailable, match="TimeoutError"):
-                    await history.record([make_entry(1)])
-                assert await history.cursor() == 0
-            await history.record([make_entry(1)])
-            assert await history.cursor() == 1
-        await stranger.close()
-
-    asyncio.run(body())
+    stranger = await asyncpg.connect(place)
+    async with running(PostgresHistory(place)) as history:
+        async with stranger.transaction():
+            await stranger.execute("LOCK TABLE regista_entries")
+            with pytest.raises(HistoryUnavailable, match="TimeoutError"):
+                await history.record([make_entry(1)])
+            assert await history.cursor() == 0
+        await history.record([make_entry(1)])
+        assert await history.cursor() == 1
+    await stranger.close()
 
 
 def test_a_server_that_may_lose_what_it_has_said_is_warned_of(

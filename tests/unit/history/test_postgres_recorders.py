@@ -81,61 +81,55 @@ async def until(done: Callable[[], Awaitable[bool]]) -> None:
 
 
 @pytest.mark.parametrize("first", ["the early one", "the late one"])
-def test_batches_that_overlap_and_meet_leave_every_entry_once(place: str, first: str) -> None:
+async def test_batches_that_overlap_and_meet_leave_every_entry_once(place: str, first: str) -> None:
     entries = [make_entry(number, f"job-{number % 3}", number) for number in range(1, 21)]
     batches = [entries[:10], entries[4:]]
     if first == "the late one":
         batches.reverse()
 
-    async def body() -> None:
-        async with (
-            running(PostgresHistory(place)) as one,
-            running(PostgresHistory(place)) as two,
-            stranger(place) as other,
-            stranger(place) as observer,
-        ):
-            async with other.transaction():
-                await other.execute("LOCK TABLE regista_entries")
-                writing = [asyncio.create_task(one.record(batches[0]))]
-                await blocked(observer, 1)
-                writing.append(asyncio.create_task(two.record(batches[1])))
-                await blocked(observer, 2)
-            await asyncio.gather(*writing)
-            found = await two.entries(0)
-            assert [entry.number for entry in found.entries] == list(range(1, 21))
-            assert await one.cursor() == await two.cursor() == 20
-
-    asyncio.run(body())
+    async with (
+        running(PostgresHistory(place)) as one,
+        running(PostgresHistory(place)) as two,
+        stranger(place) as other,
+        stranger(place) as observer,
+    ):
+        async with other.transaction():
+            await other.execute("LOCK TABLE regista_entries")
+            writing = [asyncio.create_task(one.record(batches[0]))]
+            await blocked(observer, 1)
+            writing.append(asyncio.create_task(two.record(batches[1])))
+            await blocked(observer, 2)
+        await asyncio.gather(*writing)
+        found = await two.entries(0)
+        assert [entry.number for entry in found.entries] == list(range(1, 21))
+        assert await one.cursor() == await two.cursor() == 20
 
 
-def test_a_recorder_that_dies_in_the_middle_takes_its_batch_along_and_no_other(place: str) -> None:
+async def test_a_recorder_that_dies_in_the_middle_takes_its_batch_along_and_no_other(place: str) -> None:
     entries = [make_entry(number, f"job-{number}") for number in range(1, 21)]
 
-    async def body() -> None:
-        async with (
-            running(PostgresHistory(place)) as one,
-            running(PostgresHistory(place)) as two,
-            stranger(place) as other,
-            stranger(place) as undertaker,
-        ):
-            await one.record(entries[:4])
-            async with other.transaction():
-                await other.execute("LOCK TABLE regista_entries")
-                dying = asyncio.create_task(one.record(entries[:10]))
-                (pid,) = await blocked(undertaker, 1)
-                going_on = asyncio.create_task(two.record(entries[4:8]))
-                await blocked(undertaker, 2)
-                await undertaker.fetch("SELECT pg_terminate_backend($1)", pid)
-                with pytest.raises(HistoryUnavailable, match="terminating connection"):
-                    await dying
-            await going_on
-            # What only the dead one had is not there, and the cursor does not say so.
-            assert await two.cursor() == 8
-            assert [entry.number for entry in (await two.entries(0)).entries] == list(range(1, 9))
-            await one.record(entries[8:])  # and its connections come back
-            assert await one.cursor() == 20
-
-    asyncio.run(body())
+    async with (
+        running(PostgresHistory(place)) as one,
+        running(PostgresHistory(place)) as two,
+        stranger(place) as other,
+        stranger(place) as undertaker,
+    ):
+        await one.record(entries[:4])
+        async with other.transaction():
+            await other.execute("LOCK TABLE regista_entries")
+            dying = asyncio.create_task(one.record(entries[:10]))
+            (pid,) = await blocked(undertaker, 1)
+            going_on = asyncio.create_task(two.record(entries[4:8]))
+            await blocked(undertaker, 2)
+            await undertaker.fetch("SELECT pg_terminate_backend($1)", pid)
+            with pytest.raises(HistoryUnavailable, match="terminating connection"):
+                await dying
+        await going_on
+        # What only the dead one had is not there, and the cursor does not say so.
+        assert await two.cursor() == 8
+        assert [entry.number for entry in (await two.entries(0)).entries] == list(range(1, 9))
+        await one.record(entries[8:])  # and its connections come back
+        assert await one.cursor() == 20
 
 
 class Watch:
@@ -277,23 +271,20 @@ def test_a_recorder_outlives_an_absence_of_the_server_and_loses_nothing(
     asyncio.run(body())
 
 
-def test_stop_without_a_server_leaves_the_rest_in_the_outbox(
+async def test_stop_without_a_server_leaves_the_rest_in_the_outbox(
     server: PostgresServer, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder_module, "MAX_BACKOFF_S", 3600.0)
     outbox = SharedOutbox()
 
-    async def body() -> None:
-        async with running(PostgresHistory(place)) as history:
-            recorder = HistoryRecorder(outbox, history)
-            await asyncio.to_thread(server.stop)
-            outbox.add("job-1", 1)
-            await recorder.start()
-            await recorder.stop()
-            assert len(outbox.entries) == 1
-            await asyncio.to_thread(server.start)
-            await HistoryRecorder(outbox, history).drain()
-            assert outbox.entries == []
-            assert seqs(await history.events("job-1")) == [1, 2]
-
-    asyncio.run(body())
+    async with running(PostgresHistory(place)) as history:
+        recorder = HistoryRecorder(outbox, history)
+        await asyncio.to_thread(server.stop)
+        outbox.add("job-1", 1)
+        await recorder.start()
+        await recorder.stop()
+        assert len(outbox.entries) == 1
+        await asyncio.to_thread(server.start)
+        await HistoryRecorder(outbox, history).drain()
+        assert outbox.entries == []
+        assert seqs(await history.events("job-1")) == [1, 2]

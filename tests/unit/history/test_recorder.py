@@ -120,98 +120,77 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 # Without a loop
 
 
-def test_run_once_records_one_batch_and_says_how_many() -> None:
-    async def body() -> None:
-        outbox, history = filled(5), SpyHistory()
-        recorder = HistoryRecorder(outbox, history, limit=3)
-        assert [await recorder.run_once() for _ in range(3)] == [3, 2, 0]
-        assert history.batches == [3, 2]
-        assert await holds(history, 5)
-
-    asyncio.run(body())
+async def test_run_once_records_one_batch_and_says_how_many() -> None:
+    outbox, history = filled(5), SpyHistory()
+    recorder = HistoryRecorder(outbox, history, limit=3)
+    assert [await recorder.run_once() for _ in range(3)] == [3, 2, 0]
+    assert history.batches == [3, 2]
+    assert await holds(history, 5)
 
 
-def test_drain_leaves_the_outbox_empty_and_history_synced() -> None:
-    async def body() -> None:
-        outbox, history = filled(7), SpyHistory()
-        await HistoryRecorder(outbox, history, limit=2).drain()
-        assert outbox.entries == []
-        assert history.synced == 7
-        assert await holds(history, 7)
-
-    asyncio.run(body())
+async def test_drain_leaves_the_outbox_empty_and_history_synced() -> None:
+    outbox, history = filled(7), SpyHistory()
+    await HistoryRecorder(outbox, history, limit=2).drain()
+    assert outbox.entries == []
+    assert history.synced == 7
+    assert await holds(history, 7)
 
 
-def test_recording_goes_on_behind_the_cursor_of_the_backend() -> None:
-    async def body() -> None:
-        outbox, history = filled(4), SpyHistory()
-        await history.record(await outbox.outbox(0, 3))
-        assert await HistoryRecorder(outbox, history).run_once() == 1
-        assert await holds(history, 4)
-
-    asyncio.run(body())
+async def test_recording_goes_on_behind_the_cursor_of_the_backend() -> None:
+    outbox, history = filled(4), SpyHistory()
+    await history.record(await outbox.outbox(0, 3))
+    assert await HistoryRecorder(outbox, history).run_once() == 1
+    assert await holds(history, 4)
 
 
-def test_a_sync_happens_at_most_once_a_second_under_load() -> None:
-    async def body() -> None:
-        outbox, history, clock = ListOutbox(), SpyHistory(), HandClock()
-        recorder = HistoryRecorder(outbox, history, clock=clock)
-        for tick in range(31):  # a little at a time, for three seconds
-            clock.seconds = tick / 10
-            outbox.add(f"job-{tick}")
-            await recorder.run_once()
-        assert history.syncs == 4
-
-    asyncio.run(body())
-
-
-def test_what_was_recorded_last_is_synced_and_pruned_when_idle() -> None:
-    async def body() -> None:
-        outbox, history, clock = filled(1), SpyHistory(), HandClock()
-        recorder = HistoryRecorder(outbox, history, clock=clock)
+async def test_a_sync_happens_at_most_once_a_second_under_load() -> None:
+    outbox, history, clock = ListOutbox(), SpyHistory(), HandClock()
+    recorder = HistoryRecorder(outbox, history, clock=clock)
+    for tick in range(31):  # a little at a time, for three seconds
+        clock.seconds = tick / 10
+        outbox.add(f"job-{tick}")
         await recorder.run_once()
-        outbox.add("job-2")
-        await recorder.run_once()
-        assert outbox.pruned == [1]
-        clock.seconds = 1.0
-        assert await recorder.run_once() == 0
-        assert outbox.pruned == [1, 2]
-        clock.seconds = 5.0
-        assert await recorder.run_once() == 0
-        assert history.syncs == 2  # nothing new, nothing to sync
-
-    asyncio.run(body())
+    assert history.syncs == 4
 
 
-def test_the_outbox_is_pruned_only_behind_what_is_synced() -> None:
-    async def body() -> None:
-        outbox, history, clock = filled(10), SpyHistory(), HandClock()
-        history.sync_lag = 4
-        recorder = HistoryRecorder(outbox, history, clock=clock)
-        await recorder.drain()
-        assert outbox.pruned == [6]
-        assert [entry.number for entry in outbox.entries] == [7, 8, 9, 10]
-        history.sync_lag = 0  # what held the sync back is gone: nothing new is needed to notice it
-        clock.seconds = 1.0
-        await recorder.run_once()
-        assert outbox.entries == []
+async def test_what_was_recorded_last_is_synced_and_pruned_when_idle() -> None:
+    outbox, history, clock = filled(1), SpyHistory(), HandClock()
+    recorder = HistoryRecorder(outbox, history, clock=clock)
+    await recorder.run_once()
+    outbox.add("job-2")
+    await recorder.run_once()
+    assert outbox.pruned == [1]
+    clock.seconds = 1.0
+    assert await recorder.run_once() == 0
+    assert outbox.pruned == [1, 2]
+    clock.seconds = 5.0
+    assert await recorder.run_once() == 0
+    assert history.syncs == 2  # nothing new, nothing to sync
 
-    asyncio.run(body())
+
+async def test_the_outbox_is_pruned_only_behind_what_is_synced() -> None:
+    outbox, history, clock = filled(10), SpyHistory(), HandClock()
+    history.sync_lag = 4
+    recorder = HistoryRecorder(outbox, history, clock=clock)
+    await recorder.drain()
+    assert outbox.pruned == [6]
+    assert [entry.number for entry in outbox.entries] == [7, 8, 9, 10]
+    history.sync_lag = 0  # what held the sync back is gone: nothing new is needed to notice it
+    clock.seconds = 1.0
+    await recorder.run_once()
+    assert outbox.entries == []
 
 
-def test_a_crash_between_record_and_prune_records_once() -> None:
-    async def body() -> None:
-        outbox, history = filled(3), SpyHistory()
-        outbox.prune_failures = 1
-        with pytest.raises(StorageError):
-            await HistoryRecorder(outbox, history).run_once()
-        assert len(outbox.entries) == 3
-        await HistoryRecorder(outbox, history).drain()
-        assert history.batches == [3]
-        assert outbox.entries == []
-        assert await holds(history, 3)
-
-    asyncio.run(body())
+async def test_a_crash_between_record_and_prune_records_once() -> None:
+    outbox, history = filled(3), SpyHistory()
+    outbox.prune_failures = 1
+    with pytest.raises(StorageError):
+        await HistoryRecorder(outbox, history).run_once()
+    assert len(outbox.entries) == 3
+    await HistoryRecorder(outbox, history).drain()
+    assert history.batches == [3]
+    assert outbox.entries == []
+    assert await holds(history, 3)
 
 
 class CutHistory(MemoryHistory):
@@ -230,130 +209,106 @@ class CutHistory(MemoryHistory):
 
 
 @given(st.lists(st.sampled_from(["add", "run_once", "later", "crash", "power cut"]), max_size=40))
-def test_no_power_cut_loses_what_the_store_has_flushed(steps: list[str]) -> None:
-    async def body() -> None:
-        outbox, history, clock = ListOutbox(), CutHistory(), HandClock()
-        recorder = HistoryRecorder(outbox, history, clock=clock, limit=2)
-        for step in [*steps, "power cut"]:
-            if step == "add":
-                outbox.add(f"job-{outbox.last + 1}")
-            elif step == "run_once":
-                await recorder.run_once()
-            elif step == "later":
-                clock.seconds += 1.0
-            else:
-                if step == "power cut":
-                    history.cut()
-                recorder = HistoryRecorder(outbox, history, clock=clock, limit=2)
-        await recorder.drain()
-        assert await holds(history, outbox.last)
-        assert outbox.entries == []
-
-    asyncio.run(body())
+async def test_no_power_cut_loses_what_the_store_has_flushed(steps: list[str]) -> None:
+    outbox, history, clock = ListOutbox(), CutHistory(), HandClock()
+    recorder = HistoryRecorder(outbox, history, clock=clock, limit=2)
+    for step in [*steps, "power cut"]:
+        if step == "add":
+            outbox.add(f"job-{outbox.last + 1}")
+        elif step == "run_once":
+            await recorder.run_once()
+        elif step == "later":
+            clock.seconds += 1.0
+        else:
+            if step == "power cut":
+                history.cut()
+            recorder = HistoryRecorder(outbox, history, clock=clock, limit=2)
+    await recorder.drain()
+    assert await holds(history, outbox.last)
+    assert outbox.entries == []
 
 
 # With a loop
 
 
-def test_stop_before_start_and_stop_twice_are_fine() -> None:
-    async def body() -> None:
-        recorder = HistoryRecorder(ListOutbox(), MemoryHistory())
-        await recorder.stop()
-        await recorder.start()
-        await recorder.start()
-        await recorder.stop()
-        await recorder.stop()
-
-    asyncio.run(body())
+async def test_stop_before_start_and_stop_twice_are_fine() -> None:
+    recorder = HistoryRecorder(ListOutbox(), MemoryHistory())
+    await recorder.stop()
+    await recorder.start()
+    await recorder.start()
+    await recorder.stop()
+    await recorder.stop()
 
 
-def test_two_stops_at_once_both_return_when_it_has_stopped() -> None:
-    async def body() -> None:
-        outbox = filled(3)
-        recorder = HistoryRecorder(outbox, MemoryHistory())
-        await recorder.start()
-        await asyncio.gather(recorder.stop(), recorder.stop())
-        assert outbox.entries == []
-
-    asyncio.run(body())
+async def test_two_stops_at_once_both_return_when_it_has_stopped() -> None:
+    outbox = filled(3)
+    recorder = HistoryRecorder(outbox, MemoryHistory())
+    await recorder.start()
+    await asyncio.gather(recorder.stop(), recorder.stop())
+    assert outbox.entries == []
 
 
-def test_stop_drains_what_is_flushed() -> None:
-    async def body() -> None:
-        outbox, history = ListOutbox(), SpyHistory()
-        recorder = HistoryRecorder(outbox, history, limit=2)
-        await recorder.start()
-        for number in range(1, 8):
-            outbox.add(f"job-{number}")
-        await recorder.stop()
-        assert outbox.entries == []
-        assert history.synced == 7
-        assert await holds(history, 7)
-
-    asyncio.run(body())
+async def test_stop_drains_what_is_flushed() -> None:
+    outbox, history = ListOutbox(), SpyHistory()
+    recorder = HistoryRecorder(outbox, history, limit=2)
+    await recorder.start()
+    for number in range(1, 8):
+        outbox.add(f"job-{number}")
+    await recorder.stop()
+    assert outbox.entries == []
+    assert history.synced == 7
+    assert await holds(history, 7)
 
 
-def test_a_stopped_recorder_can_be_started_again() -> None:
-    async def body() -> None:
-        outbox, history = filled(1), SpyHistory()
-        recorder = HistoryRecorder(outbox, history)
-        for number in (2, 3):
-            await recorder.start()
-            await recorder.stop()
-            outbox.add(f"job-{number}")
+async def test_a_stopped_recorder_can_be_started_again() -> None:
+    outbox, history = filled(1), SpyHistory()
+    recorder = HistoryRecorder(outbox, history)
+    for number in (2, 3):
         await recorder.start()
         await recorder.stop()
-        assert await holds(history, 3)
+        outbox.add(f"job-{number}")
+    await recorder.start()
+    await recorder.stop()
+    assert await holds(history, 3)
 
-    asyncio.run(body())
 
-
-def test_a_wake_has_new_entries_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_wake_has_new_entries_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder_module, "RECHECK_S", 3600.0)
 
-    async def body() -> None:
-        outbox, history = ListOutbox(), SpyHistory()
-        recorder = HistoryRecorder(outbox, history)
-        await recorder.start()
-        await asyncio.sleep(0.01)
-        outbox.add("job-1")
-        recorder.wake()
-        await until(lambda: history.batches == [1])
-        await recorder.stop()
-
-    asyncio.run(body())
+    outbox, history = ListOutbox(), SpyHistory()
+    recorder = HistoryRecorder(outbox, history)
+    await recorder.start()
+    await asyncio.sleep(0.01)
+    outbox.add("job-1")
+    recorder.wake()
+    await until(lambda: history.batches == [1])
+    await recorder.stop()
 
 
-def test_commits_that_come_together_are_recorded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_commits_that_come_together_are_recorded_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder_module, "POOL_S", 0.05)
 
-    async def body() -> None:
-        outbox, history = ListOutbox(), SpyHistory()
-        recorder = HistoryRecorder(outbox, history)
-        await recorder.start()
-        await asyncio.sleep(0.06)
-        for number in range(1, 11):
-            outbox.add(f"job-{number}")
-            recorder.wake()
-            await asyncio.sleep(0)
-        await until(lambda: bool(history.batches))
-        assert history.batches == [10]
-        await recorder.stop()
-
-    asyncio.run(body())
+    outbox, history = ListOutbox(), SpyHistory()
+    recorder = HistoryRecorder(outbox, history)
+    await recorder.start()
+    await asyncio.sleep(0.06)
+    for number in range(1, 11):
+        outbox.add(f"job-{number}")
+        recorder.wake()
+        await asyncio.sleep(0)
+    await until(lambda: bool(history.batches))
+    assert history.batches == [10]
+    await recorder.stop()
 
 
-def test_a_lost_hint_only_costs_time() -> None:
-    async def body() -> None:
-        outbox, history = ListOutbox(), SpyHistory()
-        recorder = HistoryRecorder(outbox, history)
-        await recorder.start()
-        await asyncio.sleep(0.005)
-        outbox.add("job-1")  # and nobody says so
-        await until(lambda: history.batches == [1])
-        await recorder.stop()
-
-    asyncio.run(body())
+async def test_a_lost_hint_only_costs_time() -> None:
+    outbox, history = ListOutbox(), SpyHistory()
+    recorder = HistoryRecorder(outbox, history)
+    await recorder.start()
+    await asyncio.sleep(0.005)
+    outbox.add("job-1")  # and nobody says so
+    await until(lambda: history.batches == [1])
+    await recorder.stop()
 
 
 @pytest.mark.parametrize("after_writing", [False, True], ids=["not written", "written, answer lost"])
@@ -389,24 +344,21 @@ def test_waiting_between_failures_doubles_up_to_its_bound(caplog: pytest.LogCapt
     assert waits == [0.001, 0.002, 0.004, 0.004, 0.004]
 
 
-def test_stop_with_a_dead_backend_returns_and_the_outbox_keeps_the_rest(
+async def test_stop_with_a_dead_backend_returns_and_the_outbox_keeps_the_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(recorder_module, "BACKOFF_S", 3600.0)
 
-    async def body() -> None:
-        outbox, history = filled(3), SpyHistory(failures=1_000_000)
-        recorder = HistoryRecorder(outbox, history)
-        await recorder.start()
-        await asyncio.sleep(0.01)
-        await recorder.stop()
-        assert len(outbox.entries) == 3
-        history.failures = 0
-        await recorder.start()
-        await recorder.stop()
-        assert await holds(history, 3)
-
-    asyncio.run(body())
+    outbox, history = filled(3), SpyHistory(failures=1_000_000)
+    recorder = HistoryRecorder(outbox, history)
+    await recorder.start()
+    await asyncio.sleep(0.01)
+    await recorder.stop()
+    assert len(outbox.entries) == 3
+    history.failures = 0
+    await recorder.start()
+    await recorder.stop()
+    assert await holds(history, 3)
 
 
 def test_of_two_on_a_shared_store_one_records_and_the_other_takes_over() -> None:
@@ -482,58 +434,49 @@ class Interrupted(ListOutbox):
         return found
 
 
-def test_stories_of_many_jobs_are_history_and_the_unrecorded_tails() -> None:
-    async def body() -> None:
-        outbox, history = ListOutbox(), MemoryHistory()
-        outbox.add("recorded", events=3)
-        outbox.add("both", events=2)
-        await history.record(outbox.entries)
-        outbox.add("both", events=2)
-        outbox.add("new", events=1)
-        await outbox.prune(2)
-        stories = await read_stories(outbox, history, ["recorded", "both", "new", "nobody"], 3)
-        assert {job_id: seqs(events) for job_id, events in stories.items()} == {
-            "recorded": [1, 2, 3],
-            "both": [1, 2, 3],
-            "new": [1],
-            "nobody": [],
-        }
-
-    asyncio.run(body())
+async def test_stories_of_many_jobs_are_history_and_the_unrecorded_tails() -> None:
+    outbox, history = ListOutbox(), MemoryHistory()
+    outbox.add("recorded", events=3)
+    outbox.add("both", events=2)
+    await history.record(outbox.entries)
+    outbox.add("both", events=2)
+    outbox.add("new", events=1)
+    await outbox.prune(2)
+    stories = await read_stories(outbox, history, ["recorded", "both", "new", "nobody"], 3)
+    assert {job_id: seqs(events) for job_id, events in stories.items()} == {
+        "recorded": [1, 2, 3],
+        "both": [1, 2, 3],
+        "new": [1],
+        "nobody": [],
+    }
 
 
-def test_events_are_history_and_the_unrecorded_tail() -> None:
-    async def body() -> None:
-        outbox, history = ListOutbox(), MemoryHistory()
-        recorder = HistoryRecorder(outbox, history)
-        outbox.add("job", events=3)
-        outbox.add("other", events=1)
-        assert seqs(await read_events(outbox, history, "job")) == [1, 2, 3]
-        await history.record(outbox.entries)  # recorded, not pruned yet
-        outbox.add("job", events=2)
-        assert seqs(await read_events(outbox, history, "job")) == [1, 2, 3, 4, 5]
-        assert seqs(await read_events(outbox, history, "job", after_seq=1, limit=3)) == [2, 3, 4]
-        assert seqs(await read_events(outbox, history, "job", after_seq=3)) == [4, 5]
-        assert seqs(await read_events(outbox, history, "job", limit=2)) == [1, 2]
-        await recorder.drain()
-        assert seqs(await read_events(outbox, history, "job")) == [1, 2, 3, 4, 5]
-        assert await read_events(outbox, history, "nobody") == []
-
-    asyncio.run(body())
+async def test_events_are_history_and_the_unrecorded_tail() -> None:
+    outbox, history = ListOutbox(), MemoryHistory()
+    recorder = HistoryRecorder(outbox, history)
+    outbox.add("job", events=3)
+    outbox.add("other", events=1)
+    assert seqs(await read_events(outbox, history, "job")) == [1, 2, 3]
+    await history.record(outbox.entries)  # recorded, not pruned yet
+    outbox.add("job", events=2)
+    assert seqs(await read_events(outbox, history, "job")) == [1, 2, 3, 4, 5]
+    assert seqs(await read_events(outbox, history, "job", after_seq=1, limit=3)) == [2, 3, 4]
+    assert seqs(await read_events(outbox, history, "job", after_seq=3)) == [4, 5]
+    assert seqs(await read_events(outbox, history, "job", limit=2)) == [1, 2]
+    await recorder.drain()
+    assert seqs(await read_events(outbox, history, "job")) == [1, 2, 3, 4, 5]
+    assert await read_events(outbox, history, "nobody") == []
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 100])
-def test_events_have_no_gap_and_no_duplicate_while_the_recorder_runs(limit: int) -> None:
-    async def body() -> None:
-        outbox, history = Interrupted(), MemoryHistory()
-        recorder = HistoryRecorder(outbox, history, limit=1)
-        for _ in range(4):
-            outbox.add("job", events=2)
-        await recorder.run_once()
-        outbox.meanwhile = recorder.drain  # records and prunes all of it between the two looks
-        assert seqs(await read_events(outbox, history, "job", limit=limit)) == list(range(1, 9))[:limit]
-
-    asyncio.run(body())
+async def test_events_have_no_gap_and_no_duplicate_while_the_recorder_runs(limit: int) -> None:
+    outbox, history = Interrupted(), MemoryHistory()
+    recorder = HistoryRecorder(outbox, history, limit=1)
+    for _ in range(4):
+        outbox.add("job", events=2)
+    await recorder.run_once()
+    outbox.meanwhile = recorder.drain  # records and prunes all of it between the two looks
+    assert seqs(await read_events(outbox, history, "job", limit=limit)) == list(range(1, 9))[:limit]
 
 
 # A story that is told anew
@@ -562,57 +505,48 @@ def _messages(events: list[Event]) -> list[str | None]:
     return [event.message for event in events]
 
 
-def test_what_a_store_tells_after_a_loss_is_recorded_though_its_numbers_are_old() -> None:
-    async def body() -> None:
-        outbox, history = ForgetfulOutbox(), SpyHistory()
-        recorder = HistoryRecorder(outbox, history)
-        for _ in range(5):
-            outbox.add("job")
-        await recorder.run_once()
-        outbox.lose(3)
-        outbox.tell("job", 3, events=2)  # the story goes on behind its second event, with number 3 again
-        outbox.add("other")
-        assert await recorder.run_once() == 2
-        assert seqs(await history.events("job")) == [1, 2, 3, 4]
-        assert seqs(await history.events("other")) == [1]
-        outbox.tell("job", 5)
-        assert await recorder.run_once() == 1
-        assert seqs(await history.events("job")) == [1, 2, 3, 4, 5]
-        assert await recorder.run_once() == 0
-
-    asyncio.run(body())
+async def test_what_a_store_tells_after_a_loss_is_recorded_though_its_numbers_are_old() -> None:
+    outbox, history = ForgetfulOutbox(), SpyHistory()
+    recorder = HistoryRecorder(outbox, history)
+    for _ in range(5):
+        outbox.add("job")
+    await recorder.run_once()
+    outbox.lose(3)
+    outbox.tell("job", 3, events=2)  # the story goes on behind its second event, with number 3 again
+    outbox.add("other")
+    assert await recorder.run_once() == 2
+    assert seqs(await history.events("job")) == [1, 2, 3, 4]
+    assert seqs(await history.events("other")) == [1]
+    outbox.tell("job", 5)
+    assert await recorder.run_once() == 1
+    assert seqs(await history.events("job")) == [1, 2, 3, 4, 5]
+    assert await recorder.run_once() == 0
 
 
-def test_what_is_told_after_a_loss_is_kept_until_history_takes_it() -> None:
-    async def body() -> None:
-        outbox, history = ForgetfulOutbox(), SpyHistory()
-        recorder = HistoryRecorder(outbox, history)
-        for _ in range(4):
-            outbox.add("job")
-        await recorder.run_once()
-        outbox.lose(3)
-        outbox.tell("job", 2)
-        history.failures = 2
-        for _ in range(2):
-            with pytest.raises(ConnectionError):
-                await recorder.run_once()
-        await recorder.drain()
-        assert seqs(await history.events("job")) == [1, 2]
-        assert outbox.entries == []
-
-    asyncio.run(body())
+async def test_what_is_told_after_a_loss_is_kept_until_history_takes_it() -> None:
+    outbox, history = ForgetfulOutbox(), SpyHistory()
+    recorder = HistoryRecorder(outbox, history)
+    for _ in range(4):
+        outbox.add("job")
+    await recorder.run_once()
+    outbox.lose(3)
+    outbox.tell("job", 2)
+    history.failures = 2
+    for _ in range(2):
+        with pytest.raises(ConnectionError):
+            await recorder.run_once()
+    await recorder.drain()
+    assert seqs(await history.events("job")) == [1, 2]
+    assert outbox.entries == []
 
 
-def test_a_story_that_history_does_not_know_yet_is_read_without_the_old_one() -> None:
-    async def body() -> None:
-        outbox, history = ListOutbox(), MemoryHistory()
-        await history.record([make_entry(1, "job", events=5)])
-        outbox.last = 7
-        outbox.add("job", events=2)
-        anew = [replace(event, message="anew") for event in outbox.entries[0].events]
-        outbox.entries[0] = replace(outbox.entries[0], events=tuple(anew))
-        assert _messages(await read_events(outbox, history, "job")) == ["anew", "anew"]
-        assert _messages((await read_stories(outbox, history, ["job"]))["job"]) == ["anew", "anew"]
-        assert _messages(await read_events(outbox, history, "job", after_seq=1)) == ["anew"]
-
-    asyncio.run(body())
+async def test_a_story_that_history_does_not_know_yet_is_read_without_the_old_one() -> None:
+    outbox, history = ListOutbox(), MemoryHistory()
+    await history.record([make_entry(1, "job", events=5)])
+    outbox.last = 7
+    outbox.add("job", events=2)
+    anew = [replace(event, message="anew") for event in outbox.entries[0].events]
+    outbox.entries[0] = replace(outbox.entries[0], events=tuple(anew))
+    assert _messages(await read_events(outbox, history, "job")) == ["anew", "anew"]
+    assert _messages((await read_stories(outbox, history, ["job"]))["job"]) == ["anew", "anew"]
+    assert _messages(await read_events(outbox, history, "job", after_seq=1)) == ["anew"]

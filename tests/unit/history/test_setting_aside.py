@@ -72,14 +72,11 @@ def test_what_postgresql_can_never_take_keeps_nothing_else_out(
     assert "index row" in server.ask("SELECT reason FROM regista_set_aside", schema)[0]
 
 
-def test_a_nul_is_written_in_another_way_and_refused_nowhere(server: PostgresServer) -> None:
+async def test_a_nul_is_written_in_another_way_and_refused_nowhere(server: PostgresServer) -> None:
     place = server.place()
 
-    async def body() -> None:
-        async with running(PostgresHistory(place)) as history:
-            row = make_summary("a\0b", search_attributes={"x\0y": "p\0q", "l": ["\0"]}, error_code="\0")
-            await history.record([make_entry(1, "a\0b", summary=row), make_entry(2, "fine")])
-            assert history.set_aside == 0
-            assert await history.summary("a\0b") is not None
-
-    asyncio.run(body())
+    async with running(PostgresHistory(place)) as history:
+        row = make_summary("a\0b", search_attributes={"x\0y": "p\0q", "l": ["\0"]}, error_code="\0")
+        await history.record([make_entry(1, "a\0b", summary=row), make_entry(2, "fine")])
+        assert history.set_aside == 0
+        assert await history.summary("a\0b") is not None

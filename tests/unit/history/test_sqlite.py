@@ -121,30 +121,24 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(
     start(path)
 
 
-def test_a_history_that_is_not_open_says_so(path: Path) -> None:
-    async def body() -> None:
-        history = SqliteHistory(path)
-        with pytest.raises(StorageError, match="not open"):
-            await history.cursor()
-        await history.start()
-        await history.stop()
-        with pytest.raises(StorageError, match="not open"):
-            await history.record([make_entry(1)])
-
-    asyncio.run(body())
+async def test_a_history_that_is_not_open_says_so(path: Path) -> None:
+    history = SqliteHistory(path)
+    with pytest.raises(StorageError, match="not open"):
+        await history.cursor()
+    await history.start()
+    await history.stop()
+    with pytest.raises(StorageError, match="not open"):
+        await history.record([make_entry(1)])
 
 
-def test_an_error_of_sqlite_leaves_as_ours_and_changes_nothing(path: Path) -> None:
-    async def body() -> None:
-        async with running(SqliteHistory(path)) as history:
-            await history.record([make_entry(1)])
-            ask(path, "CREATE TRIGGER no BEFORE INSERT ON jobs BEGIN SELECT raise(ABORT, 'refused'); END")
-            with pytest.raises(StorageError, match="refused"):
-                await history.record([make_entry(2, first_seq=2, summary=make_summary("job-1"))])
-            assert await history.cursor() == 1
-            assert seqs(await history.events("job-1")) == [1]
-
-    asyncio.run(body())
+async def test_an_error_of_sqlite_leaves_as_ours_and_changes_nothing(path: Path) -> None:
+    async with running(SqliteHistory(path)) as history:
+        await history.record([make_entry(1)])
+        ask(path, "CREATE TRIGGER no BEFORE INSERT ON jobs BEGIN SELECT raise(ABORT, 'refused'); END")
+        with pytest.raises(StorageError, match="refused"):
+            await history.record([make_entry(2, first_seq=2, summary=make_summary("job-1"))])
+        assert await history.cursor() == 1
+        assert seqs(await history.events("job-1")) == [1]
 
 
 # Writing
@@ -176,7 +170,7 @@ def test_a_job_has_one_row_per_commit_and_one_summary(path: Path) -> None:
     assert ask(path, "SELECT status FROM jobs") == ["finished"]
 
 
-def test_what_was_recorded_survives_the_death_of_the_process(path: Path) -> None:
+async def test_what_was_recorded_survives_the_death_of_the_process(path: Path) -> None:
     program = (
         "import asyncio, os, sys\n"
         "from regista.history.sqlite import SqliteHistory\n"
@@ -191,30 +185,24 @@ def test_what_was_recorded_survives_the_death_of_the_process(path: Path) -> None
     ended = subprocess.run([sys.executable, "-c", program, path], env={**os.environ}, check=False)
     assert ended.returncode == 9
 
-    async def body() -> None:
-        async with running(SqliteHistory(path)) as history:
-            assert await history.cursor() == 1
-            assert seqs(await history.events("job-1")) == [1, 2, 3]
-
-    asyncio.run(body())
+    async with running(SqliteHistory(path)) as history:
+        assert await history.cursor() == 1
+        assert seqs(await history.events("job-1")) == [1, 2, 3]
 
 
-def test_the_loop_gets_turns_while_a_large_batch_is_encoded(path: Path) -> None:
-    async def body() -> None:
-        turns = 0
+async def test_the_loop_gets_turns_while_a_large_batch_is_encoded(path: Path) -> None:
+    turns = 0
 
-        async def count() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
 
-        counting = asyncio.create_task(count())
-        await sqlite_rows.pack([make_entry(n, f"job-{n}") for n in range(1, 2001)], Indexed())
-        counting.cancel()
-        assert turns >= 2000 // sqlite_rows.ENCODED_AT_ONCE
-
-    asyncio.run(body())
+    counting = asyncio.create_task(count())
+    await sqlite_rows.pack([make_entry(n, f"job-{n}") for n in range(1, 2001)], Indexed())
+    counting.cancel()
+    assert turns >= 2000 // sqlite_rows.ENCODED_AT_ONCE
 
 
 # Syncing
@@ -228,69 +216,57 @@ def on_disk_without_the_wal(path: Path) -> int:
     return int(cursor)
 
 
-def test_a_synced_cursor_rests_on_no_wal(path: Path) -> None:
-    async def body() -> None:
-        async with running(SqliteHistory(path)) as history:
-            await history.sync()
-            await history.record([make_entry(1), make_entry(2, first_seq=2)])
-            assert on_disk_without_the_wal(path) == 0
-            assert await history.sync() == 2
-            assert on_disk_without_the_wal(path) == 2
-
-    asyncio.run(body())
+async def test_a_synced_cursor_rests_on_no_wal(path: Path) -> None:
+    async with running(SqliteHistory(path)) as history:
+        await history.sync()
+        await history.record([make_entry(1), make_entry(2, first_seq=2)])
+        assert on_disk_without_the_wal(path) == 0
+        assert await history.sync() == 2
+        assert on_disk_without_the_wal(path) == 2
 
 
-def test_the_file_runs_with_wal_and_normal(path: Path) -> None:
-    async def body() -> None:
-        async with running(SqliteHistory(path)) as history:
-            for pragma, value in {
-                "journal_mode": "wal",
-                "synchronous": 1,
-                "wal_autocheckpoint": module.AUTOCHECKPOINT_PAGES,
-            }.items():
-                question = f"PRAGMA {pragma}"
-                answer = await history._run(lambda c, q=question: c.execute(q).fetchone())  # type: ignore[misc]
-                assert answer == (value,)
-
-    asyncio.run(body())
+async def test_the_file_runs_with_wal_and_normal(path: Path) -> None:
+    async with running(SqliteHistory(path)) as history:
+        for pragma, value in {
+            "journal_mode": "wal",
+            "synchronous": 1,
+            "wal_autocheckpoint": module.AUTOCHECKPOINT_PAGES,
+        }.items():
+            question = f"PRAGMA {pragma}"
+            answer = await history._run(lambda c, q=question: c.execute(q).fetchone())  # type: ignore[misc]
+            assert answer == (value,)
 
 
-def test_a_stranger_who_reads_holds_the_synced_cursor_back(path: Path) -> None:
-    async def body() -> None:
-        async with running(SqliteHistory(path)) as history:
-            await history.record([make_entry(1)])
-            assert await history.sync() == 1
-            stranger = sqlite3.connect(path, isolation_level=None)
-            stranger.execute("BEGIN")
-            stranger.execute("SELECT * FROM entries").fetchall()
-            await history.record([make_entry(2, first_seq=2)])
-            await history.record([make_entry(3, first_seq=3)])
-            assert await history.cursor() == 3
-            assert await history.sync() == 1
-            stranger.close()
-            assert await history.sync() == 3
-
-    asyncio.run(body())
+async def test_a_stranger_who_reads_holds_the_synced_cursor_back(path: Path) -> None:
+    async with running(SqliteHistory(path)) as history:
+        await history.record([make_entry(1)])
+        assert await history.sync() == 1
+        stranger = sqlite3.connect(path, isolation_level=None)
+        stranger.execute("BEGIN")
+        stranger.execute("SELECT * FROM entries").fetchall()
+        await history.record([make_entry(2, first_seq=2)])
+        await history.record([make_entry(3, first_seq=3)])
+        assert await history.cursor() == 3
+        assert await history.sync() == 1
+        stranger.close()
+        assert await history.sync() == 3
 
 
-def test_a_failed_fsync_is_final(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_fsync_is_final(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(connection: sqlite3.Connection) -> int:
         error = sqlite3.OperationalError("disk I/O error")
         error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
         raise error
 
-    async def body() -> None:
-        async with running(SqliteHistory(path)) as history:
-            await history.record([make_entry(1)])
-            with monkeypatch.context() as patch:
-                patch.setattr(module, "_checkpoint", fail)
-                with pytest.raises(StorageError):
-                    await history.sync()
-            with pytest.raises(StorageFailed):
+    async with running(SqliteHistory(path)) as history:
+        await history.record([make_entry(1)])
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "_checkpoint", fail)
+            with pytest.raises(StorageError):
                 await history.sync()
-            await history.record([make_entry(2, first_seq=2)])  # never in the way of anything else
-
-    asyncio.run(body())
+        with pytest.raises(StorageFailed):
+            await history.sync()
+        await history.record([make_entry(2, first_seq=2)])  # never in the way of anything else
 
 
 def test_what_went_into_a_file_without_its_name_is_never_called_safe(
@@ -316,22 +292,19 @@ def test_what_went_into_a_file_without_its_name_is_never_called_safe(
     assert ask(path, "SELECT number FROM entries") == [2]
 
 
-def test_a_strange_file_in_its_place_is_left_alone_until_it_is_gone(path: Path) -> None:
-    async def body() -> None:
-        async with running(SqliteHistory(path)) as history:
-            await history.record([make_entry(1)])
-            remove(path)
-            ask(path, "CREATE TABLE books (title)")
-            for _ in range(2):
-                with pytest.raises(HistoryUnavailable, match="not a history of Regista"):
-                    await history.cursor()
-                with pytest.raises(StorageError):
-                    await history.record([make_entry(2, first_seq=2)])
-            assert ask(path, "SELECT name FROM sqlite_schema") == ["books"]
-            remove(path)
-            assert await history.cursor() == 0
-
-    asyncio.run(body())
+async def test_a_strange_file_in_its_place_is_left_alone_until_it_is_gone(path: Path) -> None:
+    async with running(SqliteHistory(path)) as history:
+        await history.record([make_entry(1)])
+        remove(path)
+        ask(path, "CREATE TABLE books (title)")
+        for _ in range(2):
+            with pytest.raises(HistoryUnavailable, match="not a history of Regista"):
+                await history.cursor()
+            with pytest.raises(StorageError):
+                await history.record([make_entry(2, first_seq=2)])
+        assert ask(path, "SELECT name FROM sqlite_schema") == ["books"]
+        remove(path)
+        assert await history.cursor() == 0
 
 
 # Reading
@@ -377,7 +350,7 @@ def test_a_page_of_summaries_needs_no_sorting(path: Path, filters: dict[str, Any
     asyncio.run(body())
 
 
-def test_a_batch_costs_the_same_however_many_jobs_there_are(path: Path) -> None:
+async def test_a_batch_costs_the_same_however_many_jobs_there_are(path: Path) -> None:
     def told(first: int, count: int) -> list[Entry]:
         return [
             make_entry(n, f"job-{n:04}", summary=make_summary(f"job-{n:04}"))
@@ -391,17 +364,14 @@ def test_a_batch_costs_the_same_however_many_jobs_there_are(path: Path) -> None:
         await history._run(lambda connection: connection.set_progress_handler(None, 0))
         return len(steps)
 
-    async def body() -> None:
-        async with running(SqliteHistory(path)) as history:
-            await history.record(told(1, 10))
-            few = await steps_of(history, told(11, 10))
-            await history.record(told(21, 1000))
-            assert await steps_of(history, told(1021, 10)) < 1.2 * few
-
-    asyncio.run(body())
+    async with running(SqliteHistory(path)) as history:
+        await history.record(told(1, 10))
+        few = await steps_of(history, told(11, 10))
+        await history.record(told(21, 1000))
+        assert await steps_of(history, told(1021, 10)) < 1.2 * few
 
 
-def test_a_history_of_the_version_before_goes_on(path: Path) -> None:
+async def test_a_history_of_the_version_before_goes_on(path: Path) -> None:
     first, second = make_entry(1, events=2), make_entry(2, first_seq=3, summary=make_summary("job-1"))
     told = first.packed()
     old = sqlite3.connect(path, isolation_level=None)
@@ -412,17 +382,14 @@ def test_a_history_of_the_version_before_goes_on(path: Path) -> None:
     old.execute("INSERT INTO batches VALUES (?, ?, '[]', x'', '[]', 1, 1)", (places, told))
     old.close()
 
-    async def body() -> None:
-        async with running(SqliteHistory(path)) as history:
-            assert await history.cursor() == 1
-            await history.record([second])
-            assert await history.events("job-1") == first.numbered() + second.numbered()
-            assert await history.summary("job-1") == second.summary
-
-    asyncio.run(body())
+    async with running(SqliteHistory(path)) as history:
+        assert await history.cursor() == 1
+        await history.record([second])
+        assert await history.events("job-1") == first.numbered() + second.numbered()
+        assert await history.summary("job-1") == second.summary
 
 
-def test_a_history_from_before_there_was_a_search_is_searchable(path: Path) -> None:
+async def test_a_history_from_before_there_was_a_search_is_searchable(path: Path) -> None:
     steps = module._migrations()
     old = sqlite3.connect(path, isolation_level=None)
     for number in (1, 2):
@@ -435,12 +402,9 @@ def test_a_history_from_before_there_was_a_search_is_searchable(path: Path) -> N
     old.close()
     types = declared_types({"Asset": "Keyword", "Size": "Int", "Name": "Text", "Tags": "KeywordList"})
 
-    async def body() -> None:
-        async with running(SqliteHistory(path)) as history:
-            for text in ("Asset = 'x'", "Size > 2 AND Size < 4", "Name = 'holiday'", "Tags = 'b'"):
-                assert [row.job_id for row in await history.search(understand(text, types))] == ["job-1"]
-
-    asyncio.run(body())
+    async with running(SqliteHistory(path)) as history:
+        for text in ("Asset = 'x'", "Size > 2 AND Size < 4", "Name = 'holiday'", "Tags = 'b'"):
+            assert [row.job_id for row in await history.search(understand(text, types))] == ["job-1"]
 
 
 @pytest.mark.parametrize(
@@ -458,18 +422,15 @@ def test_a_history_from_before_there_was_a_search_is_searchable(path: Path) -> N
         ("StartTime > '2026-01-01'", "jobs_by_time (created_at>?"),
     ],
 )
-def test_a_search_reads_along_an_index(path: Path, text: str, plan: str) -> None:
+async def test_a_search_reads_along_an_index(path: Path, text: str, plan: str) -> None:
     query = understand(text, declared_types({"Asset": "Keyword"}))
 
-    async def body() -> None:
-        async with running(SqliteHistory(path)) as history:
-            found = statement(query, await history._lead(query), (START, "job-9"))
-            told = f"EXPLAIN QUERY PLAN SELECT jobs.* FROM {found.source} WHERE {found.filters} ORDER BY {found.order}"
-            rows = await history._run(lambda connection: connection.execute(told, found.asked).fetchall())
-            assert plan in " ".join(row[3] for row in rows)
-            assert "TEMP B-TREE" not in " ".join(row[3] for row in rows)
-
-    asyncio.run(body())
+    async with running(SqliteHistory(path)) as history:
+        found = statement(query, await history._lead(query), (START, "job-9"))
+        told = f"EXPLAIN QUERY PLAN SELECT jobs.* FROM {found.source} WHERE {found.filters} ORDER BY {found.order}"
+        rows = await history._run(lambda connection: connection.execute(told, found.asked).fetchall())
+        assert plan in " ".join(row[3] for row in rows)
+        assert "TEMP B-TREE" not in " ".join(row[3] for row in rows)
 
 
 _ids = st.sampled_from(["a", "b", "c"])
@@ -482,7 +443,7 @@ _ids = st.sampled_from(["a", "b", "c"])
     status=st.sampled_from([None, "running", "failed", "finished"]),
     before=st.none() | _ids,
 )
-def test_whatever_is_recorded_reads_as_from_memory(
+async def test_whatever_is_recorded_reads_as_from_memory(
     tmp_path_factory: pytest.TempPathFactory,
     told: list[list[Entry]],
     after_seq: int,
@@ -490,24 +451,21 @@ def test_whatever_is_recorded_reads_as_from_memory(
     status: str | None,
     before: str | None,
 ) -> None:
-    async def body() -> None:
-        memory = MemoryHistory()
-        async with running(SqliteHistory(tmp_path_factory.mktemp("play") / "history.db")) as sqlite:
-            for batch in told:
-                for history in (memory, sqlite):
-                    await history.record(batch)
-            assert await sqlite.cursor() == await memory.cursor()
-            assert await sqlite.sync() == await memory.sync()
-            for job_id in ("a", "b", "c"):
-                assert await sqlite.events(job_id, after_seq, limit) == await memory.events(
-                    job_id, after_seq, limit
-                )
-                assert await sqlite.summary(job_id) == await memory.summary(job_id)
-            place = None if before is None else (START, before)
-            asked: dict[str, Any] = {"status": status, "before": place, "limit": limit}
-            assert await sqlite.summaries(**asked) == await memory.summaries(**asked)
-            for client in (None, "acme", "other"):
-                found = await memory.entries(after_seq % 5, limit, client)
-                assert await sqlite.entries(after_seq % 5, limit, client) == found
-
-    asyncio.run(body())
+    memory = MemoryHistory()
+    async with running(SqliteHistory(tmp_path_factory.mktemp("play") / "history.db")) as sqlite:
+        for batch in told:
+            for history in (memory, sqlite):
+                await history.record(batch)
+        assert await sqlite.cursor() == await memory.cursor()
+        assert await sqlite.sync() == await memory.sync()
+        for job_id in ("a", "b", "c"):
+            assert await sqlite.events(job_id, after_seq, limit) == await memory.events(
+                job_id, after_seq, limit
+            )
+            assert await sqlite.summary(job_id) == await memory.summary(job_id)
+        place = None if before is None else (START, before)
+        asked: dict[str, Any] = {"status": status, "before": place, "limit": limit}
+        assert await sqlite.summaries(**asked) == await memory.summaries(**asked)
+        for client in (None, "acme", "other"):
+            found = await memory.entries(after_seq % 5, limit, client)
+            assert await sqlite.entries(after_seq % 5, limit, client) == found

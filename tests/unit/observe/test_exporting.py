@@ -5,7 +5,6 @@ import pytest
 
 from regista.observe.exporting import Pusher, Records
 from regista.observe.meters import Meters
-from tests.loops import on_a_loop
 from tests.otlp_receiver import Receiver
 from tests.ports import free_port
 
@@ -20,7 +19,6 @@ def some() -> Records:
     return Records(meters, {"service.name": "regista"})
 
 
-@on_a_loop
 async def test_metrics_arrive_at_a_receiver_as_they_were_counted() -> None:
     with Receiver() as receiver:
         pusher = Pusher(some().collect, f"{receiver.url}/v1/metrics", interval_s=0.02)
@@ -40,7 +38,6 @@ async def test_metrics_arrive_at_a_receiver_as_they_were_counted() -> None:
     assert receiver.metrics["wait_seconds"].unit == "s"
 
 
-@on_a_loop
 async def test_a_receiver_that_is_away_is_told_of_once_and_waited_for(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -53,7 +50,6 @@ async def test_a_receiver_that_is_away_is_told_of_once_and_waited_for(
     assert len(ours) == 1
 
 
-@on_a_loop
 async def test_metrics_that_cannot_be_collected_keep_nobody_from_stopping(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -8,7 +8,6 @@ from regista.errors import FileMissing
 from regista.observe.catalogue import Catalogue
 from regista.observe.parts import CountedPost, counted_start, watched_payloads
 from regista.payloads.local import LocalPayloads
-from tests.loops import on_a_loop
 
 
 class Said(Struct):
@@ -26,7 +25,6 @@ class Postbox:
         self.stopped = True
 
 
-@on_a_loop
 async def test_every_try_of_a_delivery_is_counted_by_its_outcome() -> None:
     of, box = Catalogue(), Postbox()
     post = CountedPost(of, box)
@@ -39,7 +37,6 @@ async def test_every_try_of_a_delivery_is_counted_by_its_outcome() -> None:
     assert box.stopped
 
 
-@on_a_loop
 async def test_jobs_of_schedules_are_counted_by_blueprint() -> None:
     of = Catalogue()
 
@@ -50,7 +47,6 @@ async def test_jobs_of_schedules_are_counted_by_blueprint() -> None:
     assert of.scheduled.values == {("nightly",): 1}
 
 
-@on_a_loop
 async def test_operations_on_a_payload_store_are_counted_and_timed(tmp_path: Path) -> None:
     of = Catalogue()
     files = watched_payloads(LocalPayloads(tmp_path), of, SystemClock())

@@ -9,7 +9,6 @@ from regista.errors import ConfigError
 from regista.observe.telemetry import Telemetry, started_line
 from regista.storage.memory import MemoryStorage
 from regista.testing.clock import Clock
-from tests.loops import on_a_loop
 from tests.otlp_receiver import Receiver
 from tests.prometheus_text import parse, value
 from tests.support import script
@@ -96,7 +95,6 @@ def test_the_first_line_names_store_history_and_instance_and_no_password() -> No
     assert "history beside the store" in started_line(Config(), "SqliteHistory")
 
 
-@on_a_loop
 async def test_a_submission_from_the_program_itself_is_the_root_of_its_trace() -> None:
     with Receiver() as receiver:
         config = Config(otlp_endpoint=receiver.url, otlp_metrics_endpoint=f"{receiver.url}/v1/metrics")
@@ -121,7 +119,6 @@ async def test_a_submission_from_the_program_itself_is_the_root_of_its_trace() -
     assert "orchestrator_jobs_total" in receiver.metrics
 
 
-@on_a_loop
 async def test_a_job_that_a_handler_submits_belongs_to_the_trace_of_its_job() -> None:
     parent = f"00-{'a' * 32}-{'b' * 16}-01"
     found: list[str] = []

@@ -4,7 +4,6 @@ from regista import trace
 from regista.observe.spans import SpanRecord
 from regista.observe.tracing import Tracing
 from regista.trace import Place
-from tests.loops import on_a_loop
 from tests.otlp_receiver import Receiver
 from tests.ports import free_port
 from tests.unit.observe.test_booking import NOW, job
@@ -63,7 +62,6 @@ def test_a_job_that_nobody_samples_has_no_handler_spans() -> None:
     tracing.close()
 
 
-@on_a_loop
 async def test_stop_is_fine_twice() -> None:
     tracing = Tracing(f"http://127.0.0.1:{free_port()}/v1/traces", "regista")
     tracing.start()

@@ -11,7 +11,6 @@ from regista.observe.catalogue import Catalogue
 from regista.observe.watching import watched
 from regista.storage.base import StorageBackend
 from regista.storage.memory import MemoryStorage
-from tests.loops import on_a_loop
 from tests.unit.observe.test_booking import job
 
 
@@ -30,7 +29,6 @@ def before(storage: MemoryStorage, of: Catalogue, book: Book | None = None) -> S
     return watched(storage, of, book or Book(of, lambda _: None), None, clock)
 
 
-@on_a_loop
 async def test_a_commit_is_counted_and_timed_and_answered_as_ever() -> None:
     of, storage = Catalogue(), MemoryStorage(SystemClock())
     seen = before(storage, of)
@@ -45,7 +43,6 @@ async def test_a_commit_is_counted_and_timed_and_answered_as_ever() -> None:
     await seen.stop()
 
 
-@on_a_loop
 async def test_a_store_that_does_not_take_it_is_counted_and_says_so_itself() -> None:
     of = Catalogue()
 
@@ -55,7 +52,6 @@ async def test_a_store_that_does_not_take_it_is_counted_and_says_so_itself() -> 
     assert of.store_errors.values == {(): 1}
 
 
-@on_a_loop
 async def test_whoever_waits_is_answered_though_the_counting_fails(caplog: pytest.LogCaptureFixture) -> None:
     of, storage = Catalogue(), MemoryStorage(SystemClock())
     seen = before(storage, of, Clumsy(of, lambda _: None))

@@ -1,7 +1,5 @@
 """Names of files, and what a value looks like that could not be had."""
 
-import asyncio
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,16 +82,13 @@ def test_a_reference_without_a_checksum_of_ours_leads_nowhere(digest: str) -> No
     assert not is_own("j1", whole(digest))
 
 
-def test_a_store_without_an_owner_becomes_that_of_whoever_claims_it_first() -> None:
-    async def play() -> None:
-        store = MemoryPayloads()
-        assert await owner_of(store) == ""
+async def test_a_store_without_an_owner_becomes_that_of_whoever_claims_it_first() -> None:
+    store = MemoryPayloads()
+    assert await owner_of(store) == ""
 
-        assert await claimed(store, "one") == "one"
-        assert await claimed(store, "two") == "one"
-        assert await owner_of(store) == "one"
-
-    asyncio.run(play())
+    assert await claimed(store, "one") == "one"
+    assert await claimed(store, "two") == "one"
+    assert await owner_of(store) == "one"
 
 
 def test_two_stores_of_one_owner_are_the_same_and_all_others_are_named() -> None:

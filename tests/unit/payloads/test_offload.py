@@ -33,17 +33,14 @@ def offloader(store: MemoryPayloads | None = None, clock: Clock | None = None) -
 
 
 @given(values)
-def test_whatever_is_put_away_comes_back_as_it_was(value: Any) -> None:
-    async def play() -> None:
-        store = MemoryPayloads()
-        packed = await offloader(store).pack("j1", value)
+async def test_whatever_is_put_away_comes_back_as_it_was(value: Any) -> None:
+    store = MemoryPayloads()
+    packed = await offloader(store).pack("j1", value)
 
-        # One that remembers nothing.
-        assert await offloader(store).unpack("j1", packed) == value
-        # One who does not need it, and stores it again.
-        assert await offloader(store).pack("j1", unfetched("j1", packed)) == packed
-
-    asyncio.run(play())
+    # One that remembers nothing.
+    assert await offloader(store).unpack("j1", packed) == value
+    # One who does not need it, and stores it again.
+    assert await offloader(store).pack("j1", unfetched("j1", packed)) == packed
 
 
 def test_a_small_value_stays_the_very_same_object() -> None:
@@ -57,22 +54,19 @@ def test_what_cannot_be_stored_is_left_to_the_store_to_refuse(value: Any) -> Non
     assert not offloader().heavy(value)
 
 
-def test_only_the_members_that_are_large_are_put_away() -> None:
-    async def play() -> None:
-        store = MemoryPayloads()
-        packed = await offloader(store).pack("j1", {"small": 1, "large": "x" * 200})
+async def test_only_the_members_that_are_large_are_put_away() -> None:
+    store = MemoryPayloads()
+    packed = await offloader(store).pack("j1", {"small": 1, "large": "x" * 200})
 
-        assert packed["small"] == 1
-        assert "large" not in packed
-        (ref,) = refs_of(packed)
-        assert ref.path == f"records/j1/{ref.sha256}"
-        assert await store.find(ref.path) is not None
-        assert shown("j1", packed) == {
-            "small": 1,
-            "large": {"$offloaded": {"size": ref.size, "sha256": ref.sha256}},
-        }
-
-    asyncio.run(play())
+    assert packed["small"] == 1
+    assert "large" not in packed
+    (ref,) = refs_of(packed)
+    assert ref.path == f"records/j1/{ref.sha256}"
+    assert await store.find(ref.path) is not None
+    assert shown("j1", packed) == {
+        "small": 1,
+        "large": {"$offloaded": {"size": ref.size, "sha256": ref.sha256}},
+    }
 
 
 def test_many_small_members_are_put_away_together() -> None:
@@ -84,7 +78,7 @@ def test_many_small_members_are_put_away_together() -> None:
     assert list(packed[MARK]) == ["whole"]
 
 
-def test_the_same_value_is_written_once() -> None:
+async def test_the_same_value_is_written_once() -> None:
     class Counting(MemoryPayloads):
         puts = 0
 
@@ -92,54 +86,45 @@ def test_the_same_value_is_written_once() -> None:
             self.puts += 1
             await super().put(path, content)
 
-    async def play() -> None:
-        store = Counting()
-        away = offloader(store)
-        for number in range(5):
-            await away.pack("j1", {"large": "x" * 200, "n": number})
+    store = Counting()
+    away = offloader(store)
+    for number in range(5):
+        await away.pack("j1", {"large": "x" * 200, "n": number})
 
-        assert store.puts == 1
-
-    asyncio.run(play())
+    assert store.puts == 1
 
 
-def test_a_reference_to_another_jobs_value_is_just_a_value() -> None:
-    async def play() -> None:
-        store = MemoryPayloads()
-        secret = await offloader(store).pack("j1", {"secret": "s" * 200})
+async def test_a_reference_to_another_jobs_value_is_just_a_value() -> None:
+    store = MemoryPayloads()
+    secret = await offloader(store).pack("j1", {"secret": "s" * 200})
 
-        stored = await offloader(store).pack("j2", secret)
+    stored = await offloader(store).pack("j2", secret)
 
-        assert await offloader(store).unpack("j2", stored) == secret  # as it was sent, and nothing of j1
-        assert await offloader(store).unpack("j2", secret) == secret
-        assert shown("j2", secret) == secret
-
-    asyncio.run(play())
+    assert await offloader(store).unpack("j2", stored) == secret  # as it was sent, and nothing of j1
+    assert await offloader(store).unpack("j2", secret) == secret
+    assert shown("j2", secret) == secret
 
 
 @pytest.mark.parametrize("damage", [b"", b"something else", None])
-def test_a_value_that_is_not_what_was_written_is_broken_for_good(damage: bytes | None) -> None:
-    async def play() -> None:
-        store = MemoryPayloads()
-        packed = await offloader(store).pack("j1", {"large": "x" * 200, "small": 1})
-        (ref,) = refs_of(packed)
-        await store.delete([ref.path])
-        if damage is not None:
-            await store.put(ref.path, damage)
+async def test_a_value_that_is_not_what_was_written_is_broken_for_good(damage: bytes | None) -> None:
+    store = MemoryPayloads()
+    packed = await offloader(store).pack("j1", {"large": "x" * 200, "small": 1})
+    (ref,) = refs_of(packed)
+    await store.delete([ref.path])
+    if damage is not None:
+        await store.put(ref.path, damage)
 
-        found = await offloader(store).unpack("j1", packed)
+    found = await offloader(store).unpack("j1", packed)
 
-        why = broken(found)
-        assert why is not None
-        assert (why.code, why.permanent) == ("integrity_error", True)
-        assert f"expected the value with the checksum sha256:{ref.sha256}, found" in why.message
-        # What is stored next is the reference again, without that note.
-        assert await offloader(store).pack("j1", found) == packed
-
-    asyncio.run(play())
+    why = broken(found)
+    assert why is not None
+    assert (why.code, why.permanent) == ("integrity_error", True)
+    assert f"expected the value with the checksum sha256:{ref.sha256}, found" in why.message
+    # What is stored next is the reference again, without that note.
+    assert await offloader(store).pack("j1", found) == packed
 
 
-def test_a_store_that_is_away_keeps_nothing_from_being_written() -> None:
+async def test_a_store_that_is_away_keeps_nothing_from_being_written() -> None:
     from regista.errors import PayloadUnavailable
 
     class Away(MemoryPayloads):
@@ -152,55 +137,46 @@ def test_a_store_that_is_away_keeps_nothing_from_being_written() -> None:
         async def get(self, path: str) -> bytes:
             raise PayloadUnavailable("away")
 
-    async def play() -> None:
-        store, clock = Away(), Clock()
-        away = offloader(store, clock)
-        value = {"large": "x" * 200}
+    store, clock = Away(), Clock()
+    away = offloader(store, clock)
+    value = {"large": "x" * 200}
 
-        assert await away.pack("j1", value) is value
-        assert await away.pack("j1", {"other": "y" * 200}) == {"other": "y" * 200}
-        assert store.calls == 1  # it is left alone for a while
-        clock.move(11)
-        await away.pack("j1", value)
-        assert store.calls == 2
+    assert await away.pack("j1", value) is value
+    assert await away.pack("j1", {"other": "y" * 200}) == {"other": "y" * 200}
+    assert store.calls == 1  # it is left alone for a while
+    clock.move(11)
+    await away.pack("j1", value)
+    assert store.calls == 2
 
-        packed = await offloader().pack("j1", value)
-        why = broken(await away.unpack("j1", packed))
-        assert why is not None
-        assert (why.code, why.permanent) == ("payloads_unavailable", False)
-
-    asyncio.run(play())
+    packed = await offloader().pack("j1", value)
+    why = broken(await away.unpack("j1", packed))
+    assert why is not None
+    assert (why.code, why.permanent) == ("payloads_unavailable", False)
 
 
-def test_what_was_written_later_wins_over_a_reference_to_the_same() -> None:
+async def test_what_was_written_later_wins_over_a_reference_to_the_same() -> None:
     """A person mends a job whose value is broken: edit, and release."""
 
-    async def play() -> None:
-        store = MemoryPayloads()
-        packed = await offloader(store).pack("j1", {"large": "x" * 200, "other": "y" * 200, "small": 1})
-        for ref in refs_of(packed):
-            await store.put(ref.path, b"something else")
-        hurt = await offloader(store).unpack("j1", packed)
+    store = MemoryPayloads()
+    packed = await offloader(store).pack("j1", {"large": "x" * 200, "other": "y" * 200, "small": 1})
+    for ref in refs_of(packed):
+        await store.put(ref.path, b"something else")
+    hurt = await offloader(store).unpack("j1", packed)
 
-        mended = await offloader(store).pack("j1", {**hurt, "large": "new", "other": "z" * 200})
+    mended = await offloader(store).pack("j1", {**hurt, "large": "new", "other": "z" * 200})
 
-        assert await offloader(store).unpack("j1", mended) == {"large": "new", "other": "z" * 200, "small": 1}
-
-    asyncio.run(play())
+    assert await offloader(store).unpack("j1", mended) == {"large": "new", "other": "z" * 200, "small": 1}
 
 
-def test_what_is_added_to_a_value_that_could_not_be_had_is_added_to_it_later() -> None:
-    async def play() -> None:
-        store = MemoryPayloads()
-        many = {str(number): "x" * 10 for number in range(50)}
-        packed = await offloader(store).pack("j1", many)
+async def test_what_is_added_to_a_value_that_could_not_be_had_is_added_to_it_later() -> None:
+    store = MemoryPayloads()
+    many = {str(number): "x" * 10 for number in range(50)}
+    packed = await offloader(store).pack("j1", many)
 
-        unread = unfetched("j1", packed)
-        added = await offloader(store).pack("j1", {**unread, "more": 1, "0": "new"})
+    unread = unfetched("j1", packed)
+    added = await offloader(store).pack("j1", {**unread, "more": 1, "0": "new"})
 
-        assert await offloader(store).unpack("j1", added) == {**many, "more": 1, "0": "new"}
-
-    asyncio.run(play())
+    assert await offloader(store).unpack("j1", added) == {**many, "more": 1, "0": "new"}
 
 
 @pytest.mark.parametrize(
@@ -218,19 +194,16 @@ def test_what_is_added_to_a_value_that_could_not_be_had_is_added_to_it_later() -
         None,
     ],
 )
-def test_a_forged_reference_is_just_a_value_even_to_the_jobs_own_place(form: Any) -> None:
-    async def play() -> None:
-        store = MemoryPayloads()
-        for sent in ({MARK: form}, {MARK: form, "more": 1}):
-            stored = await offloader(store).pack("j1", sent)
+async def test_a_forged_reference_is_just_a_value_even_to_the_jobs_own_place(form: Any) -> None:
+    store = MemoryPayloads()
+    for sent in ({MARK: form}, {MARK: form, "more": 1}):
+        stored = await offloader(store).pack("j1", sent)
 
-            found = await offloader(store).unpack("j1", stored)
+        found = await offloader(store).unpack("j1", stored)
 
-            assert found == sent
-            assert broken(found) is None
-            assert shown("j1", stored) == sent
-
-    asyncio.run(play())
+        assert found == sent
+        assert broken(found) is None
+        assert shown("j1", stored) == sent
 
 
 @pytest.mark.parametrize("error", [ValueError("a bad path"), RecursionError("too deep"), OSError("no")])
@@ -259,37 +232,31 @@ def test_whatever_a_store_raises_is_the_trouble_of_one_value(
     assert [record.exc_info is not None for record in caplog.records] == [True, True]
 
 
-def test_a_value_that_was_written_long_ago_is_written_again() -> None:
+async def test_a_value_that_was_written_long_ago_is_written_again() -> None:
     """An hour later nobody knew the job, and its values were removed: the reference must not lead nowhere."""
 
-    async def play() -> None:
-        store, clock = MemoryPayloads(), Clock()
-        away = offloader(store, clock)
-        value = {"large": "x" * 200}
-        (ref,) = refs_of(await away.pack("j1", value))
-        clock.move(3600)
-        await store.delete([ref.path])
+    store, clock = MemoryPayloads(), Clock()
+    away = offloader(store, clock)
+    value = {"large": "x" * 200}
+    (ref,) = refs_of(await away.pack("j1", value))
+    clock.move(3600)
+    await store.delete([ref.path])
 
-        assert refs_of(await away.pack("j1", value)) == [ref]
+    assert refs_of(await away.pack("j1", value)) == [ref]
 
-        assert await store.find(ref.path) is not None
-
-    asyncio.run(play())
+    assert await store.find(ref.path) is not None
 
 
-def test_a_value_is_had_while_files_hold_all_turns(tmp_path: Path) -> None:
+async def test_a_value_is_had_while_files_hold_all_turns(tmp_path: Path) -> None:
     """Or a crowd of readers would be taken for a store that is away, and the job for broken."""
 
-    async def play() -> None:
-        store = LocalPayloads(tmp_path, concurrency=1)
-        packed = await Offloader(store, LIMIT, Clock()).pack("j1", {"large": "x" * 200})
-        await store.put("jobs/j1/a", b"x" * 3_000_000)
-        held = cast(AsyncGenerator[bytes, None], store.stream("jobs/j1/a"))
-        await anext(held)
+    store = LocalPayloads(tmp_path, concurrency=1)
+    packed = await Offloader(store, LIMIT, Clock()).pack("j1", {"large": "x" * 200})
+    await store.put("jobs/j1/a", b"x" * 3_000_000)
+    held = cast(AsyncGenerator[bytes, None], store.stream("jobs/j1/a"))
+    await anext(held)
 
-        async with asyncio.timeout(2):
-            assert await Offloader(store, LIMIT, Clock()).unpack("j1", packed) == {"large": "x" * 200}
+    async with asyncio.timeout(2):
+        assert await Offloader(store, LIMIT, Clock()).unpack("j1", packed) == {"large": "x" * 200}
 
-        await held.aclose()
-
-    asyncio.run(play())
+    await held.aclose()

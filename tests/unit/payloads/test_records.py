@@ -24,7 +24,6 @@ from regista.payloads.memory import MemoryPayloads
 from regista.payloads.offload import Offloader
 from regista.payloads.records import Glance, KeptRecords, keep_records
 from regista.storage.base import StorageBackend
-from tests.webhook_kit import in_loop
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BIG = "x" * 1000
@@ -48,7 +47,6 @@ async def write(records: KeptRecords, job: Job, **change: Any) -> None:
     assert outcome.ok
 
 
-@in_loop
 async def test_a_job_with_large_values_is_whole_for_deciders_and_small_in_the_store() -> None:
     records, storage = await kept()
     job = a_job(input={"a": BIG}, data={"b": [BIG], "c": 1}, result=BIG)
@@ -67,7 +65,6 @@ async def test_a_job_with_large_values_is_whole_for_deciders_and_small_in_the_st
     assert (seen.input, seen.data, seen.result) == (job.input, job.data, BIG)
 
 
-@in_loop
 async def test_what_is_small_passes_untouched() -> None:
     class Seen(MemoryStorage):
         changes: Any = None
@@ -87,7 +84,6 @@ async def test_what_is_small_passes_untouched() -> None:
     assert keep_records(storage, None, 100, SystemClock()) is storage
 
 
-@in_loop
 async def test_a_job_that_is_written_again_keeps_its_references() -> None:
     store = MemoryPayloads()
     records, _ = await kept(store)
@@ -105,7 +101,6 @@ async def test_a_job_that_is_written_again_keeps_its_references() -> None:
     assert (seen.input, seen.result) == ({"a": BIG}, {"r": BIG + "!"})
 
 
-@in_loop
 async def test_tasks_children_messages_and_events_are_kept_too() -> None:
     records, storage = await kept()
     params = {"p": BIG}
@@ -146,7 +141,6 @@ async def test_tasks_children_messages_and_events_are_kept_too() -> None:
     assert entry.events[0].snapshot["s"]["$offloaded"]["size"] > 1000
 
 
-@in_loop
 async def test_a_task_whose_params_are_broken_is_given_to_nobody() -> None:
     store = MemoryPayloads()
     records, _ = await kept(store)
@@ -170,7 +164,6 @@ async def test_a_task_whose_params_are_broken_is_given_to_nobody() -> None:
     assert why.code == "integrity_error"
 
 
-@in_loop
 async def test_very_large_values_are_shown_by_size_and_had_by_checksum() -> None:
     records, storage = await kept()
     await write(records, job=a_job(input={"small": BIG, "large": VERY_BIG}))
@@ -186,7 +179,6 @@ async def test_very_large_values_are_shown_by_size_and_had_by_checksum() -> None
     assert glanced.input["small"]["$offloaded"]["size"] > 1000
 
 
-@in_loop
 async def test_how_jobs_stand_is_shown_as_each_of_them_would_be() -> None:
     records, storage = await kept()
     await write(records, job=a_job(input={"large": VERY_BIG}))
@@ -217,7 +209,6 @@ def test_the_size_of_a_small_record_costs_next_to_nothing() -> None:
     assert looked < 10 * written
 
 
-@in_loop
 async def test_one_poisoned_record_does_not_keep_those_beside_it_from_being_read() -> None:
     """As an older version, or a hand in the database, may have left it."""
 
@@ -247,7 +238,6 @@ async def test_one_poisoned_record_does_not_keep_those_beside_it_from_being_read
         assert await records.get(job_id) is not None
 
 
-@in_loop
 async def test_what_a_refused_or_ended_job_had_put_away_is_written_again_for_the_next_of_its_name() -> None:
     """The quota refuses it, or it ends and is forgotten; its values are removed; then its key comes again."""
     store = MemoryPayloads()
@@ -268,7 +258,6 @@ async def test_what_a_refused_or_ended_job_had_put_away_is_written_again_for_the
     assert len([each async for each in store.files("records")]) == 1
 
 
-@in_loop
 async def test_a_task_that_has_begun_keeps_its_params_when_it_is_written_again() -> None:
     records, _ = await kept()
     task = Task(id="j1_1_0", job_id="j1", type="work", queued_at=NOW, params={"p": BIG})

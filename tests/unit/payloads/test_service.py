@@ -35,16 +35,15 @@ def test_another_store_than_the_orchestrators_is_warned_of_once_and_its_files_ar
     assert [each.action for each in warned] == ["payloads_differ"]  # type: ignore[attr-defined]
 
 
-def test_the_same_store_is_nothing_to_speak_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def play() -> None:
-        files = service(tmp_path)
-        await claimed(files.store, "one")
-        await files.compare("other home", "file:///elsewhere", "two")
-        caplog.clear()
+async def test_the_same_store_is_nothing_to_speak_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = service(tmp_path)
+    await claimed(files.store, "one")
+    await files.compare("other home", "file:///elsewhere", "two")
+    caplog.clear()
 
-        await files.compare("home", "file:///srv", "one")
+    await files.compare("home", "file:///srv", "one")
 
-        assert caplog.records == []
-        files.open("j1", "a1")  # one of its orchestrators uses this store
-
-    asyncio.run(play())
+    assert caplog.records == []
+    files.open("j1", "a1")  # one of its orchestrators uses this store

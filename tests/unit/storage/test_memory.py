@@ -140,15 +140,12 @@ def test_asking_for_tasks_when_none_wait_costs_no_flush() -> None:
     play(body)
 
 
-def test_a_deadline_that_is_far_off_wakes_nobody() -> None:
-    async def play() -> None:
-        async with running(MemoryStorage()) as storage:
-            heard: list[HintKind] = []
-            storage.listen(lambda hint: heard.append(hint.kind))
-            for job_id, seconds in (("far", 60), ("near", 1)):
-                wait = AwaitTimer(datetime.now(UTC) + timedelta(seconds=seconds), "next")
-                job = make_job(job_id, status=JobStatus.WAITING_FOR_TIMER, wait=wait)
-                await storage.commit([write(job)], "me")
-                assert (HintKind.DEADLINE in heard) == (job_id == "near")
-
-    asyncio.run(play())
+async def test_a_deadline_that_is_far_off_wakes_nobody() -> None:
+    async with running(MemoryStorage()) as storage:
+        heard: list[HintKind] = []
+        storage.listen(lambda hint: heard.append(hint.kind))
+        for job_id, seconds in (("far", 60), ("near", 1)):
+            wait = AwaitTimer(datetime.now(UTC) + timedelta(seconds=seconds), "next")
+            job = make_job(job_id, status=JobStatus.WAITING_FOR_TIMER, wait=wait)
+            await storage.commit([write(job)], "me")
+            assert (HintKind.DEADLINE in heard) == (job_id == "near")

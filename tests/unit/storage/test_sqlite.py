@@ -117,34 +117,28 @@ def test_a_start_that_waits_says_for_whom(path: Path, caplog: pytest.LogCaptureF
     assert f"waiting for pid {os.getpid()} to let go of it" in line.getMessage()
 
 
-def test_a_start_waits_for_a_predecessor_that_leaves(path: Path) -> None:
-    async def body() -> None:
-        first = SqliteStorage(path)
-        await first.start()
-        await create(first, make_job())
-        second = SqliteStorage(path, owner_patience_s=9)
-        starting = asyncio.create_task(second.start())
-        await asyncio.sleep(0.15)
-        assert not starting.done()
-        await first.stop()
-        await starting
-        assert (await job_of(second)).id == "job-1"
+async def test_a_start_waits_for_a_predecessor_that_leaves(path: Path) -> None:
+    first = SqliteStorage(path)
+    await first.start()
+    await create(first, make_job())
+    second = SqliteStorage(path, owner_patience_s=9)
+    starting = asyncio.create_task(second.start())
+    await asyncio.sleep(0.15)
+    assert not starting.done()
+    await first.stop()
+    await starting
+    assert (await job_of(second)).id == "job-1"
+    await second.stop()
+
+
+async def test_a_refused_start_can_be_tried_again(path: Path) -> None:
+    second = SqliteStorage(path, owner_patience_s=0)
+    async with running(SqliteStorage(path)):
+        with pytest.raises(StorageOwned, match="this very process"):
+            await second.start()
         await second.stop()
-
-    asyncio.run(body())
-
-
-def test_a_refused_start_can_be_tried_again(path: Path) -> None:
-    async def body() -> None:
-        second = SqliteStorage(path, owner_patience_s=0)
-        async with running(SqliteStorage(path)):
-            with pytest.raises(StorageOwned, match="this very process"):
-                await second.start()
-            await second.stop()
-        async with running(second):
-            await create(second, make_job())
-
-    asyncio.run(body())
+    async with running(second):
+        await create(second, make_job())
 
 
 # The file
@@ -170,7 +164,7 @@ def test_migrating_equals_creating(tmp_path: Path) -> None:
         assert ask(migrated, "PRAGMA user_version") == [len(steps)]
 
 
-def test_what_waited_in_the_outbox_of_an_older_file_is_told(path: Path) -> None:
+async def test_what_waited_in_the_outbox_of_an_older_file_is_told(path: Path) -> None:
     steps = sqlite_file.migrations()[:2]
     entries = [Entry(number, "job-1", number, (event(),)) for number in (1, 2)]
     connection = sqlite3.connect(path)
@@ -180,11 +174,8 @@ def test_what_waited_in_the_outbox_of_an_older_file_is_told(path: Path) -> None:
         connection.executemany("INSERT INTO outbox VALUES (?, ?)", rows)
     connection.close()
 
-    async def body() -> None:
-        async with running(SqliteStorage(path)) as storage:
-            assert await storage.outbox(0, ALL) == entries
-
-    asyncio.run(body())
+    async with running(SqliteStorage(path)) as storage:
+        assert await storage.outbox(0, ALL) == entries
 
 
 def test_a_newer_file_is_refused_untouched(path: Path) -> None:
@@ -236,13 +227,10 @@ def writer_of(storage: SqliteStorage) -> sqlite3.Connection:
     return writer
 
 
-def test_the_file_runs_with_wal_and_full(path: Path) -> None:
-    async def body() -> None:
-        async with running(SqliteStorage(path)) as storage:
-            for pragma, value in (("journal_mode", "wal"), ("synchronous", 2)):
-                assert writer_of(storage).execute(f"PRAGMA {pragma}").fetchone() == (value,)
-
-    asyncio.run(body())
+async def test_the_file_runs_with_wal_and_full(path: Path) -> None:
+    async with running(SqliteStorage(path)) as storage:
+        for pragma, value in (("journal_mode", "wal"), ("synchronous", 2)):
+            assert writer_of(storage).execute(f"PRAGMA {pragma}").fetchone() == (value,)
 
 
 def test_a_batch_is_one_statement(path: Path) -> None:
@@ -331,28 +319,25 @@ def test_nothing_is_written_beside_the_thread_while_that_is_at_work(
     run(path, scenario)
 
 
-def test_a_batch_of_more_than_sqlite_takes_at_once_is_several_statements_and_one_flush(
+async def test_a_batch_of_more_than_sqlite_takes_at_once_is_several_statements_and_one_flush(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_batch, "_STATEMENT_BYTES", 50_000)
     jobs = [make_job(f"job-{n:02}", data={"x": "y" * 10_000}) for n in range(40)]
 
-    async def body() -> None:
-        async with running(SqliteStorage(path)) as storage:
-            writer_of(storage).setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100_000)
-            commits: list[str] = []
-            writer_of(storage).set_trace_callback(commits.append)
-            told = [write(job, events=(event("z" * 10_000),)) for job in jobs]
-            assert await commit(storage, *told) == [APPLIED] * 40
-            writer_of(storage).set_trace_callback(None)
-            assert commits.count("COMMIT") == 1
-        async with running(SqliteStorage(path)) as storage:
-            ready = await storage.claim_ready("me", [V1], ALL, 30)
-            entries = await storage.outbox(0, ALL)
-            ids = [job.id for job in jobs]
-            assert [job.id for job in ready] == [entry.job_id for entry in entries] == ids
-
-    asyncio.run(body())
+    async with running(SqliteStorage(path)) as storage:
+        writer_of(storage).setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100_000)
+        commits: list[str] = []
+        writer_of(storage).set_trace_callback(commits.append)
+        told = [write(job, events=(event("z" * 10_000),)) for job in jobs]
+        assert await commit(storage, *told) == [APPLIED] * 40
+        writer_of(storage).set_trace_callback(None)
+        assert commits.count("COMMIT") == 1
+    async with running(SqliteStorage(path)) as storage:
+        ready = await storage.claim_ready("me", [V1], ALL, 30)
+        entries = await storage.outbox(0, ALL)
+        ids = [job.id for job in jobs]
+        assert [job.id for job in ready] == [entry.job_id for entry in entries] == ids
 
 
 def test_a_start_reads_only_what_is_live(path: Path) -> None:
@@ -408,48 +393,42 @@ def test_the_outbox_has_a_row_for_each_batch_until_its_last_entry_is_pruned(path
     assert ask(path, "SELECT number FROM outbox") == [told[5].number]
 
 
-def test_ended_jobs_leave_memory_and_are_answered_all_the_same(
+async def test_ended_jobs_leave_memory_and_are_answered_all_the_same(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "ENDED_CACHED", 3)
 
-    async def body() -> None:
-        async with running(SqliteStorage(path)) as storage:
-            for n in range(10):
-                job = make_job(f"job-{n}", body_hash="hash")
-                last = write(next_of(job, **FINISHED))
-                await commit(storage, write(job), last)
-                if n == 0:
-                    first, end = job, last
-            assert len(storage._image._ended) == 3
-            assert await storage.get("job-0") == end.job
-            assert await job_of(storage, "job-0") == end.job
-            again = write(next_of(next_of(first)))
-            late = only("job-0", fenced(closed(make_task("job-0"))))
-            rival = write(make_job("job-0", body_hash="hash"))
-            assert await commit(storage, end, again, late, rival) == [REPEATED, STALE, STALE, EXISTS]
-            assert (await job_of(storage, "job-0")).status is JobStatus.FINISHED
-
-    asyncio.run(body())
+    async with running(SqliteStorage(path)) as storage:
+        for n in range(10):
+            job = make_job(f"job-{n}", body_hash="hash")
+            last = write(next_of(job, **FINISHED))
+            await commit(storage, write(job), last)
+            if n == 0:
+                first, end = job, last
+        assert len(storage._image._ended) == 3
+        assert await storage.get("job-0") == end.job
+        assert await job_of(storage, "job-0") == end.job
+        again = write(next_of(next_of(first)))
+        late = only("job-0", fenced(closed(make_task("job-0"))))
+        rival = write(make_job("job-0", body_hash="hash"))
+        assert await commit(storage, end, again, late, rival) == [REPEATED, STALE, STALE, EXISTS]
+        assert (await job_of(storage, "job-0")).status is JobStatus.FINISHED
 
 
-def test_the_same_store_can_be_started_again(path: Path) -> None:
-    async def body() -> None:
-        storage = SqliteStorage(path)
-        await storage.start()
-        await create(storage, make_job())
-        await storage.claim_ready("me", [V1], 1, 3600)
-        worker = await storage.register(make_worker(), 3600)
-        secret = await storage.secret("approval")
-        await storage.stop()
-        await storage.start()
-        assert [job.id for job in await storage.claim_ready("you", [V1], 1, 30)] == ["job-1"]
-        assert await storage.workers() == []
-        assert (await storage.register(make_worker(), 30)).session > worker.session
-        assert await storage.secret("approval") == secret
-        await storage.stop()
-
-    asyncio.run(body())
+async def test_the_same_store_can_be_started_again(path: Path) -> None:
+    storage = SqliteStorage(path)
+    await storage.start()
+    await create(storage, make_job())
+    await storage.claim_ready("me", [V1], 1, 3600)
+    worker = await storage.register(make_worker(), 3600)
+    secret = await storage.secret("approval")
+    await storage.stop()
+    await storage.start()
+    assert [job.id for job in await storage.claim_ready("you", [V1], 1, 30)] == ["job-1"]
+    assert await storage.workers() == []
+    assert (await storage.register(make_worker(), 30)).session > worker.session
+    assert await storage.secret("approval") == secret
+    await storage.stop()
 
 
 # A failed flush is final
@@ -487,52 +466,48 @@ async def everything(storage: StorageBackend) -> list[tuple[str, Callable[[], Aw
     ]
 
 
-def test_a_full_disk_fails_those_who_wait_and_those_who_come(path: Path) -> None:
-    async def body() -> None:
-        failures: list[StorageFailed] = []
-        storage = SqliteStorage(path)
-        storage.on_failure = failures.append
-        await storage.start()
-        await create(storage, make_job(), events=(event("safe"),))
-        await storage.secret("approval")
-        (pages,) = writer_of(storage).execute("PRAGMA page_count").fetchone()
-        writer_of(storage).execute(f"PRAGMA max_page_count = {pages + 4}")
-        large = [make_job(f"large-{n}", data={"x": "y" * 20_000}) for n in range(4)]
-        answers = await asyncio.gather(
-            *(storage.commit([write(job)], "me") for job in large), return_exceptions=True
-        )
-        assert [type(answer) for answer in answers] == [StorageFailed] * 4
-        assert "full" in str(answers[0])
-        for name, call in await everything(storage):
-            with pytest.raises(StorageFailed):
-                print(name, await call())
-        assert len(failures) == 1
+async def test_a_full_disk_fails_those_who_wait_and_those_who_come(path: Path) -> None:
+    failures: list[StorageFailed] = []
+    storage = SqliteStorage(path)
+    storage.on_failure = failures.append
+    await storage.start()
+    await create(storage, make_job(), events=(event("safe"),))
+    await storage.secret("approval")
+    (pages,) = writer_of(storage).execute("PRAGMA page_count").fetchone()
+    writer_of(storage).execute(f"PRAGMA max_page_count = {pages + 4}")
+    large = [make_job(f"large-{n}", data={"x": "y" * 20_000}) for n in range(4)]
+    answers = await asyncio.gather(
+        *(storage.commit([write(job)], "me") for job in large), return_exceptions=True
+    )
+    assert [type(answer) for answer in answers] == [StorageFailed] * 4
+    assert "full" in str(answers[0])
+    for name, call in await everything(storage):
         with pytest.raises(StorageFailed):
-            await storage.stop()
+            print(name, await call())
+    assert len(failures) == 1
+    with pytest.raises(StorageFailed):
         await storage.stop()
+    await storage.stop()
 
-        await storage.start()  # from the file, with the limit gone together with its connection
-        assert await storage.load(["job-1", "large-0"]) == ([await storage.get("job-1"), None], [])
-        assert [entry.job_id for entry in await storage.outbox(0, ALL)] == ["job-1"]
-        assert await commit(storage, write(large[0])) == [APPLIED]
-        await storage.stop()
-
-    asyncio.run(body())
+    await storage.start()  # from the file, with the limit gone together with its connection
+    assert await storage.load(["job-1", "large-0"]) == ([await storage.get("job-1"), None], [])
+    assert [entry.job_id for entry in await storage.outbox(0, ALL)] == ["job-1"]
+    assert await commit(storage, write(large[0])) == [APPLIED]
+    await storage.stop()
 
 
-def test_the_wal_has_its_blocks_before_the_first_flush_which_is_written_to_its_beginning(path: Path) -> None:
-    async def body() -> None:
-        wal = path.with_name(path.name + "-wal")
-        for n in range(2):
-            async with running(SqliteStorage(path)) as storage:
-                # Whoever starts writes at once, as close behind as can be.
-                await create(storage, make_job(f"job-{n}"))
-                # A flush makes it no longer: that is what it has them for.
-                assert wal.stat().st_size == 1 << 23
-                assert any(wal.read_bytes()[:32])
-                assert not any(wal.read_bytes()[1 << 20 :])
-
-    asyncio.run(body())
+async def test_the_wal_has_its_blocks_before_the_first_flush_which_is_written_to_its_beginning(
+    path: Path,
+) -> None:
+    wal = path.with_name(path.name + "-wal")
+    for n in range(2):
+        async with running(SqliteStorage(path)) as storage:
+            # Whoever starts writes at once, as close behind as can be.
+            await create(storage, make_job(f"job-{n}"))
+            # A flush makes it no longer: that is what it has them for.
+            assert wal.stat().st_size == 1 << 23
+            assert any(wal.read_bytes()[:32])
+            assert not any(wal.read_bytes()[1 << 20 :])
 
 
 def test_a_wal_that_holds_something_is_not_stretched(path: Path) -> None:
@@ -561,24 +536,19 @@ def test_a_wal_that_cannot_be_stretched_is_only_slower(path: Path, caplog: pytes
     assert "cannot stretch the WAL" in caplog.text
 
 
-def test_a_secret_that_was_never_durable_is_forgotten(path: Path) -> None:
-    async def body() -> None:
-        storage = SqliteStorage(path)
-        await storage.start()
-        writer_of(storage).execute("PRAGMA query_only = 1")
-        answers = await asyncio.gather(
-            *(storage.secret("approval") for _ in range(2)), return_exceptions=True
-        )
-        assert [type(answer) for answer in answers] == [StorageFailed] * 2
-        with pytest.raises(StorageFailed):
-            await storage.stop()
-        await storage.start()
-        secret = await storage.secret("approval")
+async def test_a_secret_that_was_never_durable_is_forgotten(path: Path) -> None:
+    storage = SqliteStorage(path)
+    await storage.start()
+    writer_of(storage).execute("PRAGMA query_only = 1")
+    answers = await asyncio.gather(*(storage.secret("approval") for _ in range(2)), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [StorageFailed] * 2
+    with pytest.raises(StorageFailed):
         await storage.stop()
-        async with running(SqliteStorage(path)) as again:
-            assert await again.secret("approval") == secret
-
-    asyncio.run(body())
+    await storage.start()
+    secret = await storage.secret("approval")
+    await storage.stop()
+    async with running(SqliteStorage(path)) as again:
+        assert await again.secret("approval") == secret
 
 
 def outcome(path: Path, lines: Sequence[str], code: int) -> list[str]:
@@ -589,7 +559,7 @@ def outcome(path: Path, lines: Sequence[str], code: int) -> list[str]:
     return said.split()
 
 
-def test_what_was_acknowledged_survives_a_disk_that_really_fills_up(path: Path) -> None:
+async def test_what_was_acknowledged_survives_a_disk_that_really_fills_up(path: Path) -> None:
     said = outcome(
         path,
         [
@@ -610,16 +580,13 @@ def test_what_was_acknowledged_survives_a_disk_that_really_fills_up(path: Path) 
     (acknowledged,) = map(int, said)
     assert 5 < acknowledged < 1000
 
-    async def body() -> None:
-        async with running(SqliteStorage(path)) as storage:
-            there = [job.id for job in await storage.stranded(ALL)]
-            assert there[:acknowledged] == [f"job-{n:03}" for n in range(acknowledged)]
-            assert len(there) <= acknowledged + 1  # the outcome of the one that failed is unknown
-
-    asyncio.run(body())
+    async with running(SqliteStorage(path)) as storage:
+        there = [job.id for job in await storage.stranded(ALL)]
+        assert there[:acknowledged] == [f"job-{n:03}" for n in range(acknowledged)]
+        assert len(there) <= acknowledged + 1  # the outcome of the one that failed is unknown
 
 
-def test_what_was_acknowledged_survives_the_death_of_the_process(path: Path) -> None:
+async def test_what_was_acknowledged_survives_the_death_of_the_process(path: Path) -> None:
     lines = [
         "await dispatch(storage, make_task(), events=(event('told'),), messages=(message('m'),))",
         "await storage.claim_tasks(make_worker(), [make_task().lane], 1, START)",
@@ -627,14 +594,11 @@ def test_what_was_acknowledged_survives_the_death_of_the_process(path: Path) -> 
     ]
     outcome(path, lines, -9)
 
-    async def body() -> None:
-        async with running(SqliteStorage(path)) as storage:
-            assert [task.id for task in await storage.held_by("w1")] == ["job-1_1_0"]
-            assert [event.message for event in await storage.tail("job-1", 0)] == ["told"]
-            assert len(await storage.messages(ALL)) == 1
-            assert await offers(storage) == []
-
-    asyncio.run(body())
+    async with running(SqliteStorage(path)) as storage:
+        assert [task.id for task in await storage.held_by("w1")] == ["job-1_1_0"]
+        assert [event.message for event in await storage.tail("job-1", 0)] == ["told"]
+        assert len(await storage.messages(ALL)) == 1
+        assert await offers(storage) == []
 
 
 def test_nobody_else_can_read_what_jobs_carry(path: Path) -> None:

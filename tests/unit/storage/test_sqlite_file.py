@@ -70,59 +70,50 @@ def empty(path: Path) -> None:
         ("jobs.db.lock", replace),
     ],
 )
-def test_nothing_is_acknowledged_that_is_written_to_a_file_without_its_name(
+async def test_nothing_is_acknowledged_that_is_written_to_a_file_without_its_name(
     path: Path, what: str, how: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite, "_LOOK_S", 0.0)
 
-    async def body() -> None:
-        failures: list[StorageFailed] = []
-        storage = SqliteStorage(path)
-        storage.on_failure = failures.append
-        await storage.start()
-        await create(storage, make_job("safe"))
+    failures: list[StorageFailed] = []
+    storage = SqliteStorage(path)
+    storage.on_failure = failures.append
+    await storage.start()
+    await create(storage, make_job("safe"))
 
-        how(path.with_name(what))
-        with pytest.raises(StorageFailed, match=what):
-            await storage.commit([write(make_job("lost"))], "me")
+    how(path.with_name(what))
+    with pytest.raises(StorageFailed, match=what):
+        await storage.commit([write(make_job("lost"))], "me")
 
-        (failure,) = failures  # so the orchestrator stops
-        assert "StorageFailed(" not in str(failure)  # words for people
-        with pytest.raises(StorageFailed):
-            await storage.stop()
-
-    asyncio.run(body())
+    (failure,) = failures  # so the orchestrator stops
+    assert "StorageFailed(" not in str(failure)  # words for people
+    with pytest.raises(StorageFailed):
+        await storage.stop()
 
 
-def test_a_look_costs_something_so_it_is_not_had_with_every_flush(
+async def test_a_look_costs_something_so_it_is_not_had_with_every_flush(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite, "_LOOK_S", 3600.0)
 
-    async def body() -> None:
-        async with running(SqliteStorage(path)) as storage:
-            await create(storage, make_job("looked-at"))
-            path.with_name("jobs.db.lock").unlink()
-            await create(storage, make_job("not-looked-at"))
-
-    asyncio.run(body())
+    async with running(SqliteStorage(path)) as storage:
+        await create(storage, make_job("looked-at"))
+        path.with_name("jobs.db.lock").unlink()
+        await create(storage, make_job("not-looked-at"))
 
 
-def test_a_file_that_cannot_be_read_says_that_the_store_is_away(
+async def test_a_file_that_cannot_be_read_says_that_the_store_is_away(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "ENDED_CACHED", 0)
 
-    async def body() -> None:
-        async with running(SqliteStorage(path)) as storage:
-            await create(storage, make_job())
-            await commit(storage, write(next_of(await job_of(storage), **FINISHED)))
-            reader = storage._journal._reader  # type: ignore[attr-defined]
-            reader.close()
-            with pytest.raises(StorageUnavailable, match=r"cannot read .*jobs\.db"):
-                await storage.get("job-1")
-
-    asyncio.run(body())
+    async with running(SqliteStorage(path)) as storage:
+        await create(storage, make_job())
+        await commit(storage, write(next_of(await job_of(storage), **FINISHED)))
+        reader = storage._journal._reader  # type: ignore[attr-defined]
+        reader.close()
+        with pytest.raises(StorageUnavailable, match=r"cannot read .*jobs\.db"):
+            await storage.get("job-1")
 
 
 # Files that are not ours
@@ -207,21 +198,18 @@ def test_what_a_crash_leaves_fits_together(path: Path, tmp_path: Path) -> None:
 # Other ways to the same file
 
 
-def test_whoever_comes_by_a_link_meets_the_same_owner(path: Path, tmp_path: Path) -> None:
+async def test_whoever_comes_by_a_link_meets_the_same_owner(path: Path, tmp_path: Path) -> None:
     link = tmp_path / "elsewhere" / "link.db"
     link.parent.mkdir()
     link.symlink_to(path)
 
-    async def body() -> None:
-        async with running(SqliteStorage(path)):
-            with pytest.raises(StorageOwned):
-                await SqliteStorage(link, owner_patience_s=0.0).start()
-        async with running(SqliteStorage(link)) as storage:
-            await create(storage, make_job())
-        async with running(SqliteStorage(path)) as storage:
-            assert await storage.get("job-1") is not None
-
-    asyncio.run(body())
+    async with running(SqliteStorage(path)):
+        with pytest.raises(StorageOwned):
+            await SqliteStorage(link, owner_patience_s=0.0).start()
+    async with running(SqliteStorage(link)) as storage:
+        await create(storage, make_job())
+    async with running(SqliteStorage(path)) as storage:
+        assert await storage.get("job-1") is not None
 
 
 @pytest.mark.parametrize("name", [":memory:", "file:jobs.db?mode=memory", "jobs?#%20 'é\n.db"])

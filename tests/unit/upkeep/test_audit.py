@@ -22,7 +22,6 @@ async def targets(storage: MemoryStorage) -> list[str]:
     return [audit_record(item).target for item in await storage.items(AUDIT_SHELF, limit=10_000)]
 
 
-@in_loop
 async def test_the_newest_comes_first_and_two_of_one_moment_are_two() -> None:
     storage = MemoryStorage(Clock())
     await storage.start()
@@ -31,7 +30,6 @@ async def test_the_newest_comes_first_and_two_of_one_moment_are_two() -> None:
     await storage.stop()
 
 
-@in_loop
 async def test_beyond_so_many_the_oldest_are_removed() -> None:
     storage = MemoryStorage(Clock())
     await storage.start()
@@ -58,7 +56,6 @@ def test_the_log_says_to_what_it_was_done_and_how_it_ended(caplog: pytest.LogCap
     assert caplog.messages == ["system config.reload clients.toml refused"]
 
 
-@in_loop
 async def test_nobody_flushes_out_what_others_did_by_doing_much() -> None:
     storage = MemoryStorage(Clock())
     await storage.start()
@@ -73,7 +70,6 @@ async def test_nobody_flushes_out_what_others_did_by_doing_much() -> None:
     await storage.stop()
 
 
-@in_loop
 async def test_what_is_too_old_is_gone_by_itself() -> None:
     clock = Clock()
     storage = MemoryStorage(clock)
@@ -89,7 +85,6 @@ async def test_what_is_too_old_is_gone_by_itself() -> None:
     await storage.stop()
 
 
-@in_loop
 async def test_a_record_that_cannot_be_read_may_be_an_operators_and_keeps_its_room() -> None:
     storage = MemoryStorage(Clock())
     await storage.start()

@@ -11,7 +11,7 @@ from regista.model import Item, ItemWrite
 from regista.model.delivery import DEAD_SHELF, WEBHOOK_SHELF, delivery_write
 from regista.testing.clock import Clock
 from regista.upkeep.errands import Errand, Hands, read, receiver_of
-from tests.webhook_kit import THEN, delivery, in_loop
+from tests.webhook_kit import THEN, delivery
 
 
 async def on_shelf() -> tuple[MemoryStorage, Item]:
@@ -22,7 +22,6 @@ async def on_shelf() -> tuple[MemoryStorage, Item]:
     return storage, item
 
 
-@in_loop
 async def test_of_two_who_share_a_store_one_gets_it_and_the_shelf_says_until_when() -> None:
     storage, item = await on_shelf()
     errands: list[Errand] = []
@@ -39,7 +38,6 @@ async def test_of_two_who_share_a_store_one_gets_it_and_the_shelf_says_until_whe
     await storage.stop()
 
 
-@in_loop
 async def test_whoever_is_alone_remembers_it_until_the_lease_is_over() -> None:
     storage, item = await on_shelf()
     clock = Clock()
@@ -63,7 +61,6 @@ async def test_whoever_is_alone_remembers_it_until_the_lease_is_over() -> None:
     await storage.stop()
 
 
-@in_loop
 async def test_leases_of_what_nobody_finds_on_the_shelf_any_more_do_not_pile_up() -> None:
     storage, item = await on_shelf()
     clock = Clock()
@@ -77,7 +74,6 @@ async def test_leases_of_what_nobody_finds_on_the_shelf_any_more_do_not_pile_up(
 
 
 @pytest.mark.parametrize("alone", [True, False])
-@in_loop
 async def test_what_stood_in_a_line_for_long_is_taken_on_anew_before_its_time_is_over(alone: bool) -> None:
     storage, item = await on_shelf()
     clock = Clock()
@@ -98,7 +94,6 @@ async def test_what_stood_in_a_line_for_long_is_taken_on_anew_before_its_time_is
 
 
 @pytest.mark.parametrize("alone", [True, False])
-@in_loop
 async def test_what_was_taken_on_by_somebody_after_its_time_is_given_back_by_nobody(alone: bool) -> None:
     storage, item = await on_shelf()
     clock = Clock()
@@ -118,7 +113,6 @@ async def test_what_was_taken_on_by_somebody_after_its_time_is_given_back_by_nob
     await storage.stop()
 
 
-@in_loop
 async def test_a_third_word_waits_for_the_first_try_of_the_second_whatever_became_of_the_first() -> None:
     storage, _ = await on_shelf()
     first, second, third = delivery(tries=1), delivery(revision=3), delivery(revision=4)
@@ -133,7 +127,6 @@ async def test_a_third_word_waits_for_the_first_try_of_the_second_whatever_becam
     await storage.stop()
 
 
-@in_loop
 async def test_a_word_behind_one_that_was_put_off_for_long_comes_back_after_it_and_not_each_second() -> None:
     storage, _ = await on_shelf()
     hands = Hands(storage, Clock(), 22.0, alone=True)

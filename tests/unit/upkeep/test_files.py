@@ -14,7 +14,6 @@ from regista.payloads.memory import MemoryPayloads
 from regista.payloads.scratch import Scratch
 from regista.payloads.service import FileService
 from regista.upkeep.files import FileCleaner, FileSweeper
-from tests.webhook_kit import in_loop
 
 #: The store stamps files with the time of day: "later" is seen from there.
 NOW = datetime.now(UTC)
@@ -52,7 +51,6 @@ async def left(store: MemoryPayloads, prefix: str = "jobs") -> list[str]:
     return await store.folders(prefix)
 
 
-@in_loop
 async def test_the_sweeper_removes_the_files_of_ended_jobs_alone() -> None:
     ended = [JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELLED]
     alive = [JobStatus.RUNNING, JobStatus.WAITING_FOR_HUMAN, JobStatus.CANCELLING, JobStatus.QUARANTINED]
@@ -67,7 +65,6 @@ async def test_the_sweeper_removes_the_files_of_ended_jobs_alone() -> None:
     assert (await FileSweeper(store, storage, removes=True).run_once(LATER)).done == 0
 
 
-@in_loop
 async def test_what_nobody_knows_goes_once_it_is_old_enough() -> None:
     storage, store = await house(JobStatus.RUNNING)
     for path in ("jobs/gone/a", "records/gone/0"):
@@ -81,7 +78,6 @@ async def test_what_nobody_knows_goes_once_it_is_old_enough() -> None:
     assert (await left(store), await left(store, "records")) == (["j0"], ["j0"])
 
 
-@in_loop
 async def test_a_place_of_another_cluster_is_not_swept(caplog: pytest.LogCaptureFixture) -> None:
     storage, store = await house(JobStatus.FINISHED)
     await store.put("jobs/gone/a", b"")
@@ -96,7 +92,6 @@ async def test_a_place_of_another_cluster_is_not_swept(caplog: pytest.LogCapture
     assert await store.find(OWNER) is not None
 
 
-@in_loop
 async def test_without_auto_cleanup_files_stay_and_values_without_a_record_go() -> None:
     storage, store = await house(JobStatus.FINISHED)
     await store.put("records/gone/0", b"")
@@ -106,7 +101,6 @@ async def test_without_auto_cleanup_files_stay_and_values_without_a_record_go() 
     assert (await left(store), await left(store, "records")) == (["j0"], ["j0"])
 
 
-@in_loop
 async def test_two_sweepers_at_once_do_no_harm() -> None:
     storage, store = await house(*[JobStatus.FINISHED] * 20, JobStatus.RUNNING)
     sweepers = [FileSweeper(store, storage, removes=True) for _ in range(2)]
@@ -116,7 +110,6 @@ async def test_two_sweepers_at_once_do_no_harm() -> None:
     assert await left(store) == ["j20"]
 
 
-@in_loop
 async def test_the_cleaner_sees_to_jobs_whose_files_were_used_here(tmp_path: Path) -> None:
     storage, store = await house(JobStatus.FINISHED, JobStatus.QUARANTINED, JobStatus.RUNNING)
     service = FileService(store, Scratch(str(tmp_path)))
@@ -142,7 +135,6 @@ async def test_the_cleaner_sees_to_jobs_whose_files_were_used_here(tmp_path: Pat
     await service.stop()
 
 
-@in_loop
 async def test_the_cleaner_leaves_a_job_alone_that_is_not_written_yet(tmp_path: Path) -> None:
     # Given a start handler at work: it has written a file, and its job is not in the store yet.
     storage, store = await house()
@@ -164,7 +156,6 @@ async def test_the_cleaner_leaves_a_job_alone_that_is_not_written_yet(tmp_path: 
     await service.stop()
 
 
-@in_loop
 async def test_the_cleaner_forgets_a_job_that_was_never_written_and_leaves_its_files_to_the_sweeper(
     tmp_path: Path,
 ) -> None:

@@ -7,7 +7,6 @@ from regista.history.memory import MemoryHistory
 from regista.model import AttemptState, Change, Event, EventType, Job, Task, TaskWrite, Worker
 from regista.storage.memory import MemoryStorage
 from regista.upkeep.gauges import GaugeKeeper
-from tests.loops import on_a_loop
 
 NOW = datetime.now(UTC)
 
@@ -51,7 +50,6 @@ class Silent(MemoryHistory):
         raise ConnectionError("no")
 
 
-@on_a_loop
 async def test_a_look_finds_queues_workers_and_what_history_lacks() -> None:
     storage, notes = MemoryStorage(SystemClock()), Notes()
     await storage.start()
@@ -69,7 +67,6 @@ async def test_a_look_finds_queues_workers_and_what_history_lacks() -> None:
     await storage.stop()
 
 
-@on_a_loop
 async def test_a_history_that_is_away_is_told_of_and_its_lag_too() -> None:
     storage, notes = MemoryStorage(SystemClock()), Notes()
     await storage.start()
@@ -81,7 +78,6 @@ async def test_a_history_that_is_away_is_told_of_and_its_lag_too() -> None:
     await storage.stop()
 
 
-@on_a_loop
 async def test_no_history_is_no_trouble() -> None:
     storage, notes = MemoryStorage(SystemClock()), Notes()
     await storage.start()
@@ -92,7 +88,6 @@ async def test_no_history_is_no_trouble() -> None:
     await storage.stop()
 
 
-@on_a_loop
 async def test_a_store_that_is_away_is_a_finding() -> None:
     storage, notes = Away(SystemClock()), Notes()
     await storage.start()

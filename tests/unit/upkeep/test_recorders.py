@@ -31,19 +31,16 @@ async def refused(storage: StorageBackend, place: Place, instance: str) -> str:
 
 
 @pytest.mark.parametrize("first", [FILE, DATABASE])
-def test_whoever_records_elsewhere_than_those_before_is_refused(first: Place) -> None:
-    async def main() -> None:
-        storage = MemoryStorage()
-        await storage.start()
-        there = recorders(storage, first, "i1")
-        await there.enter()
-        async with saying(there):
-            told = await refused(storage, OTHER, "i2")
-        assert "HISTORY_DATABASE_URI: expected the history of instance 'i1'" in told
-        assert str(first) in told
-        assert str(OTHER) in told
-
-    asyncio.run(main())
+async def test_whoever_records_elsewhere_than_those_before_is_refused(first: Place) -> None:
+    storage = MemoryStorage()
+    await storage.start()
+    there = recorders(storage, first, "i1")
+    await there.enter()
+    async with saying(there):
+        told = await refused(storage, OTHER, "i2")
+    assert "HISTORY_DATABASE_URI: expected the history of instance 'i1'" in told
+    assert str(first) in told
+    assert str(OTHER) in told
 
 
 @asynccontextmanager
@@ -63,30 +60,24 @@ async def saying(*some: Recorders) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("place", [FILE, DATABASE])
-def test_those_who_record_in_one_place_do_so_together(place: Place) -> None:
-    async def main() -> None:
-        storage = MemoryStorage()
-        await storage.start()
-        crew = [recorders(storage, place, f"i{n}") for n in range(10)]
-        await asyncio.gather(*(one.enter() for one in crew))
-        async with saying(*crew):
-            await asyncio.sleep(2 * LASTS_S)
-            assert await storage.item(SHELF, "place") is not None
-
-    asyncio.run(main())
+async def test_those_who_record_in_one_place_do_so_together(place: Place) -> None:
+    storage = MemoryStorage()
+    await storage.start()
+    crew = [recorders(storage, place, f"i{n}") for n in range(10)]
+    await asyncio.gather(*(one.enter() for one in crew))
+    async with saying(*crew):
+        await asyncio.sleep(2 * LASTS_S)
+        assert await storage.item(SHELF, "place") is not None
 
 
-def test_whoever_has_stopped_or_died_is_waited_for_and_stands_in_nobodys_way() -> None:
-    async def main() -> None:
-        storage = MemoryStorage()
-        await storage.start()
-        await recorders(storage, FILE, "gone").enter()
-        await recorders(storage, DATABASE, "new").enter()
-        item = await storage.item(SHELF, "place")
-        assert item is not None
-        assert b"new" in item.value
-
-    asyncio.run(main())
+async def test_whoever_has_stopped_or_died_is_waited_for_and_stands_in_nobodys_way() -> None:
+    storage = MemoryStorage()
+    await storage.start()
+    await recorders(storage, FILE, "gone").enter()
+    await recorders(storage, DATABASE, "new").enter()
+    item = await storage.item(SHELF, "place")
+    assert item is not None
+    assert b"new" in item.value
 
 
 def test_of_two_that_come_at_once_one_stays() -> None:

@@ -32,61 +32,44 @@ async def filled(*some: Summary) -> MemoryHistory:
     return history
 
 
-def test_what_ended_too_long_ago_is_forgotten() -> None:
-    async def body() -> None:
-        history = await filled(*rows(5))
-        report = await Retention(history, max_age_s=150.0).run_once(START)
-        assert report.done == 2
-        assert await kept(history) == ["finished-4", "finished-3", "finished-2"]
-        assert (await Retention(history, max_age_s=150.0).run_once(START)).done == 0
-
-    asyncio.run(body())
+async def test_what_ended_too_long_ago_is_forgotten() -> None:
+    history = await filled(*rows(5))
+    report = await Retention(history, max_age_s=150.0).run_once(START)
+    assert report.done == 2
+    assert await kept(history) == ["finished-4", "finished-3", "finished-2"]
+    assert (await Retention(history, max_age_s=150.0).run_once(START)).done == 0
 
 
-def test_only_so_many_are_kept_the_newest() -> None:
-    async def body() -> None:
-        history = await filled(*rows(5))
-        assert (await Retention(history, max_jobs=2).run_once(START)).done == 3
-        assert await kept(history) == ["finished-4", "finished-3"]
-
-    asyncio.run(body())
+async def test_only_so_many_are_kept_the_newest() -> None:
+    history = await filled(*rows(5))
+    assert (await Retention(history, max_jobs=2).run_once(START)).done == 3
+    assert await kept(history) == ["finished-4", "finished-3"]
 
 
-def test_jobs_that_live_are_never_forgotten() -> None:
-    async def body() -> None:
-        alive = [
-            make_summary(f"alive-{n}", "running", created_at=START - timedelta(days=n)) for n in range(9)
-        ]
-        stuck = make_summary("stuck", "quarantined", created_at=START - timedelta(days=20))
-        history = await filled(*rows(3), *alive, stuck)
-        await Retention(history, max_age_s=1.0, max_jobs=1).run_once(START + timedelta(days=30))
-        assert set(await kept(history)) == {row.job_id for row in (*alive, stuck)}
-
-    asyncio.run(body())
+async def test_jobs_that_live_are_never_forgotten() -> None:
+    alive = [make_summary(f"alive-{n}", "running", created_at=START - timedelta(days=n)) for n in range(9)]
+    stuck = make_summary("stuck", "quarantined", created_at=START - timedelta(days=20))
+    history = await filled(*rows(3), *alive, stuck)
+    await Retention(history, max_age_s=1.0, max_jobs=1).run_once(START + timedelta(days=30))
+    assert set(await kept(history)) == {row.job_id for row in (*alive, stuck)}
 
 
-def test_much_is_forgotten_a_bite_at_a_time_and_the_rest_soon() -> None:
-    async def body() -> None:
-        history = await filled(*rows(25))
-        retention = Retention(history, max_jobs=1, bite=2)
-        report = await retention.run_once(START)
-        assert (report.done, report.again_s) == (2 * BITES, 1.0)
-        report = await retention.run_once(START)
-        assert (report.done, report.again_s) == (4, None)
-
-    asyncio.run(body())
+async def test_much_is_forgotten_a_bite_at_a_time_and_the_rest_soon() -> None:
+    history = await filled(*rows(25))
+    retention = Retention(history, max_jobs=1, bite=2)
+    report = await retention.run_once(START)
+    assert (report.done, report.again_s) == (2 * BITES, 1.0)
+    report = await retention.run_once(START)
+    assert (report.done, report.again_s) == (4, None)
 
 
-def test_without_a_bound_nothing_is_forgotten_and_two_at_once_do_no_harm() -> None:
-    async def body() -> None:
-        history = await filled(*rows(9))
-        assert (await Retention(history).run_once(START)).done == 0
-        assert (await Retention(history, max_age_s=1e15).run_once(START)).done == 0
-        two = [Retention(history, max_jobs=4).run_once(START) for _ in range(2)]
-        await asyncio.gather(*two)
-        assert len(await kept(history)) == 4
-
-    asyncio.run(body())
+async def test_without_a_bound_nothing_is_forgotten_and_two_at_once_do_no_harm() -> None:
+    history = await filled(*rows(9))
+    assert (await Retention(history).run_once(START)).done == 0
+    assert (await Retention(history, max_age_s=1e15).run_once(START)).done == 0
+    two = [Retention(history, max_jobs=4).run_once(START) for _ in range(2)]
+    await asyncio.gather(*two)
+    assert len(await kept(history)) == 4
 
 
 def test_the_setting_makes_the_chore_and_without_it_there_is_none() -> None:
@@ -96,35 +79,29 @@ def test_the_setting_makes_the_chore_and_without_it_there_is_none() -> None:
     assert "retention" not in [chore.name for chore in without.upkeep.chores]
 
 
-def test_the_file_of_jobs_forgets_what_its_history_forgets(tmp_path: Path) -> None:
+async def test_the_file_of_jobs_forgets_what_its_history_forgets(tmp_path: Path) -> None:
     storage = f"sqlite:{tmp_path / 'jobs.db'}"
 
-    async def body() -> None:
-        config = Config(instance_id="x", history_max_age_s=1.0)
-        director = OrchestratorEngine(storage, config)
-        director.register_blueprint(one_task())
-        async with director:
-            gone = await director.submit("script")
-            alive = await director.submit("script")
-            await director.cancel(gone.id)
-            await director.recorder.drain()
-            (retention,) = [chore for chore in director.upkeep.chores if chore.name == "retention"]
-            assert (await retention.run_once(director.clock.now() + timedelta(hours=1))).done == 1
-            with pytest.raises(JobNotFound):
-                await director.get(gone.id)
-            assert (await director.get(alive.id)).id == alive.id
-        async with OrchestratorEngine(storage, config) as again:
-            with pytest.raises(JobNotFound):
-                await again.get(gone.id)
-            assert (await again.get(alive.id)).id == alive.id
-
-    asyncio.run(body())
+    config = Config(instance_id="x", history_max_age_s=1.0)
+    director = OrchestratorEngine(storage, config)
+    director.register_blueprint(one_task())
+    async with director:
+        gone = await director.submit("script")
+        alive = await director.submit("script")
+        await director.cancel(gone.id)
+        await director.recorder.drain()
+        (retention,) = [chore for chore in director.upkeep.chores if chore.name == "retention"]
+        assert (await retention.run_once(director.clock.now() + timedelta(hours=1))).done == 1
+        with pytest.raises(JobNotFound):
+            await director.get(gone.id)
+        assert (await director.get(alive.id)).id == alive.id
+    async with OrchestratorEngine(storage, config) as again:
+        with pytest.raises(JobNotFound):
+            await again.get(gone.id)
+        assert (await again.get(alive.id)).id == alive.id
 
 
-def test_a_time_before_time_began_is_no_time() -> None:
-    async def body() -> None:
-        history = await filled(*rows(2))
-        early = datetime(1, 1, 2, tzinfo=START.tzinfo)
-        assert (await Retention(history, max_age_s=10 * 86400.0).run_once(early)).done == 0
-
-    asyncio.run(body())
+async def test_a_time_before_time_began_is_no_time() -> None:
+    history = await filled(*rows(2))
+    early = datetime(1, 1, 2, tzinfo=START.tzinfo)
+    assert (await Retention(history, max_age_s=10 * 86400.0).run_once(early)).done == 0

@@ -294,23 +294,20 @@ def test_a_file_that_cannot_be_followed_stops_the_start(tmp_path: Path) -> None:
         asyncio.run(director.start())
 
 
-def test_a_file_is_read_again_and_a_bad_one_changes_nothing(tmp_path: Path) -> None:
+async def test_a_file_is_read_again_and_a_bad_one_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "schedules.toml"
     path.write_text('[a]\nblueprint = "quick"\ncron = "@daily"\n')
 
-    async def main() -> None:
-        config = Config(schedules_config_path=str(path))
-        director = OrchestratorEngine(config=config)
-        director.register_blueprint(script(at_once, "done", name="quick"))
-        async with director:
-            path.write_text('[b]\nblueprint = "quick"\ncron = "@hourly"\n')
-            assert director.reload()
-            assert [entry.name for entry in await director.scheduler.book.all()] == ["b"]
-            path.write_text("[c]\n")
-            assert not director.reload()
-            assert [entry.name for entry in await director.scheduler.book.all()] == ["b"]
-
-    asyncio.run(main())
+    config = Config(schedules_config_path=str(path))
+    director = OrchestratorEngine(config=config)
+    director.register_blueprint(script(at_once, "done", name="quick"))
+    async with director:
+        path.write_text('[b]\nblueprint = "quick"\ncron = "@hourly"\n')
+        assert director.reload()
+        assert [entry.name for entry in await director.scheduler.book.all()] == ["b"]
+        path.write_text("[c]\n")
+        assert not director.reload()
+        assert [entry.name for entry in await director.scheduler.book.all()] == ["b"]
 
 
 def test_a_schedule_that_somebody_else_made_is_known_of_in_time() -> None:

@@ -25,7 +25,7 @@ from regista.webhooks.base import Answer
 from regista.webhooks.book import Book
 from regista.wire.webhooks import render
 from tests.support import script
-from tests.webhook_kit import THEN, delivery, in_loop
+from tests.webhook_kit import THEN, delivery
 
 REAL = SystemClock()
 URL = "https://hooks.example.com/jobs?key=1"
@@ -212,7 +212,6 @@ def test_a_later_word_waits_for_the_first_try_of_an_earlier_one_and_not_for_its_
         assert first == again < second
 
 
-@in_loop
 async def test_a_word_behind_one_that_was_put_off_is_not_sent_before_it_nor_written_again_each_second() -> (
     None
 ):
@@ -282,7 +281,6 @@ async def store(*deliveries: Delivery) -> MemoryStorage:
     return storage
 
 
-@in_loop
 async def test_many_receivers_of_one_client_that_hang_do_not_hold_up_another_client() -> None:
     slow = [
         delivery(job=f"a-{number:03}", url=f"https://slow.h{number}.example.com", client="bob")
@@ -299,7 +297,6 @@ async def test_many_receivers_of_one_client_that_hang_do_not_hold_up_another_cli
     await storage.stop()
 
 
-@in_loop
 async def test_two_senders_tell_everything_once() -> None:
     every = [delivery(job=f"job-{number:03}") for number in range(50)]
     storage = await store(*every)
@@ -314,7 +311,6 @@ async def test_two_senders_tell_everything_once() -> None:
     await storage.stop()
 
 
-@in_loop
 async def test_a_receiver_that_hangs_holds_up_nobody_else() -> None:
     slow = [delivery(job=f"a-{number:03}", url="https://slow.example.com") for number in range(200)]
     fast = [
@@ -337,7 +333,6 @@ async def test_a_receiver_that_hangs_holds_up_nobody_else() -> None:
 
 
 @pytest.mark.parametrize("alone", [True, False])
-@in_loop
 async def test_a_crowd_for_a_receiver_that_answers_at_once_is_told_in_one_go_in_the_order_of_its_coming(
     alone: bool,
 ) -> None:
@@ -353,7 +348,6 @@ async def test_a_crowd_for_a_receiver_that_answers_at_once_is_told_in_one_go_in_
     await storage.stop()
 
 
-@in_loop
 async def test_those_who_wait_for_a_receiver_that_turns_out_slow_go_back_to_the_shelf() -> None:
     storage = await store(*[delivery(job=f"j-{number}") for number in range(10)])
     clock = ManualClock(THEN)
@@ -405,7 +399,6 @@ class Tiring(Receivers):
 
 
 @pytest.mark.parametrize("alone", [True, False])
-@in_loop
 async def test_those_who_stand_in_a_line_for_longer_than_their_lease_are_told_once(alone: bool) -> None:
     clock = ManualClock(THEN)
     storage = Polite(SystemClock())
@@ -426,7 +419,6 @@ async def test_those_who_stand_in_a_line_for_longer_than_their_lease_are_told_on
     await storage.stop()
 
 
-@in_loop
 async def test_whoever_is_alone_at_a_store_takes_on_without_a_write_and_nothing_twice() -> None:
     storage = await store(delivery())
     post = Receivers("https://")
@@ -465,7 +457,6 @@ class Counting(MemoryStorage):
         return await super().firsts(shelf, afters)
 
 
-@in_loop
 async def test_the_shelf_is_asked_once_what_lies_before_all_that_are_due() -> None:
     storage = Counting(SystemClock())
     await storage.start()
@@ -481,7 +472,6 @@ async def test_the_shelf_is_asked_once_what_lies_before_all_that_are_due() -> No
     await storage.stop()
 
 
-@in_loop
 async def test_what_was_heard_while_somebody_looked_at_the_shelf_is_not_told_again() -> None:
     storage = Hesitant(SystemClock())
     await storage.start()
@@ -500,7 +490,6 @@ async def test_what_was_heard_while_somebody_looked_at_the_shelf_is_not_told_aga
     await storage.stop()
 
 
-@in_loop
 async def test_what_was_not_noted_is_sent_again_when_the_lease_in_memory_is_over() -> None:
     clock = ManualClock(THEN)
     storage = Moody(SystemClock())
@@ -522,7 +511,6 @@ async def test_what_was_not_noted_is_sent_again_when_the_lease_in_memory_is_over
     await storage.stop()
 
 
-@in_loop
 async def test_what_was_taken_on_by_a_sender_that_died_is_due_again_after_its_lease() -> None:
     storage = await store(delivery())
     hung = sender(storage, Receivers("https://"))
@@ -538,7 +526,6 @@ async def test_what_was_taken_on_by_a_sender_that_died_is_due_again_after_its_le
     await storage.stop()
 
 
-@in_loop
 async def test_no_more_are_under_way_than_there_is_room_for_and_the_end_of_one_asks_for_the_next() -> None:
     storage = await store(
         *[delivery(job=f"j-{n}", url=f"https://h{n}.example.com", client=f"c{n}") for n in range(5)]
@@ -558,7 +545,6 @@ async def test_no_more_are_under_way_than_there_is_room_for_and_the_end_of_one_a
     await storage.stop()
 
 
-@in_loop
 async def test_a_record_that_nobody_can_read_keeps_no_other_waiting(caplog: pytest.LogCaptureFixture) -> None:
     storage = await store(delivery(job="z"))
     now = SystemClock().now()
@@ -574,7 +560,6 @@ async def test_a_record_that_nobody_can_read_keeps_no_other_waiting(caplog: pyte
     await storage.stop()
 
 
-@in_loop
 async def test_a_record_that_nobody_can_read_does_not_stop_the_later_words_of_its_job() -> None:
     storage = await store(delivery(job="a"), delivery(job="b", url="https://b.example.com"))
     now = SystemClock().now()
@@ -599,7 +584,6 @@ class Moody(MemoryStorage):
         return await super().put(writes)
 
 
-@in_loop
 async def test_a_store_that_is_away_after_the_word_was_heard_means_that_it_is_said_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -625,7 +609,6 @@ async def test_a_store_that_is_away_after_the_word_was_heard_means_that_it_is_sa
     await storage.stop()
 
 
-@in_loop
 async def test_a_store_that_is_away_when_a_slow_receiver_is_put_off_is_no_error_of_ours(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -655,7 +638,6 @@ async def test_a_store_that_is_away_when_a_slow_receiver_is_put_off_is_no_error_
 
 @pytest.mark.slow
 @pytest.mark.timeout(60)
-@in_loop
 async def test_ten_thousand_that_wait_for_a_dead_receiver_take_no_memory_of_the_sender() -> None:
     storage = await store(*[delivery(job=f"job-{number:05}") for number in range(10_000)])
     post = Receivers("https://")
@@ -681,7 +663,6 @@ async def test_ten_thousand_that_wait_for_a_dead_receiver_take_no_memory_of_the_
     await storage.stop()
 
 
-@in_loop
 async def test_an_error_of_our_own_is_a_try_like_any_other(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Receivers):
         async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> Answer:
@@ -696,7 +677,6 @@ async def test_an_error_of_our_own_is_a_try_like_any_other(caplog: pytest.LogCap
     await storage.stop()
 
 
-@in_loop
 async def test_what_is_being_told_at_the_stop_gets_a_moment_to_be_heard() -> None:
     storage = await store(delivery())
     post = Receivers("https://")
@@ -709,7 +689,6 @@ async def test_what_is_being_told_at_the_stop_gets_a_moment_to_be_heard() -> Non
     await storage.stop()
 
 
-@in_loop
 async def test_what_somebody_else_took_on_meanwhile_is_no_dead_letter() -> None:
     storage = await store(delivery())
 

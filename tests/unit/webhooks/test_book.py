@@ -7,7 +7,6 @@ from regista.errors import WebhookRefused
 from regista.webhooks.addresses import Allowed
 from regista.webhooks.book import Book
 from regista.webhooks.signature import derived
-from tests.webhook_kit import in_loop
 
 
 async def root(name: str) -> bytes:
@@ -51,7 +50,6 @@ def test_a_url_that_could_never_be_told_is_refused_when_it_is_named(url: str) ->
         book().url_for("acme", url)
 
 
-@in_loop
 async def test_a_client_without_a_secret_gets_one_that_is_its_own() -> None:
     known = book(acme=ClientWebhook(secrets=("whsec_a", "whsec_b")))
     assert await known.secrets_of("acme") == ("whsec_a", "whsec_b")

@@ -18,7 +18,7 @@ from regista.webhooks.addresses import Allowed
 from regista.webhooks.base import Answer
 from regista.webhooks.postman import Postman
 from tests.certificates import Authority
-from tests.webhook_kit import Receiver, in_loop, receiving
+from tests.webhook_kit import Receiver, receiving
 
 HERE = Allowed(["127.0.0.0/8"])
 BODY = b'{"n":1}'
@@ -40,7 +40,6 @@ def replying(receiver: Receiver, status: int, **headers: str) -> None:
     receiver.reply = reply
 
 
-@in_loop
 async def test_what_is_sent_arrives_as_it_was_signed() -> None:
     async with receiving() as receiver:
         assert await post(receiver.url) == Answer(status=204)
@@ -50,7 +49,6 @@ async def test_what_is_sent_arrives_as_it_was_signed() -> None:
         assert heard.headers["Content-Type"] == "application/json"
 
 
-@in_loop
 async def test_a_refusal_says_its_status_and_how_long_to_wait() -> None:
     async with receiving() as receiver:
         replying(receiver, 429, **{"Retry-After": "120"})
@@ -61,14 +59,12 @@ async def test_a_refusal_says_its_status_and_how_long_to_wait() -> None:
         assert (await post(receiver.url)).retry_after_s is None
 
 
-@in_loop
 async def test_a_receiver_that_is_gone_for_good_is_believed() -> None:
     async with receiving() as receiver:
         replying(receiver, 410)
         assert await post(receiver.url) == Answer(status=410, error="answered 410", final=True)
 
 
-@in_loop
 async def test_a_redirect_is_not_followed_wherever_it_leads() -> None:
     async with receiving() as inside, receiving() as outside:
         for status in (301, 302, 303, 307, 308):
@@ -79,7 +75,6 @@ async def test_a_redirect_is_not_followed_wherever_it_leads() -> None:
         assert inside.heard == []
 
 
-@in_loop
 async def test_a_receiver_that_hangs_or_drips_is_left_after_the_time_out() -> None:
     async with receiving() as receiver:
 
@@ -94,7 +89,6 @@ async def test_a_receiver_that_hangs_or_drips_is_left_after_the_time_out() -> No
         assert time.monotonic() - began < 3
 
 
-@in_loop
 async def test_an_endless_answer_is_not_read() -> None:
     """The status is all that counts; of a body that never ends not even the beginning is waited for."""
 
@@ -115,7 +109,6 @@ async def test_an_endless_answer_is_not_read() -> None:
         await asyncio.sleep(0.05)
 
 
-@in_loop
 async def test_nobody_there_and_nonsense_are_answers_too() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -137,7 +130,6 @@ async def test_nobody_there_and_nonsense_are_answers_too() -> None:
         assert "secret-inside" not in answer.error
 
 
-@in_loop
 async def test_what_is_no_url_is_given_up_at_once() -> None:
     for url in ("", "http://", "nonsense", "http://[::1"):
         assert (await post(url)).final
@@ -147,7 +139,6 @@ async def test_what_is_no_url_is_given_up_at_once() -> None:
     "host",
     ["127.0.0.1", "localhost", "127.1", "0x7f.0.0.1", "2130706433", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0"],
 )
-@in_loop
 async def test_our_own_machine_is_not_reached_however_its_address_is_written(host: str) -> None:
     async with receiving() as receiver:
         answer = await post(f"http://{host}:{receiver.port}/", Allowed())
@@ -173,7 +164,6 @@ class Rebinding(AbstractResolver):
         return None
 
 
-@in_loop
 async def test_a_name_that_changes_its_meaning_is_looked_at_every_time_it_is_looked_up() -> None:
     """The first meaning is allowed here and leads nowhere; the second is ours, and is refused before any connection."""
     async with receiving() as receiver:
@@ -199,7 +189,6 @@ class Both(Rebinding):
         return [*good, *await super().resolve(host, port, family)]
 
 
-@in_loop
 async def test_one_bad_address_spoils_the_name() -> None:
     async with receiving() as receiver:
         answer = await post(
@@ -209,7 +198,6 @@ async def test_one_bad_address_spoils_the_name() -> None:
         assert receiver.heard == []
 
 
-@in_loop
 async def test_no_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     async with receiving() as proxy, receiving() as receiver:
         monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.port}")
@@ -218,7 +206,6 @@ async def test_no_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPa
         assert (len(proxy.heard), len(receiver.heard)) == (0, 1)
 
 
-@in_loop
 async def test_names_are_looked_up_by_the_system() -> None:
     async with receiving() as receiver:
         assert (await post(f"http://localhost:{receiver.port}/", Allowed(["127.0.0.0/8", "::1/128"]))).ok
@@ -295,7 +282,6 @@ async def posts(url: str, number: int, pause_s: float = 0.03) -> list[int | None
         (b"HTTP/1.1 200 OK\r\nContent-", b"Length: 2\r\n\r", b"\n", b"o", b"k"),
     ],
 )
-@in_loop
 async def test_a_connection_is_used_again_once_a_whole_answer_has_come(answer: Any) -> None:
     async with scripted([answer, answer, answer]) as receiver:
         assert {*await posts(receiver.url, 3, pause_s=0.1)} <= {200, 204}
@@ -312,14 +298,12 @@ async def test_a_connection_is_used_again_once_a_whole_answer_has_come(answer: A
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n",
     ],
 )
-@in_loop
 async def test_a_connection_on_which_something_is_left_to_say_is_not_used_again(answer: bytes) -> None:
     async with scripted([answer], [answer]) as receiver:
         assert await posts(receiver.url, 2) == [200, 200]
         assert receiver.connections == 2
 
 
-@in_loop
 async def test_what_was_hung_up_between_two_deliveries_is_dialled_again_at_once() -> None:
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
     async with scripted([answer, b""], [answer]) as receiver:
@@ -327,7 +311,6 @@ async def test_what_was_hung_up_between_two_deliveries_is_dialled_again_at_once(
         assert (receiver.connections, len(receiver.heard)) == (2, 3)
 
 
-@in_loop
 async def test_a_new_connection_that_is_hung_up_is_a_failed_try() -> None:
     async with scripted([b""]) as receiver:
         answer = await post(receiver.url)
@@ -338,7 +321,6 @@ async def test_a_new_connection_that_is_hung_up_is_a_failed_try() -> None:
 @pytest.mark.parametrize(
     "answer", [b"HTTP/1.1 200 OK\r\nX: " + b"x" * 20_000, b"HTTP/1.1 102 Wait\r\n\r\n" * 1000]
 )
-@in_loop
 async def test_a_head_without_end_is_not_read_to_its_end(answer: bytes) -> None:
     async with scripted([(answer, *[b"x"] * 500)]) as receiver:
         began = time.monotonic()
@@ -348,7 +330,6 @@ async def test_a_head_without_end_is_not_read_to_its_end(answer: bytes) -> None:
         assert time.monotonic() - began < 3
 
 
-@in_loop
 async def test_a_head_that_is_too_long_is_not_read_though_its_end_has_come() -> None:
     """All of it may come at once, and each of its lines costs something."""
     async with scripted([b"HTTP/1.1 200 OK\r\n" + b"a:\n" * 20_000 + b"\r\n\r\n"]) as receiver:
@@ -356,7 +337,6 @@ async def test_a_head_that_is_too_long_is_not_read_though_its_end_has_come() -> 
         assert (told.status, told.error) == (None, "expected the head of an answer in 16 KiB")
 
 
-@in_loop
 async def test_a_connection_on_which_the_last_request_is_not_read_yet_is_not_used_again() -> None:
     """Whoever answers before it has read may never read: the next delivery does not stand behind that."""
     connections = 0
@@ -382,7 +362,6 @@ async def test_a_connection_on_which_the_last_request_is_not_read_yet_is_not_use
     assert connections == 2
 
 
-@in_loop
 async def test_connections_that_nobody_needs_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regista.webhooks.postman._KEPT_S", 0.05)
     async with receiving() as receiver:
@@ -395,7 +374,6 @@ async def test_connections_that_nobody_needs_are_closed(monkeypatch: pytest.Monk
         await postman.stop()
 
 
-@in_loop
 async def test_no_more_connections_are_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regista.webhooks.postman._KEPT", 2)
     async with receiving() as receiver:
@@ -406,7 +384,6 @@ async def test_no_more_connections_are_kept_than_there_is_room_for(monkeypatch: 
         await postman.stop()
 
 
-@in_loop
 async def test_a_header_of_two_lines_is_not_sent() -> None:
     async with receiving() as receiver:
         postman = Postman(HERE)
@@ -416,7 +393,6 @@ async def test_a_header_of_two_lines_is_not_sent() -> None:
         assert receiver.heard == []
 
 
-@in_loop
 async def test_a_name_and_a_password_in_the_url_are_shown_and_strange_paths_are_quoted() -> None:
     async with receiving() as receiver:
         assert (await post(f"http://ann:p%40ss@127.0.0.1:{receiver.port}/a%20b/ü?x=1 2#end")).ok

@@ -13,7 +13,6 @@ import pytest
 from regista.errors import WebhookRefused
 from regista.webhooks.addresses import Allowed
 from regista.webhooks.resolver import _THREADS, CheckedResolver, OwnThreads
-from tests.webhook_kit import in_loop
 
 _REAL = socket.getaddrinfo
 
@@ -42,53 +41,45 @@ def test_names_are_looked_up_in_threads_that_nobody_else_needs(monkeypatch: pyte
     assert names.threads == ["webhook-names"]
 
 
-def test_the_names_of_one_client_that_hang_leave_room_for_those_of_others(
+async def test_the_names_of_one_client_that_hang_leave_room_for_those_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     names = Names(monkeypatch)
 
-    async def look_up() -> None:
-        resolver = OwnThreads()
-        hanging = [asyncio.create_task(resolver.resolve(f"slow{number}")) for number in range(3 * 16)]
-        await asyncio.sleep(0)
-        async with asyncio.timeout(3):
-            assert await resolver.resolve("localhost")
-        names.free.set()
-        assert all(await asyncio.gather(*hanging))
-        await resolver.close()
-
-    asyncio.run(look_up())
+    resolver = OwnThreads()
+    hanging = [asyncio.create_task(resolver.resolve(f"slow{number}")) for number in range(3 * 16)]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(3):
+        assert await resolver.resolve("localhost")
+    names.free.set()
+    assert all(await asyncio.gather(*hanging))
+    await resolver.close()
 
 
-def test_room_is_free_again_when_a_lookup_has_ended_and_not_when_nobody_waits_for_it(
+async def test_room_is_free_again_when_a_lookup_has_ended_and_not_when_nobody_waits_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     names = Names(monkeypatch)
 
-    async def look_up() -> None:
-        resolver = OwnThreads()
-        hanging = [asyncio.create_task(resolver.resolve("slow")) for _ in range(_THREADS)]
-        await asyncio.sleep(0)
-        for one in hanging:
-            one.cancel()
-        await asyncio.gather(*hanging, return_exceptions=True)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(resolver.resolve("localhost"), 0.1)
-        names.free.set()
-        async with asyncio.timeout(3):
-            assert await resolver.resolve("localhost")
-
-    asyncio.run(look_up())
+    resolver = OwnThreads()
+    hanging = [asyncio.create_task(resolver.resolve("slow")) for _ in range(_THREADS)]
+    await asyncio.sleep(0)
+    for one in hanging:
+        one.cancel()
+    await asyncio.gather(*hanging, return_exceptions=True)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(resolver.resolve("localhost"), 0.1)
+    names.free.set()
+    async with asyncio.timeout(3):
+        assert await resolver.resolve("localhost")
 
 
-@in_loop
 async def test_what_is_no_name_is_said_to_whoever_asked() -> None:
     for name, error in (("no-such-host.invalid", OSError), ("a..b", UnicodeError)):
         with pytest.raises(error):
             await OwnThreads().resolve(name)
 
 
-@in_loop
 async def test_a_name_of_our_own_machine_is_refused() -> None:
     resolver = CheckedResolver(Allowed(), OwnThreads())
     with pytest.raises(WebhookRefused):

@@ -10,7 +10,6 @@ import pytest
 
 from regista.wire.http_answer import BadAnswer
 from regista.wire.http_connection import Connection, Cut, Kept, header_lines
-from tests.webhook_kit import in_loop
 
 REQUEST = b"GET / HTTP/1.1\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -59,7 +58,6 @@ async def connected(
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n", b"1\r\nk\r\n0\r\n", b"\r\n"),
     ],
 )
-@in_loop
 async def test_a_whole_answer_is_waited_for_however_it_is_cut(pieces: tuple[bytes, ...]) -> None:
     async with connected(pieces, pieces) as connection:
         for _ in range(2):
@@ -67,7 +65,6 @@ async def test_a_whole_answer_is_waited_for_however_it_is_cut(pieces: tuple[byte
             assert (head.status, connection.content(), connection.free) == (200, b"ok", True)
 
 
-@in_loop
 async def test_the_head_alone_is_there_before_the_body() -> None:
     async with connected((OK[:-2], b"ok")) as connection:
         assert (await connection.ask(REQUEST, 5.0)).status == 200
@@ -76,7 +73,6 @@ async def test_the_head_alone_is_there_before_the_body() -> None:
         assert connection.content() == b"ok"
 
 
-@in_loop
 async def test_an_answer_that_ends_with_the_connection_is_read_to_that_end() -> None:
     async with connected((b"HTTP/1.1 200 OK\r\n\r\n", b"o", b"k")) as connection:
         await connection.ask(REQUEST, 5.0, whole=True)
@@ -84,7 +80,6 @@ async def test_an_answer_that_ends_with_the_connection_is_read_to_that_end() -> 
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200", b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok"])
-@in_loop
 async def test_half_an_answer_is_none(answer: bytes) -> None:
     async with connected((answer,)) as connection:
         with pytest.raises(Cut):
@@ -106,7 +101,6 @@ async def test_half_an_answer_is_none(answer: bytes) -> None:
         b"HTTP/1.1 102 Wait\r\n\r\n" * 10,
     ],
 )
-@in_loop
 async def test_what_is_no_answer_is_said_at_once_and_ends_the_connection(answer: bytes) -> None:
     async with connected((answer, OK), pause_s=0.2) as connection:
         with pytest.raises(BadAnswer):
@@ -114,7 +108,6 @@ async def test_what_is_no_answer_is_said_at_once_and_ends_the_connection(answer:
         assert not connection.free
 
 
-@in_loop
 async def test_the_time_is_up_for_each_request_by_itself() -> None:
     """One timer does for all of them, whether the next must be quicker or may be slower."""
     async with connected((OK,), (OK,), (), pause_s=0.15, linger=True) as connection:
@@ -127,7 +120,6 @@ async def test_the_time_is_up_for_each_request_by_itself() -> None:
         assert not connection.free
 
 
-@in_loop
 async def test_a_slow_answer_may_come_after_the_time_of_an_earlier_request() -> None:
     slow = (b"HTTP/1.1 200 OK\r\n", b"Content-Length: 2\r\n", b"\r\n", b"ok")
     async with connected((OK,), slow, pause_s=0.1) as connection:
@@ -135,7 +127,6 @@ async def test_a_slow_answer_may_come_after_the_time_of_an_earlier_request() -> 
         assert (await connection.ask(REQUEST, 5.0, whole=True)).status == 200
 
 
-@in_loop
 async def test_a_request_that_is_given_up_leaves_no_connection_to_be_used() -> None:
     async with connected((OK[:-1],), linger=True) as connection:
         asking = asyncio.ensure_future(connection.ask(REQUEST, 5.0, whole=True))
@@ -146,7 +137,6 @@ async def test_a_request_that_is_given_up_leaves_no_connection_to_be_used() -> N
         assert not connection.free
 
 
-@in_loop
 async def test_who_speaks_before_it_is_asked_is_no_server() -> None:
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
     async with server:
@@ -159,7 +149,6 @@ async def test_who_speaks_before_it_is_asked_is_no_server() -> None:
         await asyncio.sleep(0)
 
 
-@in_loop
 async def test_what_comes_after_the_answer_spoils_the_connection() -> None:
     async with connected((OK, b"HTTP/1.1 410 Gone\r\n\r\n"), pause_s=0.05) as connection:
         await connection.ask(REQUEST, 5.0, whole=True)
@@ -168,7 +157,6 @@ async def test_what_comes_after_the_answer_spoils_the_connection() -> None:
         assert not connection.free
 
 
-@in_loop
 async def test_a_connection_that_is_being_closed_is_not_free_though_nobody_was_told_yet() -> None:
     """What is written on it now would be thrown away."""
     async with connected((OK,), linger=True) as connection:
@@ -181,7 +169,6 @@ async def test_a_connection_that_is_being_closed_is_not_free_though_nobody_was_t
             await connection.ask(REQUEST, 5.0, whole=True)
 
 
-@in_loop
 async def test_a_connection_that_was_closed_or_spoilt_is_not_found() -> None:
     kept = Kept(most=2, for_s=5.0)
     async with connected((OK,)) as connection:

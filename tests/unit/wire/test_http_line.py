@@ -17,7 +17,6 @@ from regista.wire.http_answer import BadAnswer
 from regista.wire.http_connection import Cut
 from regista.wire.http_line import Line, Place, Unheard, place_of
 from tests.certificates import Authority
-from tests.webhook_kit import in_loop
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -129,7 +128,6 @@ def test_an_address_with_more_in_it_is_for_others(url: str) -> None:
 # -- asking ------------------------------------------------------------------------------------------
 
 
-@in_loop
 async def test_requests_follow_one_another_on_one_connection() -> None:
     async with scripted([OK] * 4) as server, line_to(server.url + "/base") as line:
         assert [await ask(line, body=b"{}"), await ask(line), await ask(line)] == [b"ok"] * 3
@@ -143,14 +141,12 @@ async def test_requests_follow_one_another_on_one_connection() -> None:
 
 
 @pytest.mark.parametrize("path", ["/a b", "/a\r\nX: y", "/\u00fc", ""])
-@in_loop
 async def test_a_path_that_is_not_quoted_is_not_sent(path: str) -> None:
     async with line_to("http://127.0.0.1:9") as line:
         with pytest.raises(ValueError, match="quoted"):
             await line.ask("GET", path, "", None, 1.0, False)
 
 
-@in_loop
 async def test_a_packed_answer_is_unpacked() -> None:
     packed = gzip.compress(b"ok" * 1000)
     head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
@@ -158,7 +154,6 @@ async def test_a_packed_answer_is_unpacked() -> None:
         assert await ask(line) == b"ok" * 1000
 
 
-@in_loop
 async def test_a_large_answer_comes_whole_in_chunks_or_not() -> None:
     large = bytes(8_000_000)
     sized = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(large) + large
@@ -173,7 +168,6 @@ async def test_a_large_answer_comes_whole_in_chunks_or_not() -> None:
         assert server.connections == 1
 
 
-@in_loop
 async def test_a_connection_that_the_server_closes_is_not_used_again() -> None:
     closing = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"
     for answer in (closing, b"HTTP/1.1 200 OK\r\n\r\nok", b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok"):
@@ -182,7 +176,6 @@ async def test_a_connection_that_the_server_closes_is_not_used_again() -> None:
             assert server.connections == 2
 
 
-@in_loop
 async def test_what_was_closed_while_it_was_idle_is_noticed_before_anything_is_sent() -> None:
     async with scripted([OK], [OK]) as server, line_to(server.url) as line:
         await ask(line)
@@ -191,7 +184,6 @@ async def test_what_was_closed_while_it_was_idle_is_noticed_before_anything_is_s
         assert (server.connections, len(server.heard)) == (2, 2)
 
 
-@in_loop
 async def test_a_used_connection_that_is_cut_without_a_word_is_made_again_where_that_is_safe() -> None:
     async with scripted([OK, b""], [OK]) as server, line_to(server.url) as line:
         await ask(line)
@@ -199,7 +191,6 @@ async def test_a_used_connection_that_is_cut_without_a_word_is_made_again_where_
         assert (server.connections, len(server.heard)) == (2, 3)
 
 
-@in_loop
 async def test_a_used_connection_that_is_cut_is_an_error_where_twice_is_not_as_good_as_once() -> None:
     async with scripted([OK, b""], [OK]) as server, line_to(server.url) as line:
         await ask(line)
@@ -209,7 +200,6 @@ async def test_a_used_connection_that_is_cut_is_an_error_where_twice_is_not_as_g
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 200", OK[:-1]])
-@in_loop
 async def test_half_an_answer_is_an_error_and_nothing_is_sent_again(answer: bytes) -> None:
     async with scripted([OK, answer], [OK]) as server, line_to(server.url) as line:
         await ask(line)
@@ -218,7 +208,6 @@ async def test_half_an_answer_is_an_error_and_nothing_is_sent_again(answer: byte
         assert len(server.heard) == 2
 
 
-@in_loop
 async def test_a_new_connection_that_is_cut_is_an_error() -> None:
     async with scripted([b""]) as server, line_to(server.url) as line:
         with pytest.raises(Cut):
@@ -226,7 +215,6 @@ async def test_a_new_connection_that_is_cut_is_an_error() -> None:
         assert server.connections == 1
 
 
-@in_loop
 async def test_nonsense_is_an_error_and_the_next_request_has_a_connection_of_its_own() -> None:
     async with scripted([b"SSH-2.0-x\r\n\r\n"], [OK]) as server, line_to(server.url) as line:
         with pytest.raises(BadAnswer):
@@ -234,7 +222,6 @@ async def test_nonsense_is_an_error_and_the_next_request_has_a_connection_of_its
         assert await ask(line) == b"ok"
 
 
-@in_loop
 async def test_an_answer_that_does_not_come_in_time_is_given_up_with_its_connection() -> None:
     async with scripted([None], [OK]) as server, line_to(server.url) as line:
         with pytest.raises(TimeoutError):
@@ -243,7 +230,6 @@ async def test_an_answer_that_does_not_come_in_time_is_given_up_with_its_connect
         assert server.connections == 2
 
 
-@in_loop
 async def test_a_call_that_is_cancelled_leaves_its_answer_to_nobody() -> None:
     async with scripted([OK, None], [OK]) as server, line_to(server.url) as line:
         await ask(line)
@@ -256,7 +242,6 @@ async def test_a_call_that_is_cancelled_leaves_its_answer_to_nobody() -> None:
         assert server.connections == 2
 
 
-@in_loop
 async def test_closing_cuts_off_who_waits() -> None:
     async with scripted([None]) as server, line_to(server.url) as line:
         asking = asyncio.ensure_future(ask(line))
@@ -269,7 +254,6 @@ async def test_closing_cuts_off_who_waits() -> None:
 # -- connecting --------------------------------------------------------------------------------------
 
 
-@in_loop
 async def test_nobody_has_heard_us_where_nobody_listens_or_no_host_has_this_name() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -283,7 +267,6 @@ async def test_nobody_has_heard_us_where_nobody_listens_or_no_host_has_this_name
                 await ask(line)
 
 
-@in_loop
 async def test_a_connection_that_is_not_made_in_time_is_heard_by_nobody() -> None:
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
@@ -302,13 +285,11 @@ async def test_a_connection_that_is_not_made_in_time_is_heard_by_nobody() -> Non
                 assert time.monotonic() - began < 3
 
 
-@in_loop
 async def test_names_are_looked_up() -> None:
     async with scripted([OK]) as server, line_to(server.url.replace("127.0.0.1", "localhost")) as line:
         assert await ask(line) == b"ok"
 
 
-@in_loop
 async def test_no_more_than_so_many_are_on_their_way_and_the_others_have_their_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -318,7 +299,6 @@ async def test_no_more_than_so_many_are_on_their_way_and_the_others_have_their_t
         assert server.most == server.connections == 3
 
 
-@in_loop
 async def test_a_turn_that_does_not_come_in_time_or_is_not_wanted_any_more_is_lost_to_nobody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -381,16 +361,13 @@ def test_over_tls_only_a_certificate_that_is_trusted_is_spoken_to(tmp_path: Path
         assert stranger.value.distrust
 
 
-def test_over_tls_a_call_that_is_given_up_leaves_nothing_open(tmp_path: Path) -> None:
+async def test_over_tls_a_call_that_is_given_up_leaves_nothing_open(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
 
-    async def speak() -> None:
-        trusting = ssl.create_default_context(cafile=authority.ca)
-        async with (
-            scripted([None], tls=served_with(authority)) as server,
-            line_to(server.url, tls=trusting) as line,
-        ):
-            with pytest.raises(TimeoutError):
-                await ask(line, timeout_s=0.3)
-
-    asyncio.run(speak())
+    trusting = ssl.create_default_context(cafile=authority.ca)
+    async with (
+        scripted([None], tls=served_with(authority)) as server,
+        line_to(server.url, tls=trusting) as line,
+    ):
+        with pytest.raises(TimeoutError):
+            await ask(line, timeout_s=0.3)

@@ -30,80 +30,65 @@ class Socket:
         self.stuck += 1
 
 
-def test_frames_of_one_turn_leave_as_one_message_in_order() -> None:
-    async def main() -> None:
-        socket = Socket()
-        pipe = Pipe(socket.send, socket.on_stuck)
-        for frame in FRAMES:
-            pipe.put(frame)
-        await pipe.flush()
-        pipe.put(FRAMES[0])
-        await pipe.flush()
-        await pipe.flush()
-        assert socket.messages == [FRAMES, FRAMES[:1]]
-
-    asyncio.run(main())
+async def test_frames_of_one_turn_leave_as_one_message_in_order() -> None:
+    socket = Socket()
+    pipe = Pipe(socket.send, socket.on_stuck)
+    for frame in FRAMES:
+        pipe.put(frame)
+    await pipe.flush()
+    pipe.put(FRAMES[0])
+    await pipe.flush()
+    await pipe.flush()
+    assert socket.messages == [FRAMES, FRAMES[:1]]
 
 
-def test_a_message_is_cut_to_size_but_a_frame_never_is() -> None:
-    async def main() -> None:
-        socket = Socket()
-        pipe = Pipe(socket.send, socket.on_stuck, max_bytes=60)
-        large = stream.Started(["x" * 200])
-        frames = [*FRAMES, large, *FRAMES]
-        for frame in frames:
-            pipe.put(frame)
-        await pipe.flush()
-        assert [frame for message in socket.messages for frame in message] == frames
-        assert [large] in socket.messages
-
-    asyncio.run(main())
+async def test_a_message_is_cut_to_size_but_a_frame_never_is() -> None:
+    socket = Socket()
+    pipe = Pipe(socket.send, socket.on_stuck, max_bytes=60)
+    large = stream.Started(["x" * 200])
+    frames = [*FRAMES, large, *FRAMES]
+    for frame in frames:
+        pipe.put(frame)
+    await pipe.flush()
+    assert [frame for message in socket.messages for frame in message] == frames
+    assert [large] in socket.messages
 
 
-def test_a_reader_that_does_not_read_is_told_of_once_and_nobody_waits() -> None:
-    async def main() -> None:
-        socket = Socket()
-        socket.gate.clear()
-        pipe = Pipe(socket.send, socket.on_stuck, most=10)
+async def test_a_reader_that_does_not_read_is_told_of_once_and_nobody_waits() -> None:
+    socket = Socket()
+    socket.gate.clear()
+    pipe = Pipe(socket.send, socket.on_stuck, most=10)
+    pipe.put(stream.Bye())
+    await asyncio.sleep(0.01)
+    for _ in range(30):
         pipe.put(stream.Bye())
-        await asyncio.sleep(0.01)
-        for _ in range(30):
-            pipe.put(stream.Bye())
-        assert socket.stuck == 1
-        pipe.close()
-        pipe.put(stream.Bye())
-        await asyncio.sleep(0.01)
-        assert socket.messages == []
-        assert pipe.batch == []
-
-    asyncio.run(main())
+    assert socket.stuck == 1
+    pipe.close()
+    pipe.put(stream.Bye())
+    await asyncio.sleep(0.01)
+    assert socket.messages == []
+    assert pipe.batch == []
 
 
-def test_a_socket_that_is_gone_is_noticed_by_whoever_reads_not_by_whoever_writes() -> None:
-    async def main() -> None:
-        async def gone(message: bytes) -> None:
-            raise ConnectionResetError
+async def test_a_socket_that_is_gone_is_noticed_by_whoever_reads_not_by_whoever_writes() -> None:
+    async def gone(message: bytes) -> None:
+        raise ConnectionResetError
 
-        pipe = Pipe(gone, lambda: None)
-        pipe.put(stream.Bye())
-        await pipe.flush()
-
-    asyncio.run(main())
+    pipe = Pipe(gone, lambda: None)
+    pipe.put(stream.Bye())
+    await pipe.flush()
 
 
-def test_how_long_a_message_is_being_sent_can_be_seen() -> None:
-    async def main() -> None:
-        socket = Socket()
-        socket.gate.clear()
-        pipe = Pipe(socket.send, socket.on_stuck)
-        pipe.put(stream.Bye())
-        await asyncio.sleep(0.01)
-        began = pipe.since
-        socket.gate.set()
-        await pipe.flush()
-        assert (began is None, pipe.since is None) == (False, True)
-
-    asyncio.run(main())
+async def test_how_long_a_message_is_being_sent_can_be_seen() -> None:
+    socket = Socket()
+    socket.gate.clear()
+    pipe = Pipe(socket.send, socket.on_stuck)
+    pipe.put(stream.Bye())
+    await asyncio.sleep(0.01)
+    began = pipe.since
+    socket.gate.set()
+    await pipe.flush()
+    assert (began is None, pipe.since is None) == (False, True)
 
 
 class Quick(Socket):
@@ -119,83 +104,70 @@ class Quick(Socket):
         return self.keeps_up
 
 
-def test_where_the_reader_keeps_up_the_frames_of_a_turn_leave_with_the_next_and_no_task_is_needed() -> None:
-    async def main() -> None:
-        socket = Quick()
-        pipe = Pipe(socket.send, socket.on_stuck, write=socket.write)
-        before = asyncio.all_tasks()
-        for frame in FRAMES:
-            pipe.put(frame)
-        assert (socket.messages, asyncio.all_tasks()) == ([], before)
-        await asyncio.sleep(0)
-        assert (socket.messages, asyncio.all_tasks()) == ([FRAMES], before)
-
-    asyncio.run(main())
-
-
-def test_what_is_flushed_has_left_before_the_next_turn() -> None:
-    async def main() -> None:
-        socket = Quick()
-        pipe = Pipe(socket.send, socket.on_stuck, write=socket.write)
-        pipe.put(FRAMES[0])
-        await pipe.flush()
-        assert socket.messages == [FRAMES[:1]]
-        await asyncio.sleep(0)
-        assert socket.messages == [FRAMES[:1]]
-
-    asyncio.run(main())
+async def test_where_the_reader_keeps_up_the_frames_of_a_turn_leave_with_the_next_and_no_task_is_needed() -> (
+    None
+):
+    socket = Quick()
+    pipe = Pipe(socket.send, socket.on_stuck, write=socket.write)
+    before = asyncio.all_tasks()
+    for frame in FRAMES:
+        pipe.put(frame)
+    assert (socket.messages, asyncio.all_tasks()) == ([], before)
+    await asyncio.sleep(0)
+    assert (socket.messages, asyncio.all_tasks()) == ([FRAMES], before)
 
 
-def test_a_reader_that_falls_behind_is_waited_for_and_the_order_stays() -> None:
-    async def main() -> None:
-        socket = Quick()
-        socket.keeps_up = False
-        socket.gate.clear()
-        pipe = Pipe(socket.send, socket.on_stuck, write=socket.write)
-        pipe.put(FRAMES[0])
-        await asyncio.sleep(0.01)
-        assert pipe.is_blocked
-        socket.keeps_up = True  # but what was said before must be read before
-        pipe.put(FRAMES[1])
-        pipe.put_now(FRAMES[2], stream.encode([FRAMES[2]]))
-        await asyncio.sleep(0.01)
-        assert socket.messages == []
-        socket.gate.set()
-        await pipe.flush()
-        assert (socket.messages, pipe.is_blocked) == ([FRAMES[:1], FRAMES[1:3]], False)
-
-    asyncio.run(main())
+async def test_what_is_flushed_has_left_before_the_next_turn() -> None:
+    socket = Quick()
+    pipe = Pipe(socket.send, socket.on_stuck, write=socket.write)
+    pipe.put(FRAMES[0])
+    await pipe.flush()
+    assert socket.messages == [FRAMES[:1]]
+    await asyncio.sleep(0)
+    assert socket.messages == [FRAMES[:1]]
 
 
-def test_a_whole_message_leaves_at_once_unless_something_is_before_it() -> None:
-    async def main() -> None:
-        socket = Quick()
-        pipe = Pipe(socket.send, socket.on_stuck, write=socket.write)
-        message = stream.encode([FRAMES[2]])
-        pipe.put_now(FRAMES[2], message)
-        assert socket.messages == [[FRAMES[2]]]
-        pipe.put(FRAMES[0])
-        pipe.put_now(FRAMES[2], message)
-        await pipe.flush()
-        assert socket.messages == [[FRAMES[2]], [FRAMES[0], FRAMES[2]]]
-        pipe.close()
-        pipe.put_now(FRAMES[2], message)
-        assert len(socket.messages) == 2
+async def test_a_reader_that_falls_behind_is_waited_for_and_the_order_stays() -> None:
+    socket = Quick()
+    socket.keeps_up = False
+    socket.gate.clear()
+    pipe = Pipe(socket.send, socket.on_stuck, write=socket.write)
+    pipe.put(FRAMES[0])
+    await asyncio.sleep(0.01)
+    assert pipe.is_blocked
+    socket.keeps_up = True  # but what was said before must be read before
+    pipe.put(FRAMES[1])
+    pipe.put_now(FRAMES[2], stream.encode([FRAMES[2]]))
+    await asyncio.sleep(0.01)
+    assert socket.messages == []
+    socket.gate.set()
+    await pipe.flush()
+    assert (socket.messages, pipe.is_blocked) == ([FRAMES[:1], FRAMES[1:3]], False)
 
-    asyncio.run(main())
+
+async def test_a_whole_message_leaves_at_once_unless_something_is_before_it() -> None:
+    socket = Quick()
+    pipe = Pipe(socket.send, socket.on_stuck, write=socket.write)
+    message = stream.encode([FRAMES[2]])
+    pipe.put_now(FRAMES[2], message)
+    assert socket.messages == [[FRAMES[2]]]
+    pipe.put(FRAMES[0])
+    pipe.put_now(FRAMES[2], message)
+    await pipe.flush()
+    assert socket.messages == [[FRAMES[2]], [FRAMES[0], FRAMES[2]]]
+    pipe.close()
+    pipe.put_now(FRAMES[2], message)
+    assert len(socket.messages) == 2
 
 
-def test_a_socket_that_is_gone_takes_nothing_and_nobody_who_writes_hears_of_it() -> None:
-    async def main() -> None:
-        def gone(message: bytes) -> bool:
-            raise ConnectionResetError
+async def test_a_socket_that_is_gone_takes_nothing_and_nobody_who_writes_hears_of_it() -> None:
+    def gone(message: bytes) -> bool:
+        raise ConnectionResetError
 
-        socket = Socket()
-        pipe = Pipe(socket.send, socket.on_stuck, write=gone)
-        pipe.put(FRAMES[0])
-        pipe.put_now(FRAMES[2], stream.encode([FRAMES[2]]))
-        await pipe.flush()
-        pipe.put_now(FRAMES[2], stream.encode([FRAMES[2]]))
-        assert socket.messages == []
-
-    asyncio.run(main())
+    socket = Socket()
+    pipe = Pipe(socket.send, socket.on_stuck, write=gone)
+    pipe.put(FRAMES[0])
+    pipe.put_now(FRAMES[2], stream.encode([FRAMES[2]]))
+    await pipe.flush()
+    pipe.put_now(FRAMES[2], stream.encode([FRAMES[2]]))
+    assert socket.messages == []

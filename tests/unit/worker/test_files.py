@@ -18,7 +18,6 @@ from regista.payloads.task_files import TaskFiles
 from regista.worker import TaskContext
 from regista.worker.params import calling_of
 from regista.worker.performer import Performance, Performer
-from tests.webhook_kit import in_loop
 
 
 class Notes:
@@ -107,7 +106,6 @@ def every_way() -> list[Callable[..., Any]]:
 
 
 @pytest.mark.parametrize("func", every_way(), ids=lambda func: func.__name__)
-@in_loop
 async def test_a_function_gets_the_files_of_its_job(func: Callable[..., Any], tmp_path: Path) -> None:
     worker = Worker()
     worker.task("work")(func)
@@ -136,7 +134,6 @@ def test_files_before_a_slash_are_refused() -> None:
         calling_of("work", work)
 
 
-@in_loop
 async def test_the_directory_of_an_attempt_is_gone_however_it_ends(tmp_path: Path) -> None:
     worker = Worker()
     seen: list[Path] = []
@@ -160,7 +157,6 @@ async def test_the_directory_of_an_attempt_is_gone_however_it_ends(tmp_path: Pat
     assert not any(each.exists() for each in seen)
 
 
-@in_loop
 async def test_a_file_that_is_missing_or_misnamed_is_a_permanent_error(tmp_path: Path) -> None:
     worker = Worker()
 
@@ -177,7 +173,6 @@ async def test_a_file_that_is_missing_or_misnamed_is_a_permanent_error(tmp_path:
     assert misnamed.error.message.startswith("bad_file_name: expected the name of a file of this job")
 
 
-@in_loop
 async def test_without_a_payload_store_the_function_is_told_so(tmp_path: Path) -> None:
     worker = Worker()
 

@@ -155,16 +155,13 @@ def test_a_body_is_signed_with_what_we_have() -> None:
 
 
 @pytest.mark.parametrize(("status", "later"), [(503, True), (429, True), (404, False), (501, False)])
-def test_an_orchestrator_that_gives_no_login_right_now_is_asked_again(status: int, later: bool) -> None:
-    async def main() -> None:
-        mine = wallet(use_sts=True)
-        async with OddOrchestrator(patch=says({}, status)) as odd, aiohttp.ClientSession() as http:
-            if later:
-                with pytest.raises(aiohttp.ClientError, match=f"HTTP {status} for a login"):
-                    await mine.open(http, odd.url, TOKEN)
-            for _ in range(2):
-                with contextlib.suppress(aiohttp.ClientError):
-                    await mine.open(http, odd.url, TOKEN)
-            assert odd.asked["patch"] == (3 if later else 1)
-
-    asyncio.run(main())
+async def test_an_orchestrator_that_gives_no_login_right_now_is_asked_again(status: int, later: bool) -> None:
+    mine = wallet(use_sts=True)
+    async with OddOrchestrator(patch=says({}, status)) as odd, aiohttp.ClientSession() as http:
+        if later:
+            with pytest.raises(aiohttp.ClientError, match=f"HTTP {status} for a login"):
+                await mine.open(http, odd.url, TOKEN)
+        for _ in range(2):
+            with contextlib.suppress(aiohttp.ClientError):
+                await mine.open(http, odd.url, TOKEN)
+        assert odd.asked["patch"] == (3 if later else 1)

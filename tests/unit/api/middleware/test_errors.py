@@ -5,7 +5,6 @@ from aiohttp import web
 
 from regista.errors import FileMissing, PayloadUnavailable
 from tests.cut_kit import got
-from tests.webhook_kit import in_loop
 
 
 @pytest.mark.parametrize(
@@ -17,7 +16,6 @@ from tests.webhook_kit import in_loop
         (ValueError("x"), 500, b"internal_error"),
     ],
 )
-@in_loop
 async def test_what_fails_before_the_answer_is_a_problem(error: Exception, status: int, code: bytes) -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         raise error
@@ -30,7 +28,6 @@ async def test_what_fails_before_the_answer_is_a_problem(error: Exception, statu
 
 
 @pytest.mark.parametrize("error", [PayloadUnavailable("away"), ValueError("x"), web.HTTPNotFound()])
-@in_loop
 async def test_an_answer_that_was_begun_is_never_followed_by_a_second_one(error: Exception) -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         answer = web.StreamResponse()
@@ -42,7 +39,6 @@ async def test_an_answer_that_was_begun_is_never_followed_by_a_second_one(error:
     assert await got(handler) == (200, None)
 
 
-@in_loop
 async def test_a_refusal_below_400_is_passed_on() -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         raise web.HTTPNotModified

@@ -10,7 +10,6 @@ from regista.clock import SystemClock
 from regista.config import Config
 from regista.observe.telemetry import Telemetry
 from regista.trace import CARRIED
-from tests.loops import on_a_loop
 
 PARENT = f"00-{'a' * 32}-{'b' * 16}-01"
 
@@ -32,7 +31,6 @@ async def ask(telemetry: Telemetry | None, path: str, headers: Mapping[str, str]
         return response.headers.get("X-Carried", "")
 
 
-@on_a_loop
 async def test_a_trace_is_passed_on_even_where_nobody_counts() -> None:
     for telemetry in (None, Telemetry(Config(), SystemClock(), present=False)):
         assert await ask(telemetry, "/api/v1/jobs/j", {"traceparent": PARENT}) == PARENT
@@ -54,7 +52,6 @@ ROUTE = "/api/v1/jobs/{job_id}"
         (500, "internal_error", "/api/v1/jobs/j", "request_errors", ()),
     ],
 )
-@on_a_loop
 async def test_refusals_are_counted_by_what_they_mean(
     status: int, code: str, path: str, name: str, labels: tuple[str, ...]
 ) -> None:
@@ -65,7 +62,6 @@ async def test_refusals_are_counted_by_what_they_mean(
     assert getattr(telemetry.of, name).values[labels] == 1
 
 
-@on_a_loop
 async def test_a_route_is_counted_as_it_was_declared_and_not_by_the_ids_in_it() -> None:
     telemetry = Telemetry(Config(), SystemClock(), present=True)
 

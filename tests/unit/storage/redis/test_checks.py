@@ -51,7 +51,7 @@ def test_a_wrong_password_is_refused_and_not_shown(require: Require) -> None:
         asyncio.run(begin(RedisStorage(f"redis://:sesame@127.0.0.1:{server.port}/2")))
 
 
-def test_a_user_with_the_rights_that_the_docs_name_can_do_everything(
+async def test_a_user_with_the_rights_that_the_docs_name_can_do_everything(
     server: RedisServer, namespace: str
 ) -> None:
     keys = f"regista:{{{namespace}}}:*"
@@ -61,20 +61,17 @@ def test_a_user_with_the_rights_that_the_docs_name_can_do_everything(
     )
     store = RedisStorage(f"redis://stage:sesame@127.0.0.1:{server.port}/0", namespace=namespace)
 
-    async def play() -> None:
-        async with running(store):
-            assert await commit(store, write(make_job())) == [APPLIED]
-            await dispatch(store, make_task("job-2"))
-            worker = await store.register(make_worker(), 30)
-            assert await offers(store, worker) == ["job-2_1_0"]
-            assert await claim(store) == ["job-1"]
-            assert await store.extend("me", ["job-1"], 30) == ["job-1"]
-            assert await store.lead("chore", "me", 30)
-            assert await picture(store, ["job-1", "job-2"])
-            assert await store.lapsed() == []
-            await store.prune(1)
-
-    asyncio.run(play())
+    async with running(store):
+        assert await commit(store, write(make_job())) == [APPLIED]
+        await dispatch(store, make_task("job-2"))
+        worker = await store.register(make_worker(), 30)
+        assert await offers(store, worker) == ["job-2_1_0"]
+        assert await claim(store) == ["job-1"]
+        assert await store.extend("me", ["job-1"], 30) == ["job-1"]
+        assert await store.lead("chore", "me", 30)
+        assert await picture(store, ["job-1", "job-2"])
+        assert await store.lapsed() == []
+        await store.prune(1)
 
 
 @pytest.mark.parametrize(
@@ -178,10 +175,7 @@ def said(text: bytes) -> bytes:
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "Protocol error"),
     ],
 )
-def test_what_is_no_redis_that_we_know_is_refused_in_plain_words(info: bytes, refusal: str) -> None:
-    async def play() -> None:
-        async with impostor(info) as url:
-            with pytest.raises(StorageError, match=refusal):
-                await RedisStorage(url, patience_s=0.2).start()
-
-    asyncio.run(play())
+async def test_what_is_no_redis_that_we_know_is_refused_in_plain_words(info: bytes, refusal: str) -> None:
+    async with impostor(info) as url:
+        with pytest.raises(StorageError, match=refusal):
+            await RedisStorage(url, patience_s=0.2).start()

@@ -30,47 +30,38 @@ from tests.redis_server import RedisServer
 from .conftest import Open
 
 
-def test_a_hint_of_one_instance_reaches_the_other(open_store: Open) -> None:
-    async def play() -> None:
-        async with running(open_store()) as here, running(open_store()) as there:
-            heard: list[Hint] = []
-            there.listen(heard.append)
-            job = make_job()
-            await create(here, job, events=(event(),), messages=(message("m", "job-7"),))
-            await dispatch(here, make_task("job-2"))
-            await commit(here, write(next_of(job, **FINISHED)))
-            kinds = (HintKind.READY, HintKind.OUTBOX)
-            assert await hears(heard, *map(Hint, kinds), Hint(HintKind.MESSAGE, "job-7"))
-            assert await hears(heard, Hint(HintKind.TASK, '["encode","encode",""]'))
-            assert await hears(heard, Hint(HintKind.CHANGED, "job-1"))
-
-    asyncio.run(play())
+async def test_a_hint_of_one_instance_reaches_the_other(open_store: Open) -> None:
+    async with running(open_store()) as here, running(open_store()) as there:
+        heard: list[Hint] = []
+        there.listen(heard.append)
+        job = make_job()
+        await create(here, job, events=(event(),), messages=(message("m", "job-7"),))
+        await dispatch(here, make_task("job-2"))
+        await commit(here, write(next_of(job, **FINISHED)))
+        kinds = (HintKind.READY, HintKind.OUTBOX)
+        assert await hears(heard, *map(Hint, kinds), Hint(HintKind.MESSAGE, "job-7"))
+        assert await hears(heard, Hint(HintKind.TASK, '["encode","encode",""]'))
+        assert await hears(heard, Hint(HintKind.CHANGED, "job-1"))
 
 
-def test_the_record_of_a_worker_is_hinted_at_everywhere(open_store: Open) -> None:
-    async def play() -> None:
-        async with running(open_store()) as here, running(open_store()) as there:
-            heard: list[Hint] = []
-            there.listen(heard.append)
-            assert await here.note(await there.register(make_worker(), 30))
-            assert await hears(heard, Hint(HintKind.WORKER, "w1"))
-
-    asyncio.run(play())
+async def test_the_record_of_a_worker_is_hinted_at_everywhere(open_store: Open) -> None:
+    async with running(open_store()) as here, running(open_store()) as there:
+        heard: list[Hint] = []
+        there.listen(heard.append)
+        assert await here.note(await there.register(make_worker(), 30))
+        assert await hears(heard, Hint(HintKind.WORKER, "w1"))
 
 
-def test_ones_own_hints_are_heard_once(open_store: Open) -> None:
-    async def play() -> None:
-        async with running(open_store()) as here, running(open_store()) as there:
-            mine: list[Hint] = []
-            yours: list[Hint] = []
-            here.listen(mine.append)
-            there.listen(yours.append)
-            await create(here, make_job(**PARKED), children=(Birth(make_job("child"), ()),))
-            assert await hears(yours, Hint(HintKind.READY))
-            await asyncio.sleep(0.05)
-            assert mine == [Hint(HintKind.READY)]
-
-    asyncio.run(play())
+async def test_ones_own_hints_are_heard_once(open_store: Open) -> None:
+    async with running(open_store()) as here, running(open_store()) as there:
+        mine: list[Hint] = []
+        yours: list[Hint] = []
+        here.listen(mine.append)
+        there.listen(yours.append)
+        await create(here, make_job(**PARKED), children=(Birth(make_job("child"), ()),))
+        assert await hears(yours, Hint(HintKind.READY))
+        await asyncio.sleep(0.05)
+        assert mine == [Hint(HintKind.READY)]
 
 
 def test_who_was_cut_off_hears_that_anything_may_be_new(
@@ -99,49 +90,40 @@ def test_who_was_cut_off_hears_that_anything_may_be_new(
     assert "hints from other instances stopped" in caplog.text
 
 
-def test_words_that_nobody_understands_are_passed_over(
+async def test_words_that_nobody_understands_are_passed_over(
     open_store: Open, server: RedisServer, namespace: str
 ) -> None:
-    async def play() -> None:
-        async with running(open_store()) as here, running(open_store()) as there:
-            heard: list[Hint] = []
-            there.listen(heard.append)
-            server.ask("PUBLISH", f"regista:{{{namespace}}}:hints", "nonsense")
-            await create(here, make_job())
-            assert await hears(heard, Hint(HintKind.READY))
-
-    asyncio.run(play())
+    async with running(open_store()) as here, running(open_store()) as there:
+        heard: list[Hint] = []
+        there.listen(heard.append)
+        server.ask("PUBLISH", f"regista:{{{namespace}}}:hints", "nonsense")
+        await create(here, make_job())
+        assert await hears(heard, Hint(HintKind.READY))
 
 
-def test_who_listens_alone_hears_one_whose_own_ear_is_cut_off(open_store: Open) -> None:
-    async def play() -> None:
-        async with running(open_store()) as here, running(open_store()) as there:
-            heard: list[Hint] = []
-            there.listen(heard.append)
-            await here._crier.stop()
-            await create(here, make_job())
-            assert await hears(heard, Hint(HintKind.READY))
-
-    asyncio.run(play())
+async def test_who_listens_alone_hears_one_whose_own_ear_is_cut_off(open_store: Open) -> None:
+    async with running(open_store()) as here, running(open_store()) as there:
+        heard: list[Hint] = []
+        there.listen(heard.append)
+        await here._crier.stop()
+        await create(here, make_job())
+        assert await hears(heard, Hint(HintKind.READY))
 
 
-def test_a_subscription_that_is_never_answered_is_asked_for_again(
+async def test_a_subscription_that_is_never_answered_is_asked_for_again(
     open_store: Open, server: RedisServer
 ) -> None:
-    async def play() -> None:
-        async with (
-            Proxy(server.port) as network,
-            running(open_store(f"redis://127.0.0.1:{network.port}/0", patience_s=0.3)) as here,
-        ):
-            heard: list[Hint] = []
-            here.listen(heard.append)
-            network.deaf = True  # what is said to a connection meanwhile is lost for good
-            network.cut()
-            await asyncio.sleep(0.3)
-            network.deaf = False
-            assert await hears(heard, *LOOK_AGAIN)
-
-    asyncio.run(play())
+    async with (
+        Proxy(server.port) as network,
+        running(open_store(f"redis://127.0.0.1:{network.port}/0", patience_s=0.3)) as here,
+    ):
+        heard: list[Hint] = []
+        here.listen(heard.append)
+        network.deaf = True  # what is said to a connection meanwhile is lost for good
+        network.cut()
+        await asyncio.sleep(0.3)
+        network.deaf = False
+        assert await hears(heard, *LOOK_AGAIN)
 
 
 def test_a_server_that_falls_silent_is_left_soon_after_it_was_asked(

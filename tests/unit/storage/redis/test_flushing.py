@@ -31,97 +31,81 @@ async def arrived(store: RedisStorage, job_id: str) -> None:
     raise AssertionError(f"{job_id} did not arrive")
 
 
-def test_a_commit_whose_answer_was_lost_is_applied_once_and_answered(
+async def test_a_commit_whose_answer_was_lost_is_applied_once_and_answered(
     open_store: Open, server: RedisServer
 ) -> None:
-    async def play() -> None:
-        async with (
-            Proxy(server.port) as network,
-            running(open_store()) as watcher,
-            running(open_store(f"redis://127.0.0.1:{network.port}/0")) as store,
-        ):
-            network.deaf = True  # the server hears us, and we do not hear it
-            job = make_job()
-            changes = [write(job, events=(event("once"),)), write(next_of(job), events=(event("twice"),))]
-            waiting = asyncio.ensure_future(commit(store, *changes))
-            await arrived(watcher, "job-1")
+    async with (
+        Proxy(server.port) as network,
+        running(open_store()) as watcher,
+        running(open_store(f"redis://127.0.0.1:{network.port}/0")) as store,
+    ):
+        network.deaf = True  # the server hears us, and we do not hear it
+        job = make_job()
+        changes = [write(job, events=(event("once"),)), write(next_of(job), events=(event("twice"),))]
+        waiting = asyncio.ensure_future(commit(store, *changes))
+        await arrived(watcher, "job-1")
+        network.deaf = False
+        network.cut()
+        assert await waiting == [APPLIED, APPLIED]
+        assert await told(store) == [(1, "once"), (2, "twice")]
+
+
+async def test_a_commit_that_was_given_up_is_known_when_it_is_sent_again(
+    open_store: Open, server: RedisServer
+) -> None:
+    async with Proxy(server.port) as network:
+        url = f"redis://127.0.0.1:{network.port}/0"
+        async with running(open_store(url, patience_s=0.3)) as store:
+            change = write(make_job(), events=(event("once"),))
+            network.deaf = True
+            with pytest.raises(StorageUnavailable):
+                await commit(store, change)
             network.deaf = False
-            network.cut()
-            assert await waiting == [APPLIED, APPLIED]
-            assert await told(store) == [(1, "once"), (2, "twice")]
-
-    asyncio.run(play())
+            assert await commit(store, change) == [REPEATED]
+            assert await told(store) == [(1, "once")]
 
 
-def test_a_commit_that_was_given_up_is_known_when_it_is_sent_again(
-    open_store: Open, server: RedisServer
+async def test_what_waits_together_travels_together(open_store: Open) -> None:
+    async with running(open_store()) as store:
+        before = store._scripts.calls
+        await asyncio.gather(*(commit(store, write(make_job(f"j{n}"))) for n in range(200)))
+        assert store._scripts.calls - before <= 2 + 200 // flushing.PARCEL_CHANGES
+
+
+async def test_a_full_parcel_is_followed_by_another(
+    open_store: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def play() -> None:
-        async with Proxy(server.port) as network:
-            url = f"redis://127.0.0.1:{network.port}/0"
-            async with running(open_store(url, patience_s=0.3)) as store:
-                change = write(make_job(), events=(event("once"),))
-                network.deaf = True
-                with pytest.raises(StorageUnavailable):
-                    await commit(store, change)
-                network.deaf = False
-                assert await commit(store, change) == [REPEATED]
-                assert await told(store) == [(1, "once")]
-
-    asyncio.run(play())
-
-
-def test_what_waits_together_travels_together(open_store: Open) -> None:
-    async def play() -> None:
-        async with running(open_store()) as store:
-            before = store._scripts.calls
-            await asyncio.gather(*(commit(store, write(make_job(f"j{n}"))) for n in range(200)))
-            assert store._scripts.calls - before <= 2 + 200 // flushing.PARCEL_CHANGES
-
-    asyncio.run(play())
-
-
-def test_a_full_parcel_is_followed_by_another(open_store: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flushing, "PARCEL_BYTES", 10_000)
 
-    async def play() -> None:
-        async with running(open_store()) as store:
-            before = store._scripts.calls
-            jobs = [make_job(f"j{n}", data={"big": "x" * 6000}) for n in range(10)]
-            assert await commit(store, *(write(job) for job in jobs)) == [APPLIED] * 10
-            assert store._scripts.calls - before == 5
-            assert (await store.load([job.id for job in jobs]))[0] == jobs
-
-    asyncio.run(play())
+    async with running(open_store()) as store:
+        before = store._scripts.calls
+        jobs = [make_job(f"j{n}", data={"big": "x" * 6000}) for n in range(10)]
+        assert await commit(store, *(write(job) for job in jobs)) == [APPLIED] * 10
+        assert store._scripts.calls - before == 5
+        assert (await store.load([job.id for job in jobs]))[0] == jobs
 
 
-def test_what_cannot_be_stored_does_not_trouble_its_neighbours(open_store: Open) -> None:
-    async def play() -> None:
-        async with running(open_store()) as store:
-            good, bad = make_job("good"), make_job("bad", data={"odd": object()})
-            outcomes = await store.commit([write(bad), write(good), write(bad)], "me")
-            assert [outcome.kind for outcome in outcomes] == [
-                OutcomeKind.UNSTORABLE,
-                APPLIED,
-                OutcomeKind.UNSTORABLE,
-            ]
-            only_bad = await store.commit([write(bad)], "me")
-            assert only_bad[0].kind is OutcomeKind.UNSTORABLE
-
-    asyncio.run(play())
+async def test_what_cannot_be_stored_does_not_trouble_its_neighbours(open_store: Open) -> None:
+    async with running(open_store()) as store:
+        good, bad = make_job("good"), make_job("bad", data={"odd": object()})
+        outcomes = await store.commit([write(bad), write(good), write(bad)], "me")
+        assert [outcome.kind for outcome in outcomes] == [
+            OutcomeKind.UNSTORABLE,
+            APPLIED,
+            OutcomeKind.UNSTORABLE,
+        ]
+        only_bad = await store.commit([write(bad)], "me")
+        assert only_bad[0].kind is OutcomeKind.UNSTORABLE
 
 
-def test_what_nobody_can_pack_concerns_its_own_batch_only(open_store: Open) -> None:
-    async def play() -> None:
-        async with running(open_store()) as store:
-            with pytest.raises(StorageUnavailable, match="surrogates not allowed"):
-                await store.commit([write(make_job("bad"), hold_s=1.0)], "half a character: \udc80")
-            assert await commit(store, write(make_job("good"))) == [APPLIED]
-
-    asyncio.run(play())
+async def test_what_nobody_can_pack_concerns_its_own_batch_only(open_store: Open) -> None:
+    async with running(open_store()) as store:
+        with pytest.raises(StorageUnavailable, match="surrogates not allowed"):
+            await store.commit([write(make_job("bad"), hold_s=1.0)], "half a character: \udc80")
+        assert await commit(store, write(make_job("good"))) == [APPLIED]
 
 
-def test_scripts_that_are_forgotten_again_and_again_are_loaded_again_and_again(
+async def test_scripts_that_are_forgotten_again_and_again_are_loaded_again_and_again(
     open_store: Open, server: RedisServer
 ) -> None:
     async def flush_scripts(stop: asyncio.Event) -> None:
@@ -132,18 +116,15 @@ def test_scripts_that_are_forgotten_again_and_again_are_loaded_again_and_again(
         writer.close()
         await writer.wait_closed()
 
-    async def play() -> None:
-        stop = asyncio.Event()
-        async with running(open_store()) as store:
-            flushing_scripts = asyncio.ensure_future(flush_scripts(stop))
-            try:
-                for turn in range(10):
-                    jobs = [make_job(f"j{turn}-{n}") for n in range(10)]
-                    calls = [commit(store, write(job, events=(event(),))) for job in jobs]
-                    assert await asyncio.gather(*calls) == [[APPLIED]] * 10
-                    await asyncio.gather(store.roll(), store.now(), store.messages(1))
-            finally:
-                stop.set()
-                await flushing_scripts
-
-    asyncio.run(play())
+    stop = asyncio.Event()
+    async with running(open_store()) as store:
+        flushing_scripts = asyncio.ensure_future(flush_scripts(stop))
+        try:
+            for turn in range(10):
+                jobs = [make_job(f"j{turn}-{n}") for n in range(10)]
+                calls = [commit(store, write(job, events=(event(),))) for job in jobs]
+                assert await asyncio.gather(*calls) == [[APPLIED]] * 10
+                await asyncio.gather(store.roll(), store.now(), store.messages(1))
+        finally:
+            stop.set()
+            await flushing_scripts

@@ -81,58 +81,48 @@ async def losing(
     return answer
 
 
-def test_a_commit_is_applied_once_wherever_its_answer_is_cut(open_store: Open, server: RedisServer) -> None:
-    async def play() -> None:
-        async with behind(server, open_store) as (network, store):
-            for bytes_left in range(40):  # the answer has fewer
-                job = make_job(f"job-{bytes_left}")
-                changes = [write(job, events=(event("once"),)), write(next_of(job), events=(event("twice"),))]
-                ask = partial(commit, store, *changes)
-                assert await losing(network, store, "commit", ask, bytes_left) == [APPLIED, APPLIED]
-                assert await told(store, job.id) == [(1, "once"), (2, "twice")]
-
-    asyncio.run(play())
-
-
-def test_jobs_that_were_claimed_unheard_are_claimed_by_asking_again(
+async def test_a_commit_is_applied_once_wherever_its_answer_is_cut(
     open_store: Open, server: RedisServer
 ) -> None:
-    async def play() -> None:
-        async with behind(server, open_store) as (network, store):
-            await create(store, *(make_job(f"job-{n}") for n in range(3)))
-            jobs = await losing(network, store, "claim_ready", lambda: store.claim_ready("me", [V1], 2, 30.0))
-            assert [job.id for job in jobs] == ["job-0", "job-1"]
-            assert await claim(store) == ["job-2"]
-            assert await claim(store) == []
-
-    asyncio.run(play())
+    async with behind(server, open_store) as (network, store):
+        for bytes_left in range(40):  # the answer has fewer
+            job = make_job(f"job-{bytes_left}")
+            changes = [write(job, events=(event("once"),)), write(next_of(job), events=(event("twice"),))]
+            ask = partial(commit, store, *changes)
+            assert await losing(network, store, "commit", ask, bytes_left) == [APPLIED, APPLIED]
+            assert await told(store, job.id) == [(1, "once"), (2, "twice")]
 
 
-def test_tasks_that_were_offered_unheard_are_offered_by_asking_again(
+async def test_jobs_that_were_claimed_unheard_are_claimed_by_asking_again(
     open_store: Open, server: RedisServer
 ) -> None:
-    async def play() -> None:
-        async with behind(server, open_store) as (network, store):
-            await dispatch(store, make_task("job-1"))
-            await dispatch(store, make_task("job-2"))
-            worker = await store.register(make_worker(), 30)
-            offered = await losing(network, store, "claim_tasks", lambda: offers(store, worker))
-            assert offered == ["job-1_1_0", "job-2_1_0"]
-            assert await offers(store, worker) == []
-            # What was offered in earlier calls is not offered again, even at the same instant.
-            await dispatch(store, make_task("job-3"))
-            offered = await losing(network, store, "claim_tasks", lambda: offers(store, worker))
-            assert offered == ["job-3_1_0"]
-
-    asyncio.run(play())
+    async with behind(server, open_store) as (network, store):
+        await create(store, *(make_job(f"job-{n}") for n in range(3)))
+        jobs = await losing(network, store, "claim_ready", lambda: store.claim_ready("me", [V1], 2, 30.0))
+        assert [job.id for job in jobs] == ["job-0", "job-1"]
+        assert await claim(store) == ["job-2"]
+        assert await claim(store) == []
 
 
-def test_what_was_taken_unheard_is_taken_once(open_store: Open, server: RedisServer) -> None:
-    async def play() -> None:
-        async with behind(server, open_store) as (network, store):
-            taken = await losing(network, store, "take", lambda: store.take("bucket", 3, 5, 3600.0))
-            assert (taken.ok, taken.left) == (True, 2)
-            assert (await store.take("bucket", 2, 5, 3600.0)).ok
-            assert not (await store.take("bucket", 1, 5, 3600.0)).ok
+async def test_tasks_that_were_offered_unheard_are_offered_by_asking_again(
+    open_store: Open, server: RedisServer
+) -> None:
+    async with behind(server, open_store) as (network, store):
+        await dispatch(store, make_task("job-1"))
+        await dispatch(store, make_task("job-2"))
+        worker = await store.register(make_worker(), 30)
+        offered = await losing(network, store, "claim_tasks", lambda: offers(store, worker))
+        assert offered == ["job-1_1_0", "job-2_1_0"]
+        assert await offers(store, worker) == []
+        # What was offered in earlier calls is not offered again, even at the same instant.
+        await dispatch(store, make_task("job-3"))
+        offered = await losing(network, store, "claim_tasks", lambda: offers(store, worker))
+        assert offered == ["job-3_1_0"]
 
-    asyncio.run(play())
+
+async def test_what_was_taken_unheard_is_taken_once(open_store: Open, server: RedisServer) -> None:
+    async with behind(server, open_store) as (network, store):
+        taken = await losing(network, store, "take", lambda: store.take("bucket", 3, 5, 3600.0))
+        assert (taken.ok, taken.left) == (True, 2)
+        assert (await store.take("bucket", 2, 5, 3600.0)).ok
+        assert not (await store.take("bucket", 1, 5, 3600.0)).ok

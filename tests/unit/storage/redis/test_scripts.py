@@ -1,4 +1,3 @@
-import asyncio
 import re
 from importlib.resources import files
 
@@ -40,26 +39,20 @@ def test_every_script_has_what_it_calls_in_front_of_it(name: str) -> None:
             assert not re.search(rf"\b{called}\(", text) or f"function {called}(" in text, (part, called)
 
 
-def test_a_server_that_has_forgotten_the_scripts_gets_them_again(
+async def test_a_server_that_has_forgotten_the_scripts_gets_them_again(
     open_store: Open, server: RedisServer
 ) -> None:
-    async def play() -> None:
-        async with running(open_store()) as store:
-            assert await commit(store, write(make_job("a"))) == [APPLIED]
-            server.ask("SCRIPT", "FLUSH")
-            changes = [write(make_job(f"b{n:03}")) for n in range(200)]
-            assert await commit(store, *changes) == [APPLIED] * 200
-            server.ask("SCRIPT", "FLUSH")
-            assert len(await claim(store)) == 201
-
-    asyncio.run(play())
+    async with running(open_store()) as store:
+        assert await commit(store, write(make_job("a"))) == [APPLIED]
+        server.ask("SCRIPT", "FLUSH")
+        changes = [write(make_job(f"b{n:03}")) for n in range(200)]
+        assert await commit(store, *changes) == [APPLIED] * 200
+        server.ask("SCRIPT", "FLUSH")
+        assert len(await claim(store)) == 201
 
 
-def test_a_script_that_fails_says_which_one_it_was(open_store: Open, server: RedisServer) -> None:
-    async def play() -> None:
-        async with running(open_store()) as store:
-            await store._ask(("SET", f"{store._prefix}beats", "not a sorted set"))
-            with pytest.raises(StorageError, match=r"refused 'lapsed'.*WRONGTYPE"):
-                await store.lapsed()
-
-    asyncio.run(play())
+async def test_a_script_that_fails_says_which_one_it_was(open_store: Open, server: RedisServer) -> None:
+    async with running(open_store()) as store:
+        await store._ask(("SET", f"{store._prefix}beats", "not a sorted set"))
+        with pytest.raises(StorageError, match=r"refused 'lapsed'.*WRONGTYPE"):
+            await store.lapsed()

@@ -55,64 +55,52 @@ ODD: dict[str, Any] = {
 }
 
 
-def test_bodies_survive_byte_for_byte(open_store: Open) -> None:
-    async def play() -> None:
-        async with running(open_store()) as store:
-            job, task = make_job("odd", data=ODD), make_task("odd-2", params=ODD, client="\x00\nü")
-            await create(store, job, events=(event("told", detail=ODD),))
-            await dispatch(store, task)
-            assert await job_of(store, "odd") == job
-            assert repr((await job_of(store, "odd")).data) == repr(ODD)
-            (offered,) = await claim_tasks(store, make_worker(session=2**50 + 1))
-            assert repr(offered.params) == repr(ODD)
-            assert offered == await task_of(store, "odd-2_1_0")
-            assert offered.session == 2**50 + 1
-            assert repr((await store.outbox(0, ALL))[0].events[0].detail) == repr(ODD)
-            assert repr((await store.tail("odd", 0))[0].detail) == repr(ODD)
-
-    asyncio.run(play())
+async def test_bodies_survive_byte_for_byte(open_store: Open) -> None:
+    async with running(open_store()) as store:
+        job, task = make_job("odd", data=ODD), make_task("odd-2", params=ODD, client="\x00\nü")
+        await create(store, job, events=(event("told", detail=ODD),))
+        await dispatch(store, task)
+        assert await job_of(store, "odd") == job
+        assert repr((await job_of(store, "odd")).data) == repr(ODD)
+        (offered,) = await claim_tasks(store, make_worker(session=2**50 + 1))
+        assert repr(offered.params) == repr(ODD)
+        assert offered == await task_of(store, "odd-2_1_0")
+        assert offered.session == 2**50 + 1
+        assert repr((await store.outbox(0, ALL))[0].events[0].detail) == repr(ODD)
+        assert repr((await store.tail("odd", 0))[0].detail) == repr(ODD)
 
 
-def test_the_price_of_an_offer_is_exact(open_store: Open) -> None:
-    async def play() -> None:
-        async with running(open_store()) as store:
-            for n, price in enumerate((0.1, 0.5, 3.0, 1e-9, 0.0)):
-                await dispatch(store, make_task(f"j{n}"))
-                worker = make_worker()
-                profile = type(worker.profile)(cost_per_second=price)
-                (task,) = await claim_tasks(store, make_worker(profile=profile))
-                assert task.price == (await task_of(store, f"j{n}_1_0")).price == price
-
-    asyncio.run(play())
+async def test_the_price_of_an_offer_is_exact(open_store: Open) -> None:
+    async with running(open_store()) as store:
+        for n, price in enumerate((0.1, 0.5, 3.0, 1e-9, 0.0)):
+            await dispatch(store, make_task(f"j{n}"))
+            worker = make_worker()
+            profile = type(worker.profile)(cost_per_second=price)
+            (task,) = await claim_tasks(store, make_worker(profile=profile))
+            assert task.price == (await task_of(store, f"j{n}_1_0")).price == price
 
 
-def test_deadlines_are_exact_to_the_microsecond(open_store: Open) -> None:
-    async def play() -> None:
-        async with running(open_store()) as store:
-            instants = [START + timedelta(microseconds=n) for n in (1, 0, 999_999, 123_457, 123_456)]
-            for n, until in enumerate(instants):
-                wait = {"status": JobStatus.WAITING_FOR_TIMER, "wait": AwaitTimer(until, "next")}
-                await create(store, make_job(f"j{n}", **wait))
-            assert [at for _, at in await due(store)] == sorted(instants)
-            assert len(await due(store, START + timedelta(microseconds=123_456))) == 3
-            assert await store.next_due() == START
-
-    asyncio.run(play())
+async def test_deadlines_are_exact_to_the_microsecond(open_store: Open) -> None:
+    async with running(open_store()) as store:
+        instants = [START + timedelta(microseconds=n) for n in (1, 0, 999_999, 123_457, 123_456)]
+        for n, until in enumerate(instants):
+            wait = {"status": JobStatus.WAITING_FOR_TIMER, "wait": AwaitTimer(until, "next")}
+            await create(store, make_job(f"j{n}", **wait))
+        assert [at for _, at in await due(store)] == sorted(instants)
+        assert len(await due(store, START + timedelta(microseconds=123_456))) == 3
+        assert await store.next_due() == START
 
 
-def test_a_deadline_that_is_far_off_wakes_nobody(open_store: Open) -> None:
-    async def play() -> None:
-        async with running(open_store()) as store:
-            heard: list[HintKind] = []
-            store.listen(lambda hint: heard.append(hint.kind))
-            for job_id, seconds in (("far", 60), ("near", 1)):
-                wait = AwaitTimer(datetime.now(UTC) + timedelta(seconds=seconds), "next")
-                job = make_job(job_id, status=JobStatus.WAITING_FOR_TIMER, wait=wait)
-                assert await commit(store, write(job)) == [APPLIED]
-                await asyncio.sleep(0)
-                assert (HintKind.DEADLINE in heard) == (job_id == "near")
-
-    asyncio.run(play())
+async def test_a_deadline_that_is_far_off_wakes_nobody(open_store: Open) -> None:
+    async with running(open_store()) as store:
+        heard: list[HintKind] = []
+        store.listen(lambda hint: heard.append(hint.kind))
+        for job_id, seconds in (("far", 60), ("near", 1)):
+            wait = AwaitTimer(datetime.now(UTC) + timedelta(seconds=seconds), "next")
+            job = make_job(job_id, status=JobStatus.WAITING_FOR_TIMER, wait=wait)
+            assert await commit(store, write(job)) == [APPLIED]
+            await asyncio.sleep(0)
+            assert (HintKind.DEADLINE in heard) == (job_id == "near")
 
 
 def test_nothing_grows_for_ever(open_store: Open, server: RedisServer, namespace: str) -> None:
@@ -147,61 +135,49 @@ def test_nothing_grows_for_ever(open_store: Open, server: RedisServer, namespace
     asyncio.run(play())
 
 
-def test_an_outbox_that_nobody_prunes_keeps_the_newest(open_store: Open) -> None:
-    async def play() -> None:
-        async with running(open_store(outbox_limit=10)) as store:
-            for n in range(30):
-                await create(store, make_job(f"j{n}"), events=(event(f"{n}"),))
-            entries = await store.outbox(0, ALL)
-            assert [entry.job_id for entry in entries] == [f"j{n}" for n in range(20, 30)]
-            assert await told(store, "j19") == []
-            assert await told(store, "j20") == [(1, "20")]
-
-    asyncio.run(play())
+async def test_an_outbox_that_nobody_prunes_keeps_the_newest(open_store: Open) -> None:
+    async with running(open_store(outbox_limit=10)) as store:
+        for n in range(30):
+            await create(store, make_job(f"j{n}"), events=(event(f"{n}"),))
+        entries = await store.outbox(0, ALL)
+        assert [entry.job_id for entry in entries] == [f"j{n}" for n in range(20, 30)]
+        assert await told(store, "j19") == []
+        assert await told(store, "j20") == [(1, "20")]
 
 
-def test_an_outbox_that_a_history_reads_is_never_cut(open_store: Open) -> None:
-    async def play() -> None:
-        async with running(open_store(outbox_limit=10)) as store:
-            store.keep_outbox()
-            for n in range(30):
-                await create(store, make_job(f"j{n}"), events=(event(f"{n}"),))
-            assert len(await store.outbox(0, ALL)) == 30
-
-    asyncio.run(play())
+async def test_an_outbox_that_a_history_reads_is_never_cut(open_store: Open) -> None:
+    async with running(open_store(outbox_limit=10)) as store:
+        store.keep_outbox()
+        for n in range(30):
+            await create(store, make_job(f"j{n}"), events=(event(f"{n}"),))
+        assert len(await store.outbox(0, ALL)) == 30
 
 
-def test_numbers_go_on_above_a_gap_after_a_leap(open_store: Open) -> None:
-    async def play() -> None:
-        async with running(open_store()) as store:
-            await create(store, make_job("before"), events=(event("1"),))
-            newest = await store.newest()
-            assert await store.leap(100) == newest
-            await create(store, make_job("after"), events=(event("2"),))
-            assert await store.newest() == newest + 101
-            assert [entry.number for entry in await store.outbox(newest, ALL)] == [newest + 101]
-
-    asyncio.run(play())
+async def test_numbers_go_on_above_a_gap_after_a_leap(open_store: Open) -> None:
+    async with running(open_store()) as store:
+        await create(store, make_job("before"), events=(event("1"),))
+        newest = await store.newest()
+        assert await store.leap(100) == newest
+        await create(store, make_job("after"), events=(event("2"),))
+        assert await store.newest() == newest + 101
+        assert [entry.number for entry in await store.outbox(newest, ALL)] == [newest + 101]
 
 
-def test_the_tail_of_a_long_job_is_read_from_its_end(open_store: Open) -> None:
-    async def play() -> None:
-        async with running(open_store()) as store:
-            job = make_job()
-            changes = []
-            for n in range(300):
-                changes.append(write(job, events=(event(f"{n}a"), event(f"{n}b"))))
-                job = next_of(job)
-            assert set(await commit(store, *changes)) == {APPLIED}
-            for after in (0, 1, 127, 128, 129, 471, 472, 473, 598, 599, 600, 700):
-                tail = await store.tail("job-1", after)
-                assert [event.seq for event in tail] == list(range(after + 1, 601))
-
-    asyncio.run(play())
+async def test_the_tail_of_a_long_job_is_read_from_its_end(open_store: Open) -> None:
+    async with running(open_store()) as store:
+        job = make_job()
+        changes = []
+        for n in range(300):
+            changes.append(write(job, events=(event(f"{n}a"), event(f"{n}b"))))
+            job = next_of(job)
+        assert set(await commit(store, *changes)) == {APPLIED}
+        for after in (0, 1, 127, 128, 129, 471, 472, 473, 598, 599, 600, 700):
+            tail = await store.tail("job-1", after)
+            assert [event.seq for event in tail] == list(range(after + 1, 601))
 
 
 @pytest.mark.slow
-def test_a_large_fan_out_costs_as_much_for_each_branch_as_a_small_one(open_store: Open) -> None:
+async def test_a_large_fan_out_costs_as_much_for_each_branch_as_a_small_one(open_store: Open) -> None:
     async def cost(store: RedisStorage, job_id: str, branches: int) -> float:
         loop = asyncio.get_running_loop()
         begin = loop.time()
@@ -212,167 +188,139 @@ def test_a_large_fan_out_costs_as_much_for_each_branch_as_a_small_one(open_store
         assert await store.tasks_of(job_id) == []
         return (loop.time() - begin) / branches
 
-    async def play() -> None:
-        async with running(open_store(patience_s=8)) as store:
-            await cost(store, "warm", 100)
-            small = await cost(store, "small", 1000)
-            assert await cost(store, "large", 10_000) < 5 * small
-
-    asyncio.run(play())
+    async with running(open_store(patience_s=8)) as store:
+        await cost(store, "warm", 100)
+        small = await cost(store, "small", 1000)
+        assert await cost(store, "large", 10_000) < 5 * small
 
 
-def test_a_server_that_comes_back_goes_on_where_it_was(mortal: RedisServer) -> None:
-    async def play() -> None:
-        async with running(RedisStorage(mortal.url, patience_s=0.3)) as store:
-            await create(store, make_job("before"))
-            mortal.kill()
-            for call in (
-                store.get("before"),
-                commit(store, write(make_job("lost"))),
-                store.claim_ready("me", [V1], 1, 30),
-            ):
-                with pytest.raises(StorageUnavailable):
-                    await call
-            mortal.start()
-            await create(store, make_job("after"))
-            assert await claim(store) == ["before", "after"]
-
-    asyncio.run(play())
-
-
-def test_a_store_that_is_stopped_while_the_server_is_away_stops(mortal: RedisServer) -> None:
-    async def play() -> None:
-        async with running(RedisStorage(mortal.url, patience_s=0.3)) as store:
-            mortal.kill()
-            waiting = asyncio.ensure_future(commit(store, write(make_job())))
-            await asyncio.sleep(0)
-            await store.stop()
+async def test_a_server_that_comes_back_goes_on_where_it_was(mortal: RedisServer) -> None:
+    async with running(RedisStorage(mortal.url, patience_s=0.3)) as store:
+        await create(store, make_job("before"))
+        mortal.kill()
+        for call in (
+            store.get("before"),
+            commit(store, write(make_job("lost"))),
+            store.claim_ready("me", [V1], 1, 30),
+        ):
             with pytest.raises(StorageUnavailable):
-                await waiting
-
-    asyncio.run(play())
-
-
-def test_no_lease_lapses_for_one_lease_after_a_restart_of_the_server(mortal: RedisServer) -> None:
-    async def play() -> None:
-        async with running(RedisStorage(mortal.url, patience_s=3)) as store:
-            await create(store, make_job())
-            assert await claim(store, "me", lease_s=0.3) == ["job-1"]
-            worker = await store.register(make_worker(), 0.3)
-            assert await store.lapsed() == []
-            mortal.kill()
-            await asyncio.sleep(0.4)
-            mortal.start()
-            assert (await store.lapsed(), await claim(store, "you")) == ([], [])
-            await asyncio.sleep(0.15)
-            assert (await store.lapsed(), await claim(store, "you")) == ([], [])
-            assert await store.extend("me", ["job-1"], 0.3) == ["job-1"]
-            await asyncio.sleep(0.35)
-            assert await store.lapsed() == [worker]
-            assert await claim(store, "you") == ["job-1"]
-
-    asyncio.run(play())
+                await call
+        mortal.start()
+        await create(store, make_job("after"))
+        assert await claim(store) == ["before", "after"]
 
 
-def test_no_lease_lapses_for_one_lease_after_a_long_silence(server: RedisServer, namespace: str) -> None:
-    async def play() -> None:
-        clock = ManualClock(START)
-        # The clock of the tests, but without the word that somebody was there all the while.
-        quiet = HandMovedRedis(server.url, clock, namespace=namespace, seen=False)
-        async with running(quiet) as store:
-            worker = await store.register(make_worker(), 30)
-            await create(store, make_job())
-            assert await claim(store, "me", lease_s=30) == ["job-1"]
-            clock.move(4)
-            assert await store.lapsed() == []
-            clock.move(60)
-            assert (await store.lapsed(), await claim(store, "you")) == ([], [])
-            for _ in range(7):
-                clock.move(4)
-                assert (await store.lapsed(), await claim(store, "you")) == ([], [])
-            clock.move(4)
-            assert (await store.lapsed(), await claim(store, "you")) == ([worker], ["job-1"])
-
-    asyncio.run(play())
+async def test_a_store_that_is_stopped_while_the_server_is_away_stops(mortal: RedisServer) -> None:
+    async with running(RedisStorage(mortal.url, patience_s=0.3)) as store:
+        mortal.kill()
+        waiting = asyncio.ensure_future(commit(store, write(make_job())))
+        await asyncio.sleep(0)
+        await store.stop()
+        with pytest.raises(StorageUnavailable):
+            await waiting
 
 
-def test_leases_lapse_one_lease_after_the_servers_clock_was_set_back(
+async def test_no_lease_lapses_for_one_lease_after_a_restart_of_the_server(mortal: RedisServer) -> None:
+    async with running(RedisStorage(mortal.url, patience_s=3)) as store:
+        await create(store, make_job())
+        assert await claim(store, "me", lease_s=0.3) == ["job-1"]
+        worker = await store.register(make_worker(), 0.3)
+        assert await store.lapsed() == []
+        mortal.kill()
+        await asyncio.sleep(0.4)
+        mortal.start()
+        assert (await store.lapsed(), await claim(store, "you")) == ([], [])
+        await asyncio.sleep(0.15)
+        assert (await store.lapsed(), await claim(store, "you")) == ([], [])
+        assert await store.extend("me", ["job-1"], 0.3) == ["job-1"]
+        await asyncio.sleep(0.35)
+        assert await store.lapsed() == [worker]
+        assert await claim(store, "you") == ["job-1"]
+
+
+async def test_no_lease_lapses_for_one_lease_after_a_long_silence(
     server: RedisServer, namespace: str
 ) -> None:
-    async def play() -> None:
-        clock, an_hour_ahead = ManualClock(START), ManualClock(at(3600))
-        async with running(
-            HandMovedRedis(server.url, an_hour_ahead, seen=False, namespace=namespace)
-        ) as store:
-            await create(store, make_job("job-1"))
-            await store.register(make_worker(), 30)
-            assert await store.lapsed() == []
-            assert await claim(store, "gone") == ["job-1"]
-            assert await store.lead("chore", "gone", 30)
-        async with running(HandMovedRedis(server.url, clock, seen=False, namespace=namespace)) as store:
-            assert await claim(store) == []
-            assert await store.lapsed() == []
-            for _ in range(7):  # somebody looks all the while
-                clock.move(4.5)
-                found = await claim(store), [worker.id for worker in await store.lapsed()]
-            assert found == (["job-1"], ["w1"])
-            assert await store.lead("chore", "me", 30)
-
-    asyncio.run(play())
+    clock = ManualClock(START)
+    # The clock of the tests, but without the word that somebody was there all the while.
+    quiet = HandMovedRedis(server.url, clock, namespace=namespace, seen=False)
+    async with running(quiet) as store:
+        worker = await store.register(make_worker(), 30)
+        await create(store, make_job())
+        assert await claim(store, "me", lease_s=30) == ["job-1"]
+        clock.move(4)
+        assert await store.lapsed() == []
+        clock.move(60)
+        assert (await store.lapsed(), await claim(store, "you")) == ([], [])
+        for _ in range(7):
+            clock.move(4)
+            assert (await store.lapsed(), await claim(store, "you")) == ([], [])
+        clock.move(4)
+        assert (await store.lapsed(), await claim(store, "you")) == ([worker], ["job-1"])
 
 
-def test_a_right_that_was_taken_away_is_an_outage_for_who_is_running(mortal: RedisServer) -> None:
+async def test_leases_lapse_one_lease_after_the_servers_clock_was_set_back(
+    server: RedisServer, namespace: str
+) -> None:
+    clock, an_hour_ahead = ManualClock(START), ManualClock(at(3600))
+    async with running(HandMovedRedis(server.url, an_hour_ahead, seen=False, namespace=namespace)) as store:
+        await create(store, make_job("job-1"))
+        await store.register(make_worker(), 30)
+        assert await store.lapsed() == []
+        assert await claim(store, "gone") == ["job-1"]
+        assert await store.lead("chore", "gone", 30)
+    async with running(HandMovedRedis(server.url, clock, seen=False, namespace=namespace)) as store:
+        assert await claim(store) == []
+        assert await store.lapsed() == []
+        for _ in range(7):  # somebody looks all the while
+            clock.move(4.5)
+            found = await claim(store), [worker.id for worker in await store.lapsed()]
+        assert found == (["job-1"], ["w1"])
+        assert await store.lead("chore", "me", 30)
+
+
+async def test_a_right_that_was_taken_away_is_an_outage_for_who_is_running(mortal: RedisServer) -> None:
     mortal.ask("ACL", "SETUSER", "stage", "on", ">sesame", "~*", "&*", "+@all")
 
-    async def play() -> None:
-        url = f"redis://stage:sesame@127.0.0.1:{mortal.port}/0"
-        async with running(RedisStorage(url, patience_s=0.2)) as store:
-            await create(store, make_job())
-            mortal.ask("ACL", "SETUSER", "stage", "-evalsha", "-hmget")
-            for ask in (store.roll, lambda: store.get("job-1")):
-                with pytest.raises(StorageUnavailable, match="NOPERM"):
-                    await ask()
-            mortal.ask("ACL", "SETUSER", "stage", "+@all")
-            assert await store.get("job-1") is not None
-
-    asyncio.run(play())
+    url = f"redis://stage:sesame@127.0.0.1:{mortal.port}/0"
+    async with running(RedisStorage(url, patience_s=0.2)) as store:
+        await create(store, make_job())
+        mortal.ask("ACL", "SETUSER", "stage", "-evalsha", "-hmget")
+        for ask in (store.roll, lambda: store.get("job-1")):
+            with pytest.raises(StorageUnavailable, match="NOPERM"):
+                await ask()
+        mortal.ask("ACL", "SETUSER", "stage", "+@all")
+        assert await store.get("job-1") is not None
 
 
-def test_two_namespaces_on_one_server_know_nothing_of_each_other(server: RedisServer, namespace: str) -> None:
-    async def play() -> None:
-        one, other = (RedisStorage(server.url, namespace=f"{namespace}-{n}") for n in range(2))
-        async with running(one), running(other):
-            heard: list[Hint] = []
-            other.listen(heard.append)
-            await create(one, make_job(), events=(event(),))
-            assert (await claim(other), await other.outbox(0, ALL), heard) == ([], [], [])
-            assert await one.secret("x") != await other.secret("x")
-            assert await claim(one) == ["job-1"]
-
-    asyncio.run(play())
-
-
-def test_databases_of_one_server_are_told_apart_by_the_url(server: RedisServer, namespace: str) -> None:
-    async def play() -> None:
-        urls = [f"redis://127.0.0.1:{server.port}/{n}" for n in (0, 1)]
-        one, other = (RedisStorage(url, namespace=namespace) for url in urls)
-        async with running(one), running(other):
-            await create(one, make_job())
-            assert await other.get("job-1") is None
-
-    asyncio.run(play())
+async def test_two_namespaces_on_one_server_know_nothing_of_each_other(
+    server: RedisServer, namespace: str
+) -> None:
+    one, other = (RedisStorage(server.url, namespace=f"{namespace}-{n}") for n in range(2))
+    async with running(one), running(other):
+        heard: list[Hint] = []
+        other.listen(heard.append)
+        await create(one, make_job(), events=(event(),))
+        assert (await claim(other), await other.outbox(0, ALL), heard) == ([], [], [])
+        assert await one.secret("x") != await other.secret("x")
+        assert await claim(one) == ["job-1"]
 
 
-def test_a_slow_server_is_waited_for(mortal: RedisServer) -> None:
-    async def play() -> None:
-        async with running(RedisStorage(mortal.url, patience_s=3)) as store:
-            mortal.kill(signal.SIGSTOP)
-            waiting = asyncio.ensure_future(commit(store, write(make_job())))
-            await asyncio.sleep(0.2)
-            mortal.kill(signal.SIGCONT)
-            assert await waiting == [APPLIED]
+async def test_databases_of_one_server_are_told_apart_by_the_url(server: RedisServer, namespace: str) -> None:
+    urls = [f"redis://127.0.0.1:{server.port}/{n}" for n in (0, 1)]
+    one, other = (RedisStorage(url, namespace=namespace) for url in urls)
+    async with running(one), running(other):
+        await create(one, make_job())
+        assert await other.get("job-1") is None
 
-    asyncio.run(play())
+
+async def test_a_slow_server_is_waited_for(mortal: RedisServer) -> None:
+    async with running(RedisStorage(mortal.url, patience_s=3)) as store:
+        mortal.kill(signal.SIGSTOP)
+        waiting = asyncio.ensure_future(commit(store, write(make_job())))
+        await asyncio.sleep(0.2)
+        mortal.kill(signal.SIGCONT)
+        assert await waiting == [APPLIED]
 
 
 def test_one_spoiled_record_does_not_stop_the_others(
@@ -389,96 +337,80 @@ def test_one_spoiled_record_does_not_stop_the_others(
     assert "a record cannot be read and is left alone" in caplog.text
 
 
-def test_nothing_is_offered_to_a_session_that_was_replaced(open_store: Open) -> None:
-    async def play() -> None:
-        heard: list[Hint] = []
-        async with running(open_store()) as store:
-            await dispatch(store, make_task())
-            old = await store.register(make_worker(), 30)
-            new = await store.register(make_worker(), 30)
-            store.listen(heard.append)
-            assert await offers(store, old) == []
-            # Whoever asked learns that the worker is gone from there, and that the lane still waits.
-            assert [hint.kind for hint in heard] == [HintKind.WORKER, HintKind.TASK]
-            assert await offers(store, new) == ["job-1_1_0"]
-
-    asyncio.run(play())
+async def test_nothing_is_offered_to_a_session_that_was_replaced(open_store: Open) -> None:
+    heard: list[Hint] = []
+    async with running(open_store()) as store:
+        await dispatch(store, make_task())
+        old = await store.register(make_worker(), 30)
+        new = await store.register(make_worker(), 30)
+        store.listen(heard.append)
+        assert await offers(store, old) == []
+        # Whoever asked learns that the worker is gone from there, and that the lane still waits.
+        assert [hint.kind for hint in heard] == [HintKind.WORKER, HintKind.TASK]
+        assert await offers(store, new) == ["job-1_1_0"]
 
 
-def test_nothing_is_offered_to_a_worker_whose_lease_is_over(server: RedisServer, namespace: str) -> None:
-    async def play() -> None:
-        clock = ManualClock(START)
-        async with running(HandMovedRedis(server.url, clock, namespace=namespace)) as store:
-            await dispatch(store, make_task())
-            worker = await store.register(make_worker(), 30)
-            clock.move(31)
-            assert await offers(store, worker) == []
-            assert await store.heartbeat(worker.id, worker.session, 30)
-            assert await offers(store, worker) == ["job-1_1_0"]
-
-    asyncio.run(play())
-
-
-def test_an_offer_in_a_commit_that_comes_too_late_waits_in_its_lane(open_store: Open) -> None:
-    async def play() -> None:
-        async with running(open_store()) as store:
-            old = await store.register(make_worker(), 30)
-            new = await store.register(make_worker(), 30)
-            task = make_task(dispatch_by=at(600), attempt_timeout_s=10.0)
-            offered = replace(
-                task, state=OFFERED, worker_id="w1", session=old.session, offered_at=START, seen_at=START
-            )
-            await dispatch(store, offered)
-            assert await task_of(store, task.id) == task
-            assert (await store.held_by("w1"), await store.place(task.id)) == ([], 1)
-            assert [due.at for due in await store.due(at(1000), ALL)] == [at(600)]
-            (claimed,) = await claim_tasks(store, new, now=at(1))
-            assert (claimed.session, claimed.offered_at) == (new.session, at(1))
-
-    asyncio.run(play())
+async def test_nothing_is_offered_to_a_worker_whose_lease_is_over(
+    server: RedisServer, namespace: str
+) -> None:
+    clock = ManualClock(START)
+    async with running(HandMovedRedis(server.url, clock, namespace=namespace)) as store:
+        await dispatch(store, make_task())
+        worker = await store.register(make_worker(), 30)
+        clock.move(31)
+        assert await offers(store, worker) == []
+        assert await store.heartbeat(worker.id, worker.session, 30)
+        assert await offers(store, worker) == ["job-1_1_0"]
 
 
-def test_what_is_written_about_an_offer_of_an_earlier_session_is_no_new_offer(open_store: Open) -> None:
-    async def play() -> None:
-        async with running(open_store()) as store:
-            old = await store.register(make_worker(), 30)
-            await dispatch(store, make_task())
-            (task,) = await claim_tasks(store, old)
-            await store.register(make_worker(), 30)
-            cancelled = replace(task, cancel_requested=True)
-            assert await commit(store, only("job-1", fenced(cancelled))) == [APPLIED]
-            assert await store.held_by("w1") == [cancelled]
+async def test_an_offer_in_a_commit_that_comes_too_late_waits_in_its_lane(open_store: Open) -> None:
+    async with running(open_store()) as store:
+        old = await store.register(make_worker(), 30)
+        new = await store.register(make_worker(), 30)
+        task = make_task(dispatch_by=at(600), attempt_timeout_s=10.0)
+        offered = replace(
+            task, state=OFFERED, worker_id="w1", session=old.session, offered_at=START, seen_at=START
+        )
+        await dispatch(store, offered)
+        assert await task_of(store, task.id) == task
+        assert (await store.held_by("w1"), await store.place(task.id)) == ([], 1)
+        assert [due.at for due in await store.due(at(1000), ALL)] == [at(600)]
+        (claimed,) = await claim_tasks(store, new, now=at(1))
+        assert (claimed.session, claimed.offered_at) == (new.session, at(1))
 
-    asyncio.run(play())
+
+async def test_what_is_written_about_an_offer_of_an_earlier_session_is_no_new_offer(open_store: Open) -> None:
+    async with running(open_store()) as store:
+        old = await store.register(make_worker(), 30)
+        await dispatch(store, make_task())
+        (task,) = await claim_tasks(store, old)
+        await store.register(make_worker(), 30)
+        cancelled = replace(task, cancel_requested=True)
+        assert await commit(store, only("job-1", fenced(cancelled))) == [APPLIED]
+        assert await store.held_by("w1") == [cancelled]
 
 
 @pytest.mark.parametrize(("ahead", "since"), [(1500, at(-900)), (5000, at(-600))])
-def test_the_oldest_of_a_line_is_found_behind_many_with_a_priority(
+async def test_the_oldest_of_a_line_is_found_behind_many_with_a_priority(
     open_store: Open, ahead: int, since: datetime
 ) -> None:
-    async def play() -> None:
-        async with running(open_store(patience_s=8)) as store:
-            urgent = [make_task(index=n, priority=20.0, queued_at=at(-600)) for n in range(ahead)]
-            plain = [make_task(index=ahead + n, queued_at=at(n - 900)) for n in range(2)]
-            await dispatch(store, *urgent, *plain)
-            (row,) = await store.lanes()
-            # Behind five thousand of them nobody looks: then it is the oldest of those that have one.
-            assert (row.waiting, row.oldest) == (ahead + 2, since)
-
-    asyncio.run(play())
+    async with running(open_store(patience_s=8)) as store:
+        urgent = [make_task(index=n, priority=20.0, queued_at=at(-600)) for n in range(ahead)]
+        plain = [make_task(index=ahead + n, queued_at=at(n - 900)) for n in range(2)]
+        await dispatch(store, *urgent, *plain)
+        (row,) = await store.lanes()
+        # Behind five thousand of them nobody looks: then it is the oldest of those that have one.
+        assert (row.waiting, row.oldest) == (ahead + 2, since)
 
 
-def test_where_the_entries_of_a_long_job_are_is_forgotten_with_them(open_store: Open) -> None:
-    async def play() -> None:
-        async with running(open_store()) as store:
-            job = make_job()
-            for n in range(300):
-                assert await commit(store, write(job, events=(event(f"{n}"),))) == [APPLIED]
-                job = next_of(job)
-                if n % 50 == 0:
-                    await store.prune(await store.newest())
-            (kept,) = await store._ask(("LLEN", f"{store._prefix}events:job-1"))
-            assert kept <= 2
-            assert [event.seq for event in await store.tail("job-1", 0)] == list(range(252, 301))
-
-    asyncio.run(play())
+async def test_where_the_entries_of_a_long_job_are_is_forgotten_with_them(open_store: Open) -> None:
+    async with running(open_store()) as store:
+        job = make_job()
+        for n in range(300):
+            assert await commit(store, write(job, events=(event(f"{n}"),))) == [APPLIED]
+            job = next_of(job)
+            if n % 50 == 0:
+                await store.prune(await store.newest())
+        (kept,) = await store._ask(("LLEN", f"{store._prefix}events:job-1"))
+        assert kept <= 2
+        assert [event.seq for event in await store.tail("job-1", 0)] == list(range(252, 301))
