@@ -3,6 +3,9 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+#: Longest pause before a reconnect that a server can ask for.
+MAX_RETRY_S = 10.0
+
 
 class Message(NamedTuple):
     """One event of a stream."""
@@ -18,6 +21,8 @@ class Parser:
 
     def __init__(self, last_id: str = "") -> None:
         self.last_id = last_id
+        #: Seconds that the server asks its readers to wait before they connect again; 0 if it did not say.
+        self.retry_s = 0.0
         self._rest = b""
         self._kind = ""
         self._data: list[str] = []
@@ -42,7 +47,13 @@ class Parser:
                 self.last_id = value
             case "event":
                 self._kind = value
+            case "retry" if value.isascii() and value.isdigit():
+                self.retry_s = min(int(value[:9]) / 1000, MAX_RETRY_S)
         return None
+
+    def restart(self) -> None:
+        """Drop the incomplete message of a connection that ended; `last_id` and `retry_s` stay."""
+        self._rest, self._data, self._kind = b"", [], ""
 
     def _flush(self) -> Message | None:
         data, kind = "\n".join(self._data), self._kind or "message"

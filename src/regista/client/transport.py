@@ -30,6 +30,8 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
 _CONNECT_S = 5.0
 #: A stream that says nothing for so long is dead: the orchestrator sends a comment every 15 seconds.
 _SILENCE_S = 45.0
+#: A stream that was open for this long worked: the pauses before reconnects begin again with the shortest.
+_STABLE_S = 2.0
 #: Bytes of a body that is sent in one piece, at most.
 _LARGE_BODY = 1024 * 1024
 #: It is somewhere else.
@@ -187,15 +189,18 @@ class Transport:
     async def messages(self, path: str, last_id: str = "") -> AsyncIterator[Message]:
         """The messages of an event stream after `last_id`, over as many connections as it takes.
 
-        A connection that is cut, or ends, is made again after the last message that came. The patience for
-        that begins anew with every sign of life. Ends when the orchestrator says that nothing will come (204).
+        A connection that is cut, or ends, is made again after the last message that came. The time limit for
+        that begins anew with every byte received. Pauses before reconnects grow until a connection was open
+        for `_STABLE_S`, and are never shorter than the server asks for (`retry:`). Ends when the orchestrator
+        says that nothing will come (204).
         """
         parser = Parser(last_id)
         since, pause = time.monotonic(), _FIRST_PAUSE_S
         while True:
+            opened = time.monotonic()
             try:
                 async for chunk in self._chunks(path, parser.last_id):
-                    since, pause = time.monotonic(), _FIRST_PAUSE_S
+                    since = time.monotonic()
                     for message in parser.feed(chunk):
                         yield message
                 trouble = Trouble("the stream ended")
@@ -203,12 +208,14 @@ class Transport:
                 return
             except Trouble as cut:
                 trouble = cut
-            parser = Parser(parser.last_id)  # half a message is worth nothing
-            pause = max(pause, trouble.retry_after_s)
-            if time.monotonic() - since + pause > self._patience():
+            parser.restart()
+            if time.monotonic() - opened >= _STABLE_S:
+                pause = _FIRST_PAUSE_S
+            wait_s = max(pause, parser.retry_s, trouble.retry_after_s)
+            if time.monotonic() - since + wait_s > self._patience():
                 raise trouble.as_error(self.url) from trouble
-            self._tell(trouble, time.monotonic() - since, pause)
-            await asyncio.sleep(pause)
+            self._tell(trouble, time.monotonic() - since, wait_s)
+            await asyncio.sleep(wait_s * random.uniform(1.0, 1.25))
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     async def lines(self, path: str, params: Mapping[str, str]) -> AsyncIterator[bytes]:

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regista.client.sse import Message, Parser
+from regista.client.sse import MAX_RETRY_S, Message, Parser
 
 STREAM = (
     b": a comment\n\n"
@@ -23,6 +23,21 @@ def test_messages_have_id_kind_and_data_and_half_a_message_is_none() -> None:
 
     assert list(parser.feed(STREAM)) == MESSAGES
     assert parser.last_id == "3"
+
+
+def test_retry_is_read_in_milliseconds_and_bounded() -> None:
+    parser = Parser()
+    for line, seconds in ((b"250", 0.25), (b"soon", 0.25), (b"99999999999999", MAX_RETRY_S)):
+        assert list(parser.feed(b"retry: " + line + b"\n\n")) == []
+        assert parser.retry_s == seconds
+
+
+def test_restart_drops_half_a_message_and_keeps_the_position() -> None:
+    parser = Parser()
+    list(parser.feed(b"retry: 500\nid: 7\ndata: a\n\nevent: x\ndata: half"))
+    parser.restart()
+    assert (parser.last_id, parser.retry_s) == ("7", 0.5)
+    assert list(parser.feed(b"data: b\n\n")) == [Message("7", "message", "b")]
 
 
 @given(st.lists(st.integers(1, 20)))

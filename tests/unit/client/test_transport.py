@@ -190,6 +190,25 @@ def test_a_stream_goes_on_where_it_was_cut() -> None:
     assert seen == ["", "2", "4"]
 
 
+@pytest.mark.parametrize(("hello", "most"), [(b": hello\n\n", 6), (b"retry: 400\n\n", 3)])
+async def test_reconnects_to_a_stream_that_ends_at_once_slow_down(hello: bytes, most: int) -> None:
+    """Pauses of 50, 100, 200 and 400 ms allow five connections a second, `retry: 400` allows three."""
+    opened = 0
+
+    async def stream(request: web.Request) -> web.StreamResponse:
+        nonlocal opened
+        opened += 1
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(hello)
+        return response
+
+    async with served(stream) as url, transport_to(url) as transport:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(transport.messages("/events")), 1.0)
+    assert 2 <= opened <= most
+
+
 def test_a_stream_that_is_refused_says_why() -> None:
     script = Script(web.Response(status=401, body=b'{"code": "token_unknown", "detail": "not known here"}'))
 
