@@ -27,7 +27,7 @@ RegistaError
 │   └── ScheduleInFile       schedules.toml names it, so only that file can change it
 ├── ScheduleInvalid          a schedule that cannot be followed
 ├── HistoryDisabled          the question needs a history, and none is configured
-├── NotPlain                 data that no store could keep
+├── NotSerializable                 data that no store could keep
 ├── WebhookRefused           a URL that must not be told
 ├── PayloadError             a file or a large value could not be had
 │   ├── PayloadsDisabled     no payload store is configured
@@ -338,7 +338,7 @@ class HistoryDisabled(RegistaError):
         )
 
 
-class NotPlain(RegistaError, ValueError):
+class NotSerializable(RegistaError, ValueError):
     """Data that no store could keep: not plain, of the wrong type, or too much of it. Nothing was written."""
 
     code = "not_plain"

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from .aio import event_loop_class
 from .api.app import handler_args
 from .api.connection import Runner
 from .api.stage import STAGE
 from .config import Config
 from .errors import ConfigError
-from .loops import fastest
 from .wire.tls import Files, Served
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def run(
     # Our records hold no circles, so the collector finds next to nothing; by default it looks every 700
     # objects, which is a tenth of the time of a busy orchestrator.
     gc.set_threshold(_COLLECT_EVERY)
-    with asyncio.Runner(loop_factory=fastest()) as runner:
+    with asyncio.Runner(loop_factory=event_loop_class()) as runner:
         runner.run(_run(director, host, port, greet))
 
 

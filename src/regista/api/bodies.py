@@ -10,7 +10,7 @@ from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from ..config import Config
-from ..plain import words
+from ..serialization import safe_text
 from .encodings import READABLE, Broken, TooLarge, unpack
 from .heads import Whole
 from .problems import Problem
@@ -84,7 +84,7 @@ async def _read_packed(request: web.Request, config: Config) -> bytes:
     except TooLarge:
         raise too_large(config.max_body_bytes) from None
     except Broken as error:
-        detail = f"the body is not {coding}, as its header says: {words(error)[:200]}"
+        detail = f"the body is not {coding}, as its header says: {safe_text(error)[:200]}"
         raise Problem(400, "malformed_body", detail, headers={"Connection": "close"}) from None
 
 
@@ -94,7 +94,7 @@ def unsupported_encoding(coding: str) -> Problem:
     return Problem(
         415,
         "unsupported_encoding",
-        f"expected a body in one of {known}, got {words(coding)[:100]!r}",
+        f"expected a body in one of {known}, got {safe_text(coding)[:100]!r}",
         headers={"Accept-Encoding": known, "Connection": "close"},
     )
 

@@ -13,7 +13,7 @@ from ..engines.native.desk import Desk, UnknownWorker
 from ..errors import OrchestratorStopped, StorageAway
 from ..fleet.sessions import Handed
 from ..model import Task, TaskResult, task_of
-from ..plain import words
+from ..serialization import safe_text
 from ..wire.bad_message import BadMessage, read
 from ..wire.dialects import progress_of, result_of, skills_of, task_object
 from ..wire.worker import (
@@ -236,7 +236,7 @@ def _speaker(request: web.Request, said: Message) -> str:
 
 
 def _refused(error: BadMessage) -> Problem:
-    return Problem(400, "bad_message", words(error))
+    return Problem(400, "bad_message", safe_text(error))
 
 
 async def _unknown(
@@ -263,7 +263,9 @@ def _number(query: Mapping[str, str], name: str, default: float) -> float:
     except ValueError:
         value = -1.0
     if not (isfinite(value) and value >= 0):
-        raise Problem(400, "bad_parameter", f"{name}: expected seconds, 0 or more, got {words(text)[:100]!r}")
+        raise Problem(
+            400, "bad_parameter", f"{name}: expected seconds, 0 or more, got {safe_text(text)[:100]!r}"
+        )
     return value
 
 
@@ -273,7 +275,7 @@ def _count(query: Mapping[str, str], name: str) -> int | None:
         return None
     most = MAX_TASKS if name == "limit" else 2**63
     if not (text.isascii() and text.isdigit() and len(text) < 20 and 1 <= int(text) <= most):
-        raise Problem(400, "bad_parameter", f"{name}: expected 1 to {most}, got {words(text)[:100]!r}")
+        raise Problem(400, "bad_parameter", f"{name}: expected 1 to {most}, got {safe_text(text)[:100]!r}")
     return int(text)
 
 

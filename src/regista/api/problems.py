@@ -13,7 +13,7 @@ from .answers import Answer
 
 #: The class of an error → the status of its answer. The nearest class up the tree decides.
 STATUS_OF: dict[type[errors.RegistaError], int] = {
-    errors.NotPlain: 400,
+    errors.NotSerializable: 400,
     errors.BadQuery: 400,
     errors.BadSearchAttribute: 400,
     errors.WebhookRefused: 400,

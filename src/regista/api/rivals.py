@@ -6,7 +6,7 @@ One that was started again, before its old connection was known to be dead, look
 import logging
 
 from ..model import Worker
-from ..plain import words
+from ..serialization import safe_text
 
 log = logging.getLogger("regista.workers")
 
@@ -20,7 +20,7 @@ def rival_of(newer: Worker | None, session: int, incarnation: str, instance: str
         return ""
     host = f" ({newer.hostname})" if newer.hostname else ""
     there = "" if newer.instance == instance else f", at instance {newer.instance}"
-    return words(f"{address or newer.address or 'an address that nobody knows'}{host}{there}")
+    return safe_text(f"{address or newer.address or 'an address that nobody knows'}{host}{there}")
 
 
 def warn_of_two(worker_id: str, rival: str, address: str) -> None:

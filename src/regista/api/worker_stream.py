@@ -16,7 +16,7 @@ from ..engines.base import Verdict
 from ..errors import OrchestratorStopped, StorageAway, StorageUnavailable
 from ..fleet.seats import Seat
 from ..model import Task, TaskResult, Worker
-from ..plain import words
+from ..serialization import safe_text
 from ..wire import stream
 from ..wire.pipe import Pipe
 from .address import peer_of
@@ -203,7 +203,7 @@ class Channel:
         await self._ws.close(code=code)
 
     async def _refuse(self, code: int, why: str) -> None:
-        await self._ws.close(code=code, message=words(why).encode()[:120])
+        await self._ws.close(code=code, message=safe_text(why).encode()[:120])
 
     def is_silent(self, now: float, lease_s: float) -> bool:
         """Nothing was heard from it for a lease, or it has not read for so long."""
@@ -391,7 +391,7 @@ class Channel:
                 self._stage.workers.started(attempt_id)
 
     def _progress(self, frame: stream.Progress) -> None:
-        message = words(frame.message)
+        message = safe_text(frame.message)
         self._stage.workers.progress(frame.attempt_id, frame.value, message, frame.checkpoint, self.worker_id)
 
     async def check(self) -> bool:

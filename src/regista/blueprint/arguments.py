@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from ..errors import ActionError, NotPlain
+from ..errors import ActionError, NotSerializable
 from ..model import STRATEGIES, RetryPolicy, check_requirements
-from ..plain import plain
+from ..serialization import to_storable
 from .decisions import Order
 from .names import did_you_mean
 
@@ -107,13 +107,13 @@ def leads(call: str, value: object) -> dict[str, str]:
     """A copy of `transitions`: a non-empty dict of status → state."""
     if not isinstance(value, dict) or not value:
         raise wrong(call, "transitions", "a non-empty dict of status → state", value)
-    plain = True
+    to_storable = True
     for key, target in value.items():
         if type(key) is not str or type(target) is not str:
-            plain = False
+            to_storable = False
             if not isinstance(key, str) or not isinstance(target, str):
                 raise wrong(call, "transitions", "a dict of str → str", value)
-    if plain:
+    if to_storable:
         return value.copy()
     # Members of a str enum become the plain text that is stored.
     return {str.__str__(key): str.__str__(target) for key, target in value.items()}
@@ -127,8 +127,8 @@ def order(call: str, task_type: object, params: object, transitions: object) -> 
     given = {} if params is None else params
     if isinstance(task_type, str) and isinstance(given, dict) and isinstance(transitions, dict):
         try:
-            name, kept, ways = plain((task_type, given, transitions), _decode_order, "the task")
-        except NotPlain as problem:
+            name, kept, ways = to_storable((task_type, given, transitions), _decode_order, "the task")
+        except NotSerializable as problem:
             _complain(call, task_type, given, transitions)
             raise Unstorable(f"{call}: {problem}") from problem
         if name and ways:
@@ -179,8 +179,8 @@ def with_options(
         max_cost=None if max_cost is None else _price(call, "max_cost", max_cost),
     )
     try:
-        return plain(whole, _decode_whole, "the task")
-    except NotPlain as problem:
+        return to_storable(whole, _decode_whole, "the task")
+    except NotSerializable as problem:
         raise Unstorable(f"{call}: {problem}") from problem
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 
 from ..errors import BlueprintLoadError
-from ..plain import words
+from ..serialization import safe_text
 from .blueprint import StateMachineBlueprint
 
 #: Each load gets a package of its own, so that nothing of an earlier load is seen by it.
@@ -52,7 +52,7 @@ def _import(package: str, path: Path) -> ModuleType:
         return importlib.import_module(f"{package}.{path.stem}")
     except (Exception, SystemExit) as error:
         # The outermost turn of somebody else's code: whatever it raises is a file that did not load.
-        reason = error.msg if isinstance(error, SyntaxError) else words(error)
+        reason = error.msg if isinstance(error, SyntaxError) else safe_text(error)
         described = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
         raise BlueprintLoadError(str(path), _line(error, str(path)), described) from error
 

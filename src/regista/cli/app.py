@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from .. import StateMachineBlueprint, Worker
 from ..errors import RegistaError
-from ..plain import words
+from ..serialization import safe_text
 
 
 class AppError(RegistaError):
@@ -145,7 +145,7 @@ def _guarded(name: str, load: Callable[[], object]) -> None:
     try:
         load()
     except (Exception, SystemExit) as error:
-        reason = error.msg if isinstance(error, SyntaxError) else words(error)
+        reason = error.msg if isinstance(error, SyntaxError) else safe_text(error)
         described = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
         where, line = _place(error)
         app = name if where is None else where

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config import Config, WorkerConfig
-from ..discretion import HIDDEN
+from ..redaction import HIDDEN
 from ..tokens import CLIENT_FILE, WORKER_FILE, find_token
 
 #: A shorter secret would be found in every second word.

@@ -22,7 +22,7 @@ _CLASSES: dict[str, type[RegistaError]] = {
         errors.IdempotencyConflict,
         errors.ApprovalConflict,
         errors.NotQuarantined,
-        errors.NotPlain,
+        errors.NotSerializable,
         errors.QuotaExceeded,
         errors.WebhookRefused,
         errors.ScheduleNotFound,

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Container, Iterable, Sequence
 
+from ..aio import resolve, wait_or_timeout
 from ..model import Task
-from ..patience import wake, woken
 
 
 class Poll:
@@ -21,12 +21,12 @@ class Poll:
 
     def wake(self) -> None:
         """Answer now, with whatever is there."""
-        wake(self.woken)
+        resolve(self.woken)
 
     async def wait(self, timeout_s: float) -> None:
         """Return when there is an answer, or the time is up; after that nothing is given to it any more."""
         if not self.woken.done() and timeout_s > 0:
-            await woken(self.woken, timeout_s)
+            await wait_or_timeout(self.woken, timeout_s)
         self.wake()
 
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from ..model import Entry
-from ..plain import words
+from ..serialization import safe_text
 from .encoding import encode_events
 
 log = logging.getLogger("regista.history")
@@ -42,11 +42,11 @@ async def record_sparing(
 
 
 async def _spare(set_aside: Callable[[Entry, str], Awaitable[None]], entry: Entry, reason: str) -> None:
-    await set_aside(entry, words(reason))
+    await set_aside(entry, safe_text(reason))
     log.error(
         "an entry of job %s was refused by the history, and set aside: %s",
         entry.job_id[:KEPT_ID],
-        words(reason)[:500],
+        safe_text(reason)[:500],
         extra={"action": "history_set_aside", "job_id": entry.job_id[:KEPT_ID], "number": entry.number},
     )
 

@@ -23,7 +23,7 @@ from ..model import (
     Task,
     Worker,
 )
-from ..plain import words
+from ..serialization import safe_text
 from .base import Due, Hint, HintKind, Standing, Version
 from .codec import UNENCODABLE, decode_job, standing_of
 from .counters import Buckets
@@ -162,7 +162,7 @@ class MemoryStorage(MemoryShelves):
             outcome = outcome or self._image.apply(change, batch, number, instance, elapsed)
         except UNENCODABLE as error:
             # Raised before anything was written; the other changes of this call have nothing to do with it.
-            return Outcome(OutcomeKind.UNSTORABLE, reason=words(error))
+            return Outcome(OutcomeKind.UNSTORABLE, reason=safe_text(error))
         if outcome.kind is _MISSING:
             outcome = self._refuse_forgotten(change) or outcome
         return outcome

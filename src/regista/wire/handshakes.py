@@ -5,7 +5,7 @@ import ssl
 import time
 from collections.abc import Callable
 
-from ..plain import words
+from ..serialization import safe_text
 
 log = logging.getLogger("regista.tls")
 
@@ -32,7 +32,7 @@ def cause_of(error: ssl.SSLError) -> str:
         )
     if any(one in reason for one in _DISTRUST):
         return "somebody does not trust our certificate (TLS_CERT_PATH); a private authority must be named to callers"
-    return _CAUSES.get(reason) or words(error)
+    return _CAUSES.get(reason) or safe_text(error)
 
 
 class Complaints:

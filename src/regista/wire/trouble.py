@@ -5,7 +5,7 @@ import os
 import socket
 import ssl
 
-from ..plain import words
+from ..serialization import safe_text
 
 #: What OpenSSL finds where it expected TLS: somebody who speaks plain HTTP.
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST")
@@ -44,7 +44,7 @@ def why(error: BaseException, never_answered: str = "") -> str:
         return "no answer in time"
     if isinstance(cause, OSError) and cause.errno:
         return os.strerror(cause.errno).lower()
-    return words(error) or type(error).__name__
+    return safe_text(error) or type(error).__name__
 
 
 def nobody_listens(error: BaseException) -> bool:
@@ -60,7 +60,7 @@ def _hung_up(cause: BaseException) -> bool:
 
 
 def _verdict(error: ssl.SSLCertVerificationError) -> str:
-    return words(error.verify_message) + _ADVICE.get(error.verify_code, "")
+    return safe_text(error.verify_message) + _ADVICE.get(error.verify_code, "")
 
 
 def _tls_trouble(error: ssl.SSLError) -> str:
@@ -71,4 +71,4 @@ def _tls_trouble(error: ssl.SSLError) -> str:
         return "it wants a client certificate; name ours with TLS_CERT_PATH and TLS_KEY_PATH"
     if "UNKNOWN_CA" in reason or "BAD_CERTIFICATE" in reason or "CERTIFICATE_UNKNOWN" in reason:
         return "it does not trust our client certificate (TLS_CERT_PATH)"
-    return words(error)
+    return safe_text(error)

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ..errors import NotPlain, PayloadsDisabled
+from ..errors import NotSerializable, PayloadsDisabled
 from ..payloads.task_files import FilesRoom, TaskFiles
-from ..plain import plain, plain_text
+from ..serialization import to_storable, to_storable_text
 
 _decode_any = msgspec.msgpack.Decoder().decode
 _log = logging.getLogger("regista.task")
@@ -27,7 +27,9 @@ def _as_float(value: float) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise NotPlain("progress", "expected a number from 0 to 1, got one that no float can hold") from None
+        raise NotSerializable(
+            "progress", "expected a number from 0 to 1, got one that no float can hold"
+        ) from None
 
 
 class Assignment(Protocol):
@@ -78,12 +80,12 @@ class TaskContext:
     def progress(self, value: float | None = None, message: str = "", *, checkpoint: Any = None) -> None:
         """Say how far it is (0 to 1), and leave a checkpoint for the next attempt. Cheap; any thread."""
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise NotPlain("progress", f"expected a number from 0 to 1, got {value!r}")
+            raise NotSerializable("progress", f"expected a number from 0 to 1, got {value!r}")
         if value is not None:
             value = _as_float(value)
-        message = plain_text(message, "message")
+        message = to_storable_text(message, "message")
         if checkpoint is not None:
-            checkpoint = plain(checkpoint, _decode_any, "checkpoint")
+            checkpoint = to_storable(checkpoint, _decode_any, "checkpoint")
         self._report(self.attempt_id, value, message, checkpoint)
 
     @property

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ..plain import words
+from ..serialization import safe_text
 from .outgoing import no_plain_data, not_taken, too_large
 from .performer import Performance
 from .voice import Crew, Over, Session
@@ -110,7 +110,7 @@ class Delivery:
             if status == 200:
                 self._crew.performer.forget(performance.attempt_id)
             else:
-                self._was_sent_back(performance, status, words(answer.decode(errors="replace"))[:300])
+                self._was_sent_back(performance, status, safe_text(answer.decode(errors="replace"))[:300])
 
     def _was_sent_back(self, performance: Performance, status: int, told: str) -> None:
         """Where it is the result's own fault, that becomes the result; else it would be waited for in vain."""
@@ -146,7 +146,7 @@ class Delivery:
         try:
             _encode(body)
         except Exception as problem:  # noqa: BLE001  # the user's own objects are asked for what is in them
-            told = f"the result is no plain data: {words(problem)}"
+            told = f"the result is no plain data: {safe_text(problem)}"
             body |= {"data": None, "status": "failure"}
             body["error"] = {"code": "PERMANENT_ERROR", "message": told, "details": None}
         return body

@@ -6,7 +6,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from ..plain import words
+from ..serialization import safe_text
 from .voice import LEAST_LEASE_S, Refused, Session
 from .wallet import Wallet, problem_in, strings_in
 
@@ -35,7 +35,7 @@ async def enrol(
     if status in (401, 403):
         raise Refused(_refusal(status, wallet, text), str(problem_in(text).get("code", "")))
     if status != 200:
-        told = words(text.decode(errors="replace"))[:300]
+        told = safe_text(text.decode(errors="replace"))[:300]
         raise aiohttp.ClientError(f"HTTP {status} for the registration: {told}")
     try:
         return _read(url, wallet, worker_id, msgspec.json.decode(text, type=dict[str, Any]))
@@ -70,7 +70,7 @@ def _refusal(status: int, wallet: Wallet, text: bytes) -> str:
     if status == 401 and problem.get("code") in ("token_unknown", "token_missing", None):
         had = "it does not know the token that we sent" if wallet.token else "we had no token to send"
         return f"HTTP 401: {had}"
-    return f"HTTP {status}: {words(str(problem.get('detail', 'no reason was given')))[:300]}"
+    return f"HTTP {status}: {safe_text(str(problem.get('detail', 'no reason was given')))[:300]}"
 
 
 def _read(url: str, wallet: Wallet, worker_id: str, told: dict[str, Any]) -> tuple[Session, Sequence[str]]:

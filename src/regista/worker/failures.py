@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import PayloadError, TaskError
 from ..model import TaskFailure
-from ..plain import words
+from ..serialization import safe_text
 
 #: The innermost calls of an unexpected exception that are told, and how much of their text.
 _FRAMES = 5
@@ -16,18 +16,18 @@ _TRACE_CHARS = 2000
 def failure_of(error: BaseException) -> TaskFailure:
     """An exception as data. One that says no kind is transient, and tells where it came from."""
     if isinstance(error, TaskError):
-        return TaskFailure(words(error.code), words(error), error.details or None)
+        return TaskFailure(safe_text(error.code), safe_text(error), error.details or None)
     if isinstance(error, PayloadError) and error.permanent:
-        return TaskFailure("PERMANENT_ERROR", f"{error.code}: {words(error)}")
+        return TaskFailure("PERMANENT_ERROR", f"{error.code}: {safe_text(error)}")
     details = {"type": type(error).__qualname__, "traceback": _trace(error)}
-    return TaskFailure("TRANSIENT_ERROR", f"{type(error).__name__}: {words(error)}", details)
+    return TaskFailure("TRANSIENT_ERROR", f"{type(error).__name__}: {safe_text(error)}", details)
 
 
 def _trace(error: BaseException) -> str:
     """The innermost calls, file and line."""
     frames: Sequence[traceback.FrameSummary] = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
     lines = [f"{frame.filename}:{frame.lineno} in {frame.name}: {frame.line}" for frame in frames]
-    return words("\n".join(lines))[-_TRACE_CHARS:]
+    return safe_text("\n".join(lines))[-_TRACE_CHARS:]
 
 
 def said_failure(said: Any) -> TaskFailure | None:

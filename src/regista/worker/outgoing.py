@@ -4,7 +4,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..model import TaskFailure, TaskResult
-from ..plain import plain, words
+from ..serialization import safe_text, to_storable
 from ..wire import stream
 from .voice import Crew, Voice
 
@@ -29,8 +29,10 @@ def readable(result: TaskResult) -> TaskResult:
     """The result, or what is said in place of one that can be written down and then not read."""
     try:
         stream.decode_up(stream.encode([stream.Result(result)]))
-        plain(result.data, _decode_any, "data")
-        plain(None if result.error is None else result.error.details, _decode_any, "the details of the error")
+        to_storable(result.data, _decode_any, "data")
+        to_storable(
+            None if result.error is None else result.error.details, _decode_any, "the details of the error"
+        )
     except Exception as error:  # noqa: BLE001  # as above
         return no_plain_data(result, error)
     return result
@@ -38,7 +40,7 @@ def readable(result: TaskResult) -> TaskResult:
 
 def no_plain_data(result: TaskResult, error: Exception) -> TaskResult:
     """What is said in place of a result that is not data."""
-    return _instead(result, f"the result is no plain data: {words(error)}")
+    return _instead(result, f"the result is no plain data: {safe_text(error)}")
 
 
 def too_large(result: TaskResult) -> TaskResult:

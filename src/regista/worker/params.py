@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from ..errors import InvalidInputError
 from ..payloads.task_files import TaskFiles
-from ..plain import words
+from ..serialization import safe_text
 from .context import TaskContext
 
 #: Turns the params into what the function wants, or raises InvalidInputError.
@@ -229,7 +229,7 @@ def _read_record(name: str, hint: Any, params: dict[str, Any]) -> Any:
     try:
         return msgspec.convert(params, hint)
     except msgspec.ValidationError as error:
-        raise InvalidInputError(f"params of {name!r}: {words(error)}") from None
+        raise InvalidInputError(f"params of {name!r}: {safe_text(error)}") from None
 
 
 def _read_pydantic(name: str, model: Any, params: dict[str, Any]) -> Any:
@@ -240,7 +240,7 @@ def _read_pydantic(name: str, model: Any, params: dict[str, Any]) -> Any:
         if listed is None:
             raise
         told = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'params'}: {e['msg']}" for e in listed())
-        raise InvalidInputError(f"params of {name!r}: {words(told)}") from None
+        raise InvalidInputError(f"params of {name!r}: {safe_text(told)}") from None
 
 
 def _is_pydantic(hint: Any) -> bool:

@@ -10,11 +10,12 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Iterable
 from typing import Any
 
+from ..aio import await_user_code, call_user_code
 from ..clock import Clock
 from ..errors import TaskError
 from ..model import TaskFailure, TaskResult, task_of
 from ..payloads.task_files import FilesRoom
-from ..plain import contained, contained_async, words
+from ..serialization import safe_text
 from .context import Assignment, TaskCancelled, TaskContext
 from .failures import failure_of, said_failure
 from .light import Light
@@ -176,12 +177,14 @@ class Performer:
     async def _call(self, skill: Skill, params: dict[str, Any], performance: Performance) -> Any:
         context = performance.context
         if skill.is_async:
-            return await contained_async(skill.call(params, context))
+            return await await_user_code(skill.call(params, context))
         if self._threads is None:
             self._threads = DaemonThreads(self._capacity, "regista-task")
         loop = asyncio.get_running_loop()
         about = contextvars.copy_context()
-        value = await loop.run_in_executor(self._threads, about.run, contained, skill.call, params, context)
+        value = await loop.run_in_executor(
+            self._threads, about.run, call_user_code, skill.call, params, context
+        )
         return await self._await_on(value, performance) if inspect.isawaitable(value) else value
 
     async def _await_on(self, value: Awaitable[Any], performance: Performance) -> Any:
@@ -189,7 +192,7 @@ class Performer:
         performance.future = asyncio.current_task()
         if performance.cancelled:
             self._interrupt(performance, at_once=True)
-        return await contained_async(value)
+        return await await_user_code(value)
 
     def _done(self, performance: Performance, skill: Skill, future: "asyncio.Future[Any]") -> None:
         self._performing.discard(future)
@@ -219,7 +222,7 @@ class Performer:
             performance.attempt_id,
             performance.job_id,
             type(error).__name__,
-            words(error),
+            safe_text(error),
             exc_info=error if unexpected else None,
             extra={
                 "action": "task_failed",
@@ -265,12 +268,12 @@ class Performer:
                 error = said_failure(value.get("error"))
                 value = value.get("data")
         except Exception as problem:  # noqa: BLE001  # what is in there is the user's, and may raise anything
-            value, error = None, TaskFailure("PERMANENT_ERROR", words(problem))
+            value, error = None, TaskFailure("PERMANENT_ERROR", safe_text(problem))
         performance.result = TaskResult(
             task_id=performance.attempt_id,
             job_id=performance.job_id,
             worker_id=self._worker_id,
-            status=None if status is None else words(status),
+            status=None if status is None else safe_text(status),
             data=value,
             error=error,
             started_at=performance.began,

@@ -11,7 +11,7 @@ import aiohttp
 import msgspec
 
 from ..config import WorkerConfig
-from ..plain import words
+from ..serialization import safe_text
 from ..wire.stream import Offer
 from .delivery import Delivery
 from .outgoing import catch_up
@@ -141,7 +141,7 @@ class Polling:
         began = loop.time()
         status, body = await self._request("GET", f"{self._worker_url}/tasks/next", params=asked)
         if status not in (200, 204):
-            raise Over(f"HTTP {status} for a poll: {words(body.decode(errors='replace'))[:300]}")
+            raise Over(f"HTTP {status} for a poll: {safe_text(body.decode(errors='replace'))[:300]}")
         offers = [] if status == 204 else await self._read_offers(body)
         self._hasty = 0 if offers or loop.time() - began > _NO_WAIT_S else self._hasty + 1
         if self._hasty:  # whoever does not wait for tasks must not make us ask as fast as we can
@@ -160,7 +160,7 @@ class Polling:
             ValueError,
             OverflowError,
         ) as error:
-            log.error("the orchestrator gave a task that makes no sense: %s", words(error))
+            log.error("the orchestrator gave a task that makes no sense: %s", safe_text(error))
             await asyncio.sleep(_ODD_PAUSE_S)
             return []
 
@@ -249,7 +249,7 @@ class Polling:
         ) as answer:
             text = await answer.read()
             if answer.status in (401, 403):
-                raise Refused(words(text.decode(errors="replace"))[:500])
+                raise Refused(safe_text(text.decode(errors="replace"))[:500])
             if answer.status in (404, 409) and method != "POST":
                 raise _forgotten(text)
             if answer.status >= 500:
@@ -313,5 +313,5 @@ def _forgotten(answer: bytes) -> Over:
         found = None
     rival = found.get("displaced_by") if isinstance(found, dict) else None
     if isinstance(rival, str) and rival:
-        return Displaced(words(rival))
+        return Displaced(safe_text(rival))
     return Over("the orchestrator does not know us any more")

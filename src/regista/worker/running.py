@@ -6,8 +6,8 @@ import signal
 from collections.abc import Sequence
 from typing import Protocol
 
+from ..aio import event_loop_class
 from ..config import WorkerConfig
-from ..loops import fastest
 from ..payloads.task_files import FilesRoom
 from .hangup import Terminal
 from .profile import id_of
@@ -34,7 +34,7 @@ def run(workers: Sequence[Worker], config: WorkerConfig | None = None, files: Fi
         raise ValueError("expected at least one Worker to run, got none")
     config = config if config is not None else WorkerConfig.from_env()
     _warn_of_queues(workers, config)
-    with asyncio.Runner(loop_factory=fastest()) as runner:
+    with asyncio.Runner(loop_factory=event_loop_class()) as runner:
         runner.run(_run(workers, config, files))
 
 

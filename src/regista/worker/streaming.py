@@ -9,7 +9,7 @@ import aiohttp
 import msgspec
 from aiohttp import ClientWebSocketResponse, WSCloseCode, WSMsgType
 
-from ..plain import words
+from ..serialization import safe_text
 from ..wire import stream
 from ..wire.pipe import Pipe
 from .outgoing import catch_up, frame_of, readable
@@ -63,7 +63,7 @@ async def open_socket(
             raise Refused(f"HTTP {error.status} for the stream") from None
         raise NoStream(f"HTTP {error.status} instead of a WebSocket") from None
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        raise NoStream(f"{type(error).__name__}: {words(error)}") from None
+        raise NoStream(f"{type(error).__name__}: {safe_text(error)}") from None
     if socket.protocol != stream.PROTOCOL:
         await socket.close()
         raise NoStream(f"the other side does not speak {stream.PROTOCOL}")
@@ -239,7 +239,7 @@ class Stream:
                 log.info("the orchestrator %s", "sends no more tasks" if on else "sends tasks again")
             case stream.Again(displaced, by):
                 if displaced:
-                    raise Displaced(words(by))
+                    raise Displaced(safe_text(by))
                 raise Over("the orchestrator asks us to register again")
 
     def _acknowledged(self, attempt_id: str) -> None:
@@ -271,8 +271,8 @@ class Stream:
         self._unsaid_progress[performance.attempt_id] = word
 
     def _say_progress(self) -> None:
-        words, self._unsaid_progress = self._unsaid_progress, {}
-        for word in words.values():
+        safe_text, self._unsaid_progress = self._unsaid_progress, {}
+        for word in safe_text.values():
             self._pipe.put(word)
 
     def finished(self, performance: Performance) -> None:
@@ -313,4 +313,4 @@ def _frames_in(data: Any) -> list[stream.Down]:
     except _UNREADABLE as error:
         # What is too large for us, or no WebSocket at all, comes as an exception.
         told = data if isinstance(data, Exception) else error
-        raise Nonsense(f"it says what nobody can read: {words(told)}") from None
+        raise Nonsense(f"it says what nobody can read: {safe_text(told)}") from None

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from ..plain import plain_dict
+from ..serialization import to_storable_dict
 from .context import TaskContext
 from .params import calling_of
 
@@ -154,8 +154,8 @@ class Worker:
 
 
 def _plain(given: Mapping[str, Any] | None, what: str) -> dict[str, Any]:
-    """A copy; NotPlain where it is made, and not at each try to register, when no orchestrator could be told of it."""
-    return plain_dict(dict(given or {}), f"{what} of a worker")
+    """A copy; NotSerializable where it is made, and not at each try to register, when no orchestrator could be told of it."""
+    return to_storable_dict(dict(given or {}), f"{what} of a worker")
 
 
 def _waits(func: Callable[..., Any]) -> bool:

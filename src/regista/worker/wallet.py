@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from ..config import WorkerConfig
-from ..plain import words
+from ..serialization import safe_text
 from ..wire.signing import sign
 from .voice import Refused
 
@@ -114,7 +114,7 @@ class Wallet:
                     if self._tokens is not None and loop.time() >= self._renew_at:
                         await self._renew(http, url)
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
-                log.debug("the login is not renewed yet: %s", words(error))
+                log.debug("the login is not renewed yet: %s", safe_text(error))
                 await asyncio.sleep(_AGAIN_S)
             except Exception:
                 log.exception("renewing the login failed; it is tried again")

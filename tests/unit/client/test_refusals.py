@@ -9,7 +9,7 @@ from regista.client.refusals import error_of
 from regista.errors import ApiError, RegistaError
 
 RAISED: list[RegistaError] = [
-    errors.NotPlain("input", "a set"),
+    errors.NotSerializable("input", "a set"),
     errors.BlueprintNotFound("greet", ["other"]),
     errors.JobNotFound("j1"),
     errors.JobAlreadyTerminal("j1", "finished"),

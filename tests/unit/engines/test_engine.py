@@ -653,7 +653,7 @@ def test_what_is_wrong_with_one_submission_is_told_in_its_place() -> None:
         assert [type(answer).__name__ for answer in answers] == [
             "Job",
             "BlueprintNotFound",
-            "NotPlain",
+            "NotSerializable",
             "Job",
         ]
         assert len(kit.jobs()) == 2

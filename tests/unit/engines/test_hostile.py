@@ -21,8 +21,8 @@ from regista import (
     Worker,
 )
 from regista.engines.base import Submission
-from regista.errors import NotPlain, OrchestratorStopped, StorageFailed
-from regista.plain import MAX_BYTES
+from regista.errors import NotSerializable, OrchestratorStopped, StorageFailed
+from regista.serialization import MAX_BYTES
 from regista.testing.orchestrator import TestOrchestrator
 from tests.stopwatch import Stopwatch
 from tests.support import one_task
@@ -79,7 +79,7 @@ def test_a_wish_that_no_store_could_keep_is_refused_and_hurts_nobody(wish: dict[
             return await asyncio.gather(*calls, return_exceptions=True)
 
         before, refused, after = kit.call(crowd)
-        assert isinstance(refused, NotPlain)
+        assert isinstance(refused, NotSerializable)
         assert isinstance(before, Job)
         assert isinstance(after, Job)
         assert [kit.wait(job).status for job in (before, after)] == [JobStatus.FINISHED] * 2
@@ -89,7 +89,7 @@ def test_a_wish_that_no_store_could_keep_is_refused_and_hurts_nobody(wish: dict[
 def test_a_batch_with_a_wish_that_cannot_be_kept_writes_nothing() -> None:
     with TestOrchestrator(one_task()) as kit:
         wishes = [Submission(blueprint="script"), Submission(blueprint="script", input={"odd": object()})]
-        with pytest.raises(NotPlain):
+        with pytest.raises(NotSerializable):
             kit.call(lambda: kit.director.submit_many(wishes))
         assert kit.jobs() == []
 
@@ -359,5 +359,5 @@ async def test_what_is_nested_too_deeply_to_be_read_anywhere_is_refused_at_the_d
         job = await director.submit("script", nested(90))
         assert (await director.wait(job.id, 5)).status is JobStatus.FINISHED
         for levels in (900, 960, 968, 973, 5000):
-            with pytest.raises(NotPlain):
+            with pytest.raises(NotSerializable):
                 await director.submit("script", nested(levels))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from regista.errors import NotPlain
+from regista.errors import NotSerializable
 from regista.model import Task
 from regista.worker import TaskContext
 
@@ -29,6 +29,6 @@ def test_how_far_it_is_is_told_as_a_plain_float(value: float) -> None:
 @pytest.mark.parametrize("value", [10**400, True, "half", 1j])
 def test_what_is_no_such_number_is_refused_where_it_is_said(value: Any) -> None:
     context, notes = context_and_notes()
-    with pytest.raises(NotPlain, match="a number from 0 to 1"):
+    with pytest.raises(NotSerializable, match="a number from 0 to 1"):
         context.progress(value)
     assert not notes

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from regista.errors import NotPlain
+from regista.errors import NotSerializable
 from regista.worker import Worker
 
 
@@ -50,7 +50,7 @@ def test_what_is_hot_comes_and_goes() -> None:
 @pytest.mark.parametrize("what", ["labels", "software", "cost_per_skill", "models"])
 def test_what_no_orchestrator_could_be_told_is_refused_where_it_is_said(what: str) -> None:
     odd: dict[str, Any] = {what: {"x": object()}}
-    with pytest.raises(NotPlain, match=f"{what} of a worker"):
+    with pytest.raises(NotSerializable, match=f"{what} of a worker"):
         Worker("w", **odd)
 
 

@@ -23,9 +23,9 @@ Every effect follows from stored state, so a crash between the commit and the ef
 import asyncio
 from collections.abc import Callable, Iterable
 
+from ...aio import resolve, wait_or_timeout
 from ...dispatch.dispatcher import Dispatcher
 from ...model import lane_of
-from ...patience import wake, woken
 from ...storage.base import Hint, HintKind
 from .executor import JobExecutor
 
@@ -51,7 +51,7 @@ class Watch:
         self._enough = enough
         if len(self._news) < enough and self._error is None:
             self._waiter = asyncio.get_running_loop().create_future()
-            await woken(self._waiter, timeout_s)
+            await wait_or_timeout(self._waiter, timeout_s)
             self._waiter = None
         if self._error is not None:
             raise self._error
@@ -71,7 +71,7 @@ class Watch:
 
     def _wake(self) -> None:
         if self._waiter is not None:
-            wake(self._waiter)
+            resolve(self._waiter)
 
 
 class Effects:
@@ -184,7 +184,7 @@ class Effects:
     def wake_waiters(self, job_id: str) -> None:
         """Let everybody who waits for this job look again."""
         for waiter in self._waiters.pop(job_id, ()):
-            wake(waiter)
+            resolve(waiter)
         for watch in self._watches.get(job_id, ()):
             watch.hear(job_id)
 

@@ -24,7 +24,7 @@ from ...errors import (
     BlueprintNotFound,
     IdempotencyConflict,
     JobNotFound,
-    NotPlain,
+    NotSerializable,
     OrchestratorStopped,
     RegistaError,
     StorageAway,
@@ -47,7 +47,7 @@ from ...model import (
 )
 from ...model.attributes import WrongAttribute, checked
 from ...model.audit import Deed
-from ...plain import plain, plain_dict, plain_text
+from ...serialization import to_storable, to_storable_dict, to_storable_text
 from ...storage.base import StorageBackend
 from ...trace import carried
 from ..base import Allowance, Submission, Verdict
@@ -211,7 +211,7 @@ class NativeEngine:
         for index, submission in enumerate(submissions):
             try:
                 wished = self._new_job(submission, now, trace)
-            except (NotPlain, BadSearchAttribute, BlueprintNotFound, WebhookRefused) as refusal:
+            except (NotSerializable, BadSearchAttribute, BlueprintNotFound, WebhookRefused) as refusal:
                 answers.append(refusal)
             else:
                 answers.append(wished)
@@ -282,16 +282,16 @@ class NativeEngine:
     def _new_job(self, submission: Submission, now: datetime, trace: dict[str, str]) -> Job:
         blueprint = self.library.get(submission.blueprint)
         graph = blueprint.graph
-        submission = plain(submission, _decode_submission, "the submission")
+        submission = to_storable(submission, _decode_submission, "the submission")
         try:
             attributes = checked(self.library.attributes_of(blueprint), submission.search_attributes)
         except WrongAttribute as error:
             raise BadSearchAttribute(str(error)) from None
         if not isfinite(submission.priority):
-            raise NotPlain("priority", "expected a finite number")
+            raise NotSerializable("priority", "expected a finite number")
         key = submission.idempotency_key
         if key == "":
-            raise NotPlain("idempotency_key", "expected a non-empty str or None")
+            raise NotSerializable("idempotency_key", "expected a non-empty str or None")
         # Standing at the start. A call with more than fifteen names costs four times as much: the rest is added.
         job = Job(
             id=self._ids.new(now) if key is None else keyed_id(submission.client, key),
@@ -354,7 +354,7 @@ class NativeEngine:
 
     async def cancel(self, job_id: str, reason: str = "", by: Deed | None = None) -> Job:
         """Ask for a stop; JobAlreadyTerminal when it is too late. Twice is fine."""
-        reason = plain_text(reason, "reason")
+        reason = to_storable_text(reason, "reason")
         return await self.signal(
             job_id, lambda job, tasks, scene: signals.request_cancel(job, tasks, scene, reason), by=by
         )
@@ -372,8 +372,8 @@ class NativeEngine:
 
         With `visit` it is meant for the question of that visit alone, and for no later one.
         """
-        decision, comment = plain_text(decision, "decision"), plain_text(comment, "comment")
-        data = plain_dict(data, "data")
+        decision, comment = to_storable_text(decision, "decision"), to_storable_text(comment, "comment")
+        data = to_storable_dict(data, "data")
 
         def decide(job: Job, tasks: list[Task], scene: Scene) -> Step | None:
             if visit not in (None, job.visit) and job.status is JobStatus.WAITING_FOR_HUMAN:
@@ -384,12 +384,12 @@ class NativeEngine:
 
     async def release(self, job_id: str, data: dict[str, Any] | None = None, by: Deed | None = None) -> Job:
         """Let a quarantined job try again, with `data` merged into its history first."""
-        data = plain_dict(data, "data")
+        data = to_storable_dict(data, "data")
         return await self.signal(job_id, lambda job, tasks, scene: signals.release(job, scene, data), by=by)
 
     async def fail(self, job_id: str, reason: str = "", by: Deed | None = None) -> Job:
         """Give a quarantined job up."""
-        reason = plain_text(reason, "reason")
+        reason = to_storable_text(reason, "reason")
         return await self.signal(
             job_id, lambda job, tasks, scene: signals.fail_by_hand(job, scene, reason, tasks), by=by
         )
@@ -429,7 +429,7 @@ class NativeEngine:
                 self._call_off(tasks, change)
                 return change.job if change.job is not None else job
             if outcome.kind is OutcomeKind.UNSTORABLE:
-                raise NotPlain(f"job {job_id}", outcome.reason)
+                raise NotSerializable(f"job {job_id}", outcome.reason)
         raise StorageError(f"job {job_id}: lost {_MAX_RACES} races in a row")
 
     async def signal_tasks(self, task_ids: Sequence[str], decide: DecideTask) -> int:
@@ -590,7 +590,7 @@ def signed(change: Change, deed: Deed) -> Change:
 
 def _check_timeout(name: str, seconds: float | None) -> None:
     if seconds is not None and not 0 < seconds < inf:
-        raise NotPlain(name, "expected a finite number above 0")
+        raise NotSerializable(name, "expected a finite number above 0")
 
 
 def keyed_id(client: str, key: str) -> str:

@@ -15,7 +15,7 @@ from ...blueprint.decisions import Decision, HandlerFailed
 from ...blueprint.step import Rules, Scene, Step
 from ...clock import Clock, Ids
 from ...dispatch.dispatcher import Dispatcher
-from ...errors import NotPlain, OrchestratorStopped, StorageAway, StorageFailed, StorageUnavailable
+from ...errors import NotSerializable, OrchestratorStopped, StorageAway, StorageFailed, StorageUnavailable
 from ...model import (
     HELD_STATES,
     AwaitBranches,
@@ -561,7 +561,7 @@ class JobExecutor:
             broken.add(machine.handler_failed(act.base, failed, self._stage(act.base)[0]))
             self._enqueue(broken)
         else:
-            act.fail(NotPlain("the change", reason))
+            act.fail(NotSerializable("the change", reason))
 
     def _again(self, act: Act) -> None:
         """Somebody else was first: look at the job anew and judge again."""

@@ -4,11 +4,11 @@ import asyncio
 import logging
 from collections import OrderedDict, deque
 
+from ...aio import resolve, wait_or_timeout
 from ...clock import Clock
 from ...errors import HistoryUnavailable, StorageError, StorageUnavailable
 from ...history.base import HistoryStorage
 from ...model import Entry, Event, job_of, task_of
-from ...patience import wake, woken
 from ...storage.base import StorageBackend
 from ...wire.jobs import Progress
 
@@ -59,7 +59,7 @@ class Reader:
         """What has gathered; waits for something. Nothing when the time is up, or nothing more will come."""
         if not self._news and not self.over:
             self._waiter = asyncio.get_running_loop().create_future()
-            await woken(self._waiter, timeout_s)
+            await wait_or_timeout(self._waiter, timeout_s)
             self._waiter = None
         news = list(self._news)
         self._news.clear()
@@ -88,7 +88,7 @@ class Reader:
 
     def _wake(self) -> None:
         if self._waiter is not None:
-            wake(self._waiter)
+            resolve(self._waiter)
 
 
 class Feed:

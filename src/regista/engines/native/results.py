@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ...blueprint import machine, signals
 from ...blueprint.step import Scene, Step
 from ...clock import later, milliseconds
-from ...errors import NotPlain
+from ...errors import NotSerializable
 from ...model import (
     AttemptState,
     Change,
@@ -27,7 +27,7 @@ from ...model import (
     task_of,
     was_heard,
 )
-from ...plain import plain, words
+from ...serialization import safe_text, to_storable
 from ..base import Verdict
 from . import retries
 from .retries import Cancel, Fail, Fate, Follow, Quarantine, Retry
@@ -76,15 +76,15 @@ class TaskStep(Struct, frozen=True, kw_only=True, gc=False):
 def sound(result: TaskResult) -> TaskResult:
     """The result as a store can keep it. One that it cannot is the worker's mistake, and a permanent failure."""
     try:
-        result = plain(result, _decode_result, "the result")
+        result = to_storable(result, _decode_result, "the result")
         if result.started_at is not None and result.started_at.tzinfo is None:
             result = replace(result, started_at=None)  # nobody knows when that was
         if type(result.data) is dict:
             for key in result.data:
                 if type(key) is not str:
-                    raise NotPlain("the result's data", "expected a dict with str keys")
-    except NotPlain as problem:
-        failure = TaskFailure("PERMANENT_ERROR", words(problem))
+                    raise NotSerializable("the result's data", "expected a dict with str keys")
+    except NotSerializable as problem:
+        failure = TaskFailure("PERMANENT_ERROR", safe_text(problem))
         return replace(result, status=None, data=None, error=failure)
     return result
 

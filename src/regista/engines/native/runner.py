@@ -14,18 +14,19 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from ...aio import await_user_code, call_user_code
 from ...blueprint import ActionFactory, Graph, JobContext, StateMachineBlueprint
 from ...blueprint.arguments import Unstorable
 from ...blueprint.decisions import Decision, Dispatch, Finish, HandlerFailed, Transition
 from ...blueprint.handlers import Handler
 from ...clock import Clock
-from ...discretion import without
-from ...errors import ActionError, NotPlain
+from ...errors import ActionError, NotSerializable
 from ...model import ClientConfig, Job, Task
 from ...model.attributes import Attributes
 from ...payloads.base import MARK, Broken, broken, is_own
 from ...payloads.task_files import TaskFiles
-from ...plain import contained, contained_async, plain, plain_dict, words
+from ...redaction import redacted_exception
+from ...serialization import safe_text, to_storable, to_storable_dict
 from ...trace import ABOUT
 
 log = logging.getLogger("regista.engine")
@@ -128,7 +129,7 @@ class Runner:
         if handler.blocking:
             loop = asyncio.get_running_loop()
             about = contextvars.copy_context()
-            call = loop.run_in_executor(None, about.run, contained, handler.call, context, actions)
+            call = loop.run_in_executor(None, about.run, call_user_code, handler.call, context, actions)
             return loop.create_task(self._later(call, context, actions, began))
         if not handler.is_async:
             returned = handler.call(context, actions)
@@ -153,9 +154,9 @@ class Runner:
 
     async def _later(self, call: Any, context: JobContext, actions: ActionFactory, began: float) -> Verdict:
         try:
-            returned = await contained_async(call)
+            returned = await await_user_code(call)
             if inspect.isawaitable(returned):
-                await contained_async(returned)
+                await await_user_code(returned)
             return self._verdict(context, actions, began)
         except Exception as error:  # noqa: BLE001  # a user's error is a value here
             return self._failed(error, began, context._job)
@@ -167,17 +168,17 @@ class Runner:
         try:
             if type(decision.action) in _BARE and not decision.search_attributes:
                 return _with_plain_data(decision)
-            return plain(decision, _decode_decision, _LEFT)
-        except NotPlain as error:
+            return to_storable(decision, _decode_decision, _LEFT)
+        except NotSerializable as error:
             raise Unstorable(str(error)) from error
 
     def _failed(self, error: BaseException, began: float, job: Job) -> HandlerFailed:
         # What the job carries is its owner's; whoever reads the log need not see it.
-        shown = without(error, job.input, job.data)
+        shown = redacted_exception(error, job.input, job.data)
         log.warning(
             "handler of state %r failed: %s",
             job.state,
-            words(shown),
+            safe_text(shown),
             exc_info=shown,
             extra={"action": "handler_failed", "job_id": job.id},
         )
@@ -233,16 +234,16 @@ def _with_plain_data(decision: Decision) -> Decision:
         return decision
     return replace(
         decision,
-        data=plain_dict(data, _LEFT),
-        result=result if result is UNSET else plain(result, _decode_any, _LEFT),
+        data=to_storable_dict(data, _LEFT),
+        result=result if result is UNSET else to_storable(result, _decode_any, _LEFT),
     )
 
 
 def _said(error: BaseException, job: Job) -> str:
     """What is told of an error. Who reads of a wish against the rules knows its code and its state anyway."""
     if isinstance(error, ActionError):
-        return words(error).removeprefix(f"state {job.state!r}: ")
-    return f"{type(error).__name__}: {words(error)}"
+        return safe_text(error).removeprefix(f"state {job.state!r}: ")
+    return f"{type(error).__name__}: {safe_text(error)}"
 
 
 @functools.lru_cache(maxsize=256)

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ...aio import wait_or_timeout
 from ...clock import Clock
 from ...errors import JobNotFound
 from ...model import Job
-from ...patience import woken
 from ...storage.base import JobStore
 from .effects import Effects, Watch
 
@@ -42,7 +42,7 @@ class Waiting:
                 left = None if give_up is None else give_up - self._clock.elapsed()
                 if job.status.settled or (left is not None and left <= 0):
                     return job
-                await woken(waiter, left)  # raises when nothing more will be heard
+                await wait_or_timeout(waiter, left)  # raises when nothing more will be heard
             finally:
                 self._effects.leave(job_id, waiter)
 

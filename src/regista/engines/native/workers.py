@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ...blueprint.step import Scene, Step
 from ...clock import Clock
 from ...dispatch.dispatcher import Dispatcher
-from ...errors import NotPlain
+from ...errors import NotSerializable
 from ...fleet.facts import WorkerFacts, facts_elsewhere, facts_of
 from ...fleet.seats import Cancel, Seat, Send
 from ...model import (
@@ -29,7 +29,7 @@ from ...model import (
     Worker,
     task_of,
 )
-from ...plain import plain
+from ...serialization import to_storable
 from ...storage.base import StorageBackend
 from ..base import Verdict
 from .attendance import Attendance
@@ -568,7 +568,7 @@ def _judged(worker: Worker, reputation: float) -> Worker:
 def _storable(checkpoint: Any, attempt_id: str) -> Any:
     """The checkpoint; None, and a word in the log, when no store could keep it."""
     try:
-        return plain(checkpoint, _decode_any, "checkpoint")
-    except NotPlain as problem:
+        return to_storable(checkpoint, _decode_any, "checkpoint")
+    except NotSerializable as problem:
         log.warning("attempt %s: %s; it is dropped", attempt_id, problem, extra={"action": "bad_checkpoint"})
         return None

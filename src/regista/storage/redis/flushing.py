@@ -6,7 +6,7 @@ from itertools import count
 
 from ...errors import StorageError, StorageUnavailable
 from ...model import Change, ItemWrite, Outcome, OutcomeKind
-from ...plain import words
+from ...serialization import safe_text
 from ..base import Hint
 from ..codec import UNENCODABLE
 from .decode import OUTCOMES, hints_of
@@ -52,7 +52,7 @@ class Batch:
         try:
             parcel.add(change, instance)
         except UNENCODABLE as error:
-            return Answer(Outcome(OutcomeKind.UNSTORABLE, reason=words(error)))
+            return Answer(Outcome(OutcomeKind.UNSTORABLE, reason=safe_text(error)))
         answer = Answer()
         answers.append(answer)
         return answer
@@ -123,7 +123,7 @@ class Flusher:
             replies = await self._scripts.call_many(calls)
         except (StorageError, *UNENCODABLE) as error:
             # Whatever it was, it concerns this batch only: the server has the others.
-            raise StorageUnavailable(words(error)) from error
+            raise StorageUnavailable(safe_text(error)) from error
         for (script, parcel, answers), reply in zip(parcels, replies, strict=True):
             letters, firsts, hints = reply.split(b"\n", 2)
             for answer, letter in zip(answers, letters, strict=True):

@@ -1,0 +1,83 @@
+"""Helpers for asyncio: waiting with a timeout, the event loop's class, and calls of user code."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from .serialization import safe_text
+
+T = TypeVar("T")
+
+
+def event_loop_class() -> "type[asyncio.AbstractEventLoop] | None":
+    """Uvloop's loop, where it is installed; None stands for Python's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.Loop
+
+
+async def wait_or_timeout(waiter: "asyncio.Future[None]", timeout_s: float | None) -> None:
+    """Return when the waiter is resolved or the time is up. The waiter is done afterwards in both cases.
+
+    The waiter must belong to the caller alone: another task that awaits it would take the timeout for an answer.
+    This costs one timer, where `asyncio.wait` needs a second future and a set for each wait.
+    """
+    if timeout_s is None:
+        await waiter
+        return
+    timer = asyncio.get_running_loop().call_later(timeout_s, resolve, waiter)
+    try:
+        await waiter
+    finally:
+        timer.cancel()
+
+
+def resolve(waiter: "asyncio.Future[None]") -> None:
+    """Complete the waiter. A second call does nothing."""
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class UserCodeEscaped(RuntimeError):
+    """User code raised something that would have stopped more than itself."""
+
+
+def call_user_code(func: Callable[..., T], *arguments: Any) -> T:
+    """Call user code in a thread. What it raises beside `Exception` is raised as UserCodeEscaped.
+
+    This covers `sys.exit`, a stray StopIteration, a panic of a Rust library and time limits of some libraries. It also
+    covers KeyboardInterrupt: a real one reaches the main thread only.
+    """
+    try:
+        return func(*arguments)
+    except Exception as error:
+        if isinstance(error, StopIteration):
+            raise _escaped(error) from error
+        raise
+    except BaseException as error:
+        raise _escaped(error) from error
+
+
+async def await_user_code(call: Awaitable[T]) -> T:
+    """Await user code in a task of its own. A CancelledError without a cancel request is raised as UserCodeEscaped."""
+    try:
+        return await call
+    except (
+        Exception,
+        KeyboardInterrupt,
+        GeneratorExit,
+    ):  # an error, a real interrupt, the end of this coroutine
+        raise
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise UserCodeEscaped("CancelledError without a cancel request") from error
+    except BaseException as error:
+        raise _escaped(error) from error
+
+
+def _escaped(error: BaseException) -> UserCodeEscaped:
+    return UserCodeEscaped(f"{type(error).__name__}: {safe_text(error)}")
