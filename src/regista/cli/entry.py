@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
-from itertools import takewhile
 from typing import Any
 
 from . import exits
@@ -18,7 +17,7 @@ Command = Callable[[argparse.Namespace], int | Coroutine[Any, Any, int]]
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Parse, do, and turn every way out into an exit code. No traceback unless `--debug`."""
-    words = _in_place(sys.argv[1:] if argv is None else argv)
+    words = sys.argv[1:] if argv is None else argv
     parser = build_parser(words)
     asked = parser.parse_args(words)
     if not hasattr(asked, "run") or asked.run is None:
@@ -36,12 +35,6 @@ def run(argv: Sequence[str] | None = None) -> int:
         from .refusals import tell
 
         return tell(error, debug=debug_wanted(asked))
-
-
-def _in_place(words: Sequence[str]) -> Sequence[str]:
-    """`--json` and `--debug` belong to every command; before it they mean the same."""
-    ahead = list(takewhile(lambda word: word in ("--json", "--debug"), words))
-    return [*words[len(ahead) :], *ahead]
 
 
 def debug_wanted(asked: argparse.Namespace) -> bool:

@@ -29,13 +29,18 @@ def build_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     to describe, at every start.
     """
     parser = argparse.ArgumentParser(
-        prog="regista", description="A durable job orchestrator.", epilog=_EPILOG, allow_abbrev=False
+        prog="regista",
+        description="A durable job orchestrator.",
+        epilog=_EPILOG,
+        allow_abbrev=False,
+        parents=[_common()],
     )
+    parser.set_defaults(json=None, debug=None)
     parser.add_argument(
         "--version", action="store_const", const="version.show", dest="run", help="say the version"
     )
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
-    named = _ADD.get(words[0]) if words else None
+    named = _ADD.get(next((word for word in words if word not in ("--json", "--debug")), ""))
     for add in _ADD.values() if named is None else (named,):
         add(commands)
     return parser
@@ -382,9 +387,10 @@ def _command(commands: _Commands, name: str, run: str, text: str) -> argparse.Ar
 
 
 def _common() -> argparse.ArgumentParser:
-    common = argparse.ArgumentParser(add_help=False)
-    _flag(common, "--json", "REGISTA_JSON", "answer in JSON", action="store_true", default=None)
-    _flag(common, "--debug", "REGISTA_DEBUG", "show tracebacks", action="store_true", default=None)
+    """Flags of every command. They may also stand before it: a command that lacks them leaves what was parsed there."""
+    common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    _flag(common, "--json", "REGISTA_JSON", "answer in JSON", action="store_true")
+    _flag(common, "--debug", "REGISTA_DEBUG", "show tracebacks", action="store_true")
     return common
 
 

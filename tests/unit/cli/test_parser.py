@@ -75,7 +75,7 @@ def test_a_command_alone_is_described_as_among_all_the_others(name: str) -> None
     assert alone.format_usage() == among.format_usage()
 
 
-@pytest.mark.parametrize("words", [[], ["--help"], ["--version"], ["nonsense"], ["--json", "serve"]])
+@pytest.mark.parametrize("words", [[], ["--help"], ["--version"], ["nonsense"], ["--help", "serve"]])
 def test_words_that_begin_with_no_command_are_for_the_whole_parser(words: list[str]) -> None:
     assert build_parser(words).format_help() == build_parser().format_help()
 
@@ -196,3 +196,19 @@ def test_a_noun_alone_lists_its_verbs(noun: str, capsys: pytest.CaptureFixture[s
     said = capsys.readouterr().out
     assert said.startswith(f"usage: regista {noun} ")
     assert "verbs:" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "json", "debug"),
+    [
+        (["--json", "jobs", "show", "--", "j1"], True, None),
+        (["--debug", "jobs", "show", "--json", "j1"], True, True),
+        (["jobs", "show", "j1"], None, None),
+    ],
+)
+def test_common_flags_before_a_command_are_no_arguments_of_it(
+    words: list[str], json: bool | None, debug: bool | None
+) -> None:
+    parsed = build_parser(words).parse_args(words)
+
+    assert (parsed.json, parsed.debug, parsed.job_id) == (json, debug, "j1")
