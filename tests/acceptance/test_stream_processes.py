@@ -91,7 +91,7 @@ def test_a_function_that_swallows_its_cancellation_does_not_keep_the_process(tmp
             assert process.process.stderr is not None
             said = (await process.process.stderr.read()).decode()
             assert await process.process.wait() == 0
-            assert process.lines() == ["swallowing", "swallowed", "out"]
+            assert process.lines() == ["swallowing", "swallowed", "swallowed", "out"]
             assert "task-swallowing swallows its cancellation" in said
 
     play(main(), 15)

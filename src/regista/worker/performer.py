@@ -119,8 +119,6 @@ class Performer:
         if skill is None:
             failure = TaskFailure("PERMANENT_ERROR", f"worker {self._worker_id!r} has no task {task.type!r}")
             self._finish(performance, error=failure)
-        elif not skill.suspends:
-            self._perform_inline(skill, task, performance)
         elif self._has_room(skill):
             self._begin(skill, task, performance)
         else:
@@ -131,31 +129,12 @@ class Performer:
             return False
         return skill.concurrency is None or self._busy[skill.name] < skill.concurrency
 
-    def _open(self, skill: Skill, task: Assignment, performance: Performance) -> TaskContext | None:
+    def _open(self, skill: Skill, task: Assignment, performance: Performance) -> None:
         performance.task = None
         if skill.wants_context:
             if self._loop is None:
                 self._loop, self._home_thread = asyncio.get_running_loop(), threading.get_ident()
             performance.context = TaskContext(task, self._report, self._files)
-        return performance.context
-
-    def _perform_inline(self, skill: Skill, task: Assignment, performance: Performance) -> None:
-        """A coroutine that awaits nothing is over with one push: no task, no turn of the loop."""
-        context = self._open(skill, task, performance)
-        with self._lit(task, performance):
-            self._push(skill, task, performance, context)
-
-    def _push(
-        self, skill: Skill, task: Assignment, performance: Performance, context: TaskContext | None
-    ) -> None:
-        try:
-            skill.call(task.params, context).send(None)
-        except StopIteration as end:
-            self._finish(performance, end.value)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # noqa: BLE001  # whatever a user raises is a result
-            self._fail(performance, error)
 
     def _lit(self, task: Assignment, performance: Performance) -> Light:
         light = Light(task, self._worker_id)
@@ -345,7 +324,7 @@ class Performer:
             await asyncio.wait(stoppable, timeout=LAST_WORDS_S)
             for task in stoppable:
                 if not task.done():
-                    _leave_behind(task)
+                    _warn_of_stubborn(task)
 
     def resume(self) -> None:
         """Begin again after `abandon`, maybe on another loop."""
@@ -359,11 +338,9 @@ class Performer:
             self._threads = None
 
 
-def _leave_behind(task: "asyncio.Task[Any]") -> None:
-    """Nobody waits for it any more; not even the end of the loop, which would do so for ever."""
+def _warn_of_stubborn(task: "asyncio.Task[Any]") -> None:
     log.warning(
         "%s swallows its cancellation, and is left behind: let CancelledError out of the function",
         task.get_name(),
         extra={"action": "task_stubborn"},
     )
-    asyncio._unregister_task(task)

@@ -16,6 +16,9 @@ from .tasks import Worker
 
 log = logging.getLogger("regista.worker")
 
+#: How long the end of the process waits for tasks that were cancelled.
+_LAST_TASKS_S = 1.0
+
 
 class Files(FilesRoom, Protocol):
     """The files of jobs, with a life; `regista.payloads.service.build_files` makes them from the settings."""
@@ -34,8 +37,23 @@ def run(workers: Sequence[Worker], config: WorkerConfig | None = None, files: Fi
         raise ValueError("expected at least one Worker to run, got none")
     config = config if config is not None else WorkerConfig.from_env()
     _warn_of_queues(workers, config)
-    with asyncio.Runner(loop_factory=event_loop_class()) as runner:
-        runner.run(_run(workers, config, files))
+    loop = (event_loop_class() or asyncio.new_event_loop)()
+    try:
+        loop.run_until_complete(_run(workers, config, files))
+    finally:
+        _close(loop)
+
+
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    """Close the loop. A task that ignores its cancellation does not keep the process, as `asyncio.run` would let it."""
+    leftover = asyncio.all_tasks(loop)
+    for task in leftover:
+        task.cancel()
+    if leftover:
+        loop.run_until_complete(asyncio.wait(leftover, timeout=_LAST_TASKS_S))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
 
 
 def _warn_of_queues(workers: Sequence[Worker], config: WorkerConfig) -> None:

@@ -1,6 +1,5 @@
 """Worker: the functions that do the work, by skill, and what the worker says about itself."""
 
-import dis
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -24,8 +23,6 @@ class Skill(Struct, frozen=True):
     call: Callable[[dict[str, Any], Any], Any]
     is_async: bool
     wants_context: bool
-    #: False: it awaits nothing, so a coroutine of it runs to its end with one `send(None)`.
-    suspends: bool = True
     #: How many of it may run at once here; None is bounded by the worker alone.
     concurrency: int | None = None
     #: The queue that it is taken from; None is whatever the worker serves.
@@ -97,14 +94,12 @@ class Worker:
         def register(func: Function) -> Function:
             if name in self.skills:
                 raise ValueError(f"worker {self.name!r} already has a task {name!r}")
-            is_async = inspect.iscoroutinefunction(func)
             calling = calling_of(name, func)
             self.skills[name] = Skill(
                 name=name,
                 call=calling.call,
-                is_async=is_async,
+                is_async=inspect.iscoroutinefunction(func),
                 wants_context=calling.wants_context,
-                suspends=not is_async or _waits(func),
                 concurrency=concurrency,
                 queue=queue,
                 schema=calling.schema,
@@ -156,9 +151,3 @@ class Worker:
 def _plain(given: Mapping[str, Any] | None, what: str) -> dict[str, Any]:
     """A copy; NotSerializable where it is made, and not at each try to register, when no orchestrator could be told of it."""
     return to_storable_dict(dict(given or {}), f"{what} of a worker")
-
-
-def _waits(func: Callable[..., Any]) -> bool:
-    code = getattr(func, "__code__", None)
-    waits = {"SEND", "GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH"}
-    return code is None or any(step.opname in waits for step in dis.get_instructions(code))

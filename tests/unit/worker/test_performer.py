@@ -1,6 +1,8 @@
 """Doing tasks, wherever they come from."""
 
 import asyncio
+import inspect
+import sys
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -109,6 +111,45 @@ def test_a_task_at_its_limit_does_not_hold_up_the_others() -> None:
     assert list(perform(register, play).results) == ["j_1_2-1", "j_1_0-1", "j_1_1-1"]
 
 
+if sys.version_info >= (3, 12):
+
+    def test_a_plain_function_marked_as_a_coroutine_function_may_wait() -> None:
+        async def waiting(params: dict[str, Any]) -> int:
+            await asyncio.sleep(0.01)
+            return 7
+
+        def wrapper(params: dict[str, Any]) -> Coroutine[Any, Any, int]:
+            return waiting(params)
+
+        async def play(performer: Performer, notes: Notes) -> None:
+            performer.take([task()])
+            await until(lambda: notes.results)
+
+        (result,) = perform(
+            lambda worker: worker.task("work")(inspect.markcoroutinefunction(wrapper)), play
+        ).results.values()
+        assert (result.data, result.error) == (7, None)
+
+
+def test_an_async_function_runs_as_a_task_within_the_limits_though_it_never_waits() -> None:
+    names: list[str] = []
+
+    def register(worker: Worker) -> None:
+        @worker.task("work", concurrency=1)
+        async def work(params: dict[str, Any]) -> None:
+            current = asyncio.current_task()
+            assert current is not None
+            names.append(current.get_name())
+
+    async def play(performer: Performer, notes: Notes) -> None:
+        performer.take([task(0), task(1)])
+        assert (names, performer.load) == ([], 2)
+        await until(lambda: len(notes.results) == 2)
+
+    perform(register, play)
+    assert names == ["task-work", "task-work"]
+
+
 # -- what it says ------------------------------------------------------------------------------------
 
 
@@ -124,6 +165,7 @@ def test_the_same_attempt_offered_again_is_done_once() -> None:
         notes.acknowledge = False
         performer.take([task(), task()])
         performer.take([task()])
+        await until(lambda: notes.results)
 
     perform(register, play)
     assert len(runs) == 1
@@ -180,6 +222,7 @@ def test_progress_from_the_loop_and_from_a_thread_is_told_before_the_result() ->
 
     async def play(performer: Performer, notes: Notes) -> None:
         performer.take([task(0, "inline")])
+        await until(lambda: len(notes.results) == 1)
         assert notes.said == [(0.1, "loop", None)]
         performer.take([task(1, "thread")])
         await until(lambda: len(notes.results) == 2)
@@ -249,6 +292,7 @@ def test_a_result_that_waits_for_its_acknowledgement_is_not_touched_by_a_cancel(
     async def play(performer: Performer, notes: Notes) -> None:
         notes.acknowledge = False
         performer.take([task()])
+        await until(lambda: notes.results)
         performer.cancel(["j_1_0-1"])
         assert performer.held() == ["j_1_0-1"]
 
