@@ -10,10 +10,14 @@ from typing import Protocol
 from msgspec import Struct
 
 from ..clock import Clock
-from ..errors import StorageFailed, StorageUnavailable
+from ..errors import HistoryUnavailable, StorageFailed, StorageUnavailable
 from ..storage.base import Leadership
+from .stalls import STALL_CHECK_S, StallDetector
 
 log = logging.getLogger("regista.upkeep")
+
+#: The chore that sets the clock by the store's; it runs at once when the machine's clock was set.
+CLOCK_CHORE = "timekeeper"
 
 
 class Report(Struct, frozen=True):
@@ -183,7 +187,7 @@ class UpkeepLoop:
         self._grace = grace
         self._instance = instance
         self._chance = chance
-        self._stall_s = stall_s
+        self._stalls = StallDetector(clock, stall_s)
         self._tasks: list[asyncio.Task[None]] = []
         self._bells: dict[str, _Bell] = {}
         #: Told every second how late the loop comes.
@@ -207,6 +211,7 @@ class UpkeepLoop:
             self._tasks = [
                 loop.create_task(self._run(chore), name=f"chore-{chore.name}") for chore in self.chores
             ]
+            self._stalls.begin_interval()
             self._tasks.append(loop.create_task(self._watch_stalls(), name="chore-stalls"))
 
     async def stop(self) -> None:
@@ -227,6 +232,9 @@ class UpkeepLoop:
                 pause_s = pause_s if again_s is None else min(pause_s, again_s)
             except StorageFailed:
                 return  # final; the orchestrator has been told
+            except HistoryUnavailable as error:
+                # Workers are heard and jobs go on without a history: no reason to restart the grace.
+                log.debug("chore %s waits for the history: %s", chore.name, error)
             except StorageUnavailable:
                 self._grace.restart()  # an outage like our own: whoever could not be heard is not gone
             except Exception:
@@ -235,6 +243,7 @@ class UpkeepLoop:
 
     async def turn(self, chore: Chore) -> float | None:
         """Run a chore once, if it is ours to run; returns how soon it wants to run again."""
+        self._check_for_stall()
         began_at, began = self._clock.now(), self._clock.elapsed()
         account = self._accounts[chore.name]
         try:
@@ -253,16 +262,21 @@ class UpkeepLoop:
         lease_s = 3 * chore.interval_s
         return await self._leadership.lead(f"chore:{chore.name}", self._instance, lease_s)
 
+    def _check_for_stall(self) -> None:
+        """Restart the grace if this process missed time since the last check, before any chore acts on it."""
+        outage = self._stalls.check()
+        if outage is None:
+            return
+        log.warning("%s; nothing that began before expires for one lease", outage, extra={"action": "stall"})
+        self._grace.restart()
+        self.on_lag(outage.blocked_s)
+        if outage.clock_moved_s:
+            self.nudge(CLOCK_CHORE)
+
     async def _watch_stalls(self) -> None:
-        """A loop that woke up late was stopped, starved or suspended: that was an outage."""
-        beat_s = 1.0
+        """Check every second, and measure how late the event loop comes."""
         while True:
-            before, wall = self._clock.elapsed(), self._clock.now()
-            await asyncio.sleep(beat_s)
-            # While a machine is suspended only the time of day goes on; while a process is stopped both do.
-            passed_s = max(self._clock.elapsed() - before, (self._clock.now() - wall).total_seconds())
-            late_s = passed_s - beat_s
-            self.on_lag(max(0.0, late_s))
-            if late_s > self._stall_s:
-                log.warning("the loop stalled for %.1f s; nothing expires for one lease", late_s)
-                self._grace.restart()
+            self._stalls.begin_interval()
+            await asyncio.sleep(STALL_CHECK_S)
+            self.on_lag(self._stalls.lateness_s())
+            self._check_for_stall()

@@ -41,29 +41,40 @@ class Watcher:
         self._engine = engine
         self._grace = grace
         self._limit = limit
+        #: Expiries that the grace covers. Looked at once in each grace.
+        self._postponed: set[Due] = set()
 
     async def run_once(self, now: datetime) -> Report:
         """Act on everything that is due."""
-        due = await self._deadlines.due(now, self._limit)
-        acted = 0
+        due = await self._unseen(now)
+        postponed, acted = len(self._postponed), 0
         for entry in due:
             if entry.kind is DueKind.JOB:
                 acted += await self._act(entry)
-        tasks = [entry.id for entry in due if entry.kind is DueKind.TASK]
-        acted += await self._engine.signal_tasks(tasks, self._task_due)
-        if acted and len(due) == self._limit:
+        tasks = {entry.id: entry for entry in due if entry.kind is DueKind.TASK}
+        acted += await self._engine.signal_tasks(
+            list(tasks), lambda job, task, scene: self._task_due(tasks[task.id], job, task, scene)
+        )
+        if len(due) == self._limit and (acted or len(self._postponed) > postponed):
             return Report(done=acted, again_s=0.0)
         nearest = await self._deadlines.next_due()
         # What stays due in spite of us waits for the grace: no reason to spin.
         again_s = (nearest - now).total_seconds() if nearest is not None and nearest > now else None
         return Report(done=acted, again_s=again_s)
 
+    async def _unseen(self, now: datetime) -> list[Due]:
+        """What is due, without the expiries that wait for the grace: they must not hide the alarms behind them."""
+        if self._grace.over:
+            self._postponed.clear()
+        due = await self._deadlines.due(now, self._limit + len(self._postponed))
+        return [entry for entry in due if entry not in self._postponed][: self._limit]
+
     async def _act(self, entry: Due) -> int:
         acted = False
 
         def decide(job: Job, tasks: list[Task], scene: Scene) -> Step | None:
             nonlocal acted
-            step = self._job_due(job, tasks, scene)
+            step = self._job_due(entry, job, tasks, scene)
             acted = step is not None
             return step
 
@@ -79,14 +90,22 @@ class Watcher:
             return 0
         return int(acted)
 
-    def _job_due(self, job: Job, tasks: list[Task], scene: Scene) -> Step | None:
-        rings = isinstance(job.wait, AwaitTimer | AwaitRetry)
-        if not rings and self._grace.covers(job.entered_at):
+    def _job_due(self, entry: Due, job: Job, tasks: list[Task], scene: Scene) -> Step | None:
+        is_alarm = isinstance(job.wait, AwaitTimer | AwaitRetry)
+        if not is_alarm and self._grace.covers(job.entered_at):
+            self._postponed.add(entry)
             return None
         return signals.due(job, tasks, scene)
 
-    def _task_due(self, job: Job, task: Task, scene: Scene) -> Step | TaskStep | None:
-        rings = task.state is AttemptState.QUEUED and task.not_before is not None
-        if not rings and self._grace.covers(task.queued_at):
+    def _task_due(self, entry: Due, job: Job, task: Task, scene: Scene) -> Step | TaskStep | None:
+        if not _is_alarm(task, scene.now) and self._grace.covers(task.queued_at):
+            self._postponed.add(entry)
             return None
         return results.due(job, task, scene)
+
+
+def _is_alarm(task: Task, now: datetime) -> bool:
+    """The pause before its retry is over, and none of its timeouts has passed."""
+    if task.state is not AttemptState.QUEUED or task.not_before is None:
+        return False
+    return all(deadline is None or deadline > now for deadline in (task.result_by, task.dispatch_by))

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, cast
 
@@ -14,7 +14,7 @@ from regista import Event, Job, JobStatus, MemoryStorage, OrchestratorEngine, St
 from regista.blueprint import ActionFactory, JobContext
 from regista.clock import Ids
 from regista.config import Config
-from regista.errors import StorageFailed, StorageUnavailable
+from regista.errors import HistoryUnavailable, StorageFailed, StorageUnavailable
 from regista.history.memory import MemoryHistory
 from regista.storage.base import StorageBackend
 from regista.testing.clock import LoopClock
@@ -199,7 +199,71 @@ def test_a_loop_that_stalled_restarts_the_grace(loop: VirtualLoop, caplog: pytes
 
     loop.run_until_complete(main())
     assert seen == [True, False, True]
-    assert "the loop stalled for 60.0 s" in caplog.text
+    (stall,) = [record for record in caplog.records if getattr(record, "action", "") == "stall"]
+    assert "event loop stalled for 60.0 s" in stall.getMessage()
+
+
+def test_a_chore_that_runs_first_after_a_stall_finds_the_grace_restarted(loop: VirtualLoop) -> None:
+    """After a SIGCONT the chores and the check for stalls are due at the same moment, in any order."""
+    clock = Jumpy(loop)
+    grace = Grace(clock, 30)
+    seen = []
+    chore = Counting(lambda n: seen.append(grace.over))
+    keeper = UpkeepLoop([chore], clock, MemoryStorage(clock), grace, "a", random.Random(1), stall_s=5)
+
+    async def main() -> None:
+        await keeper.start()
+        await asyncio.sleep(31)
+        seen.clear()
+        clock.jumped_s = 60
+        await keeper.turn(chore)
+        await keeper.stop()
+
+    loop.run_until_complete(main())
+    assert seen == [False]
+
+
+def test_a_clock_that_is_set_forward_restarts_the_grace_and_is_not_called_a_stall(
+    loop: VirtualLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = LoopClock(loop)
+    grace = Grace(clock, 30)
+    chore = Counting()
+    keeper = UpkeepLoop([chore], clock, MemoryStorage(clock), grace, "a", random.Random(1), stall_s=5)
+    seen: list[bool] = []
+
+    async def main() -> None:
+        await keeper.start()
+        await asyncio.sleep(40)
+        began = clock.now()
+        seen.append(grace.covers(began))
+        clock.jump(timedelta(hours=3))
+        await keeper.turn(chore)
+        seen.append(grace.covers(began))
+        await asyncio.sleep(31)
+        seen.append(grace.covers(began))
+        await keeper.stop()
+
+    loop.run_until_complete(main())
+    assert seen == [False, True, False]
+    (told,) = [record for record in caplog.records if getattr(record, "action", "") == "stall"]
+    assert "clock moved forward by 10800.0 s" in told.getMessage()
+    assert "stalled" not in told.getMessage()
+
+
+def test_a_history_that_is_away_does_not_restart_the_grace(loop: VirtualLoop) -> None:
+    """Else a failing retention run every 60 s would keep half of all timeouts from firing."""
+
+    def fail(run: int) -> None:
+        raise HistoryUnavailable("PostgreSQL is away")
+
+    clock, chore = LoopClock(loop), Counting(fail)
+    grace = Grace(clock, 30)
+    keeper = UpkeepLoop([chore], clock, MemoryStorage(clock), grace, "a", random.Random(1))
+    run_for(loop, 35, keeper)
+    assert len(chore.runs) >= 3
+    assert grace.over
+    assert keeper.statuses()[0].failures == len(chore.runs)
 
 
 class Jumpy(LoopClock):

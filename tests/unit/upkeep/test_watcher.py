@@ -80,6 +80,53 @@ def test_expiries_wait_for_the_grace_and_alarms_do_not() -> None:
         assert kit.get(expiry).status is JobStatus.FAILED
 
 
+def test_expiries_that_wait_for_the_grace_hide_no_alarm_behind_them() -> None:
+    with TestOrchestrator(sleeping(), one_task(name="timed", result_timeout=10)) as kit:
+        expiries = [kit.submit("timed") for _ in range(7)]
+        kit.skip(0.1)
+        alarms = [kit.submit("script") for _ in range(5)]
+        kit.director.grace.restart()
+        chore = watcher(kit, limit=2)
+        kit.director.upkeep.chores = []
+
+        async def look() -> None:
+            await asyncio.sleep(10.1)
+            report = await chore.run_once(kit.clock.now())
+            while report.again_s == 0.0:
+                report = await chore.run_once(kit.clock.now())
+
+        kit.call(look)
+        assert [kit.get(job).status for job in alarms] == [JobStatus.FINISHED] * 5
+        assert [kit.get(job).status for job in expiries] == [JobStatus.WAITING_FOR_WORKER] * 7
+
+        async def after_the_grace() -> None:
+            await asyncio.sleep(60)
+            while (await chore.run_once(kit.clock.now())).again_s == 0.0:
+                pass
+
+        kit.call(after_the_grace)
+        assert [kit.get(job).status for job in expiries] == [JobStatus.FAILED] * 7
+
+
+def test_a_task_between_two_attempts_does_not_time_out_in_the_grace() -> None:
+    with TestOrchestrator(one_task(retry=RetryPolicy(first_s=20, jitter=0), result_timeout=25)) as kit:
+        puppet = Puppet(kit, lease_s=1000)
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        puppet.fail(puppet.tasks[0], "TRANSIENT_ERROR")
+        chore = watcher(kit)
+        kit.director.upkeep.chores = []
+
+        async def look() -> None:
+            await asyncio.sleep(30)
+            kit.director.grace.restart()
+            await chore.run_once(kit.clock.now())
+
+        kit.call(look)
+        assert kit.get(job).status is JobStatus.WAITING_FOR_WORKER
+
+
 def test_a_cancel_that_nobody_confirms_waits_for_the_grace_as_well() -> None:
     with TestOrchestrator(one_task()) as kit:
         puppet = Puppet(kit, lease_s=1000)
