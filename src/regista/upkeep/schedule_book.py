@@ -1,5 +1,6 @@
 """ScheduleBook: every schedule with what is stored about it, and what people do to one."""
 
+import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
@@ -7,7 +8,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..clock import Clock
+from ..clock import Clock, later
 from ..errors import ScheduleExists, ScheduleInFile, ScheduleInvalid, ScheduleNotFound, StorageError
 from ..model import Item, ItemWrite
 from ..schedules.calendar import Calendar
@@ -26,6 +27,8 @@ from ..schedules.state import (
 )
 from ..storage.base import Shelves
 
+log = logging.getLogger("regista.scheduler")
+
 SHELF = "schedules"
 #: Items that are read in one go.
 _PAGE = 100
@@ -35,6 +38,8 @@ MAX_BYTES = 64 * 1024
 _MAX_RACES = 100
 #: How soon a tick that waits for the end of a job is looked at again.
 _BUFFERED_S = 1.0
+#: A last tick further in the future than this was decided while a clock was wrong.
+AHEAD_S = 5.0
 
 
 class Entry(Struct, frozen=True):
@@ -52,6 +57,8 @@ class Entry(Struct, frozen=True):
     unsaved: bool = False
     #: When somebody should look at it, as it is stored.
     due: datetime | None = None
+    #: The stored cursor, where it was in the future and was reset.
+    ahead: datetime | None = None
 
 
 class ScheduleBook:
@@ -68,6 +75,8 @@ class ScheduleBook:
         #: What `schedules.toml` says; set before the start.
         self.in_file: Mapping[str, Schedule] = {}
         self._calendars: dict[str, tuple[Schedule, Calendar]] = {}
+        #: Schedules that were reported as unreadable, with the revision that was.
+        self._unreadable: dict[str, int] = {}
 
     def now(self) -> datetime:
         """The time of day that decisions are made at."""
@@ -95,13 +104,25 @@ class ScheduleBook:
         while page := await self._shelves.items(SHELF, after, _PAGE):
             items |= {item.key: item for item in page}
             after = page[-1].key
-        found = (self._entry(name, item) for name, item in sorted(items.items()))
+        found = (self._readable(name, item) for name, item in sorted(items.items()))
         return [entry for entry in found if entry is not None]
 
     async def ripe(self, now: datetime, limit: int) -> list[Entry]:
         """Those that somebody should look at."""
-        found = (self._entry(item.key, item) for item in await self._shelves.ripe(SHELF, now, limit))
+        found = (self._readable(item.key, item) for item in await self._shelves.ripe(SHELF, now, limit))
         return [entry for entry in found if entry is not None]
+
+    def _readable(self, name: str, item: Item | None) -> Entry | None:
+        """The entry; None, and an error in the log, where this version cannot read what is stored."""
+        try:
+            return self._entry(name, item)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ScheduleInvalid) as error:
+            revision = 0 if item is None else item.revision
+            if self._unreadable.get(name) != revision:
+                self._unreadable[name] = revision
+                fields = {"action": "schedule_unreadable", "schedule": name}
+                log.error("schedule %s cannot be read and does not run: %s", name, error, extra=fields)
+            return None
 
     def _entry(self, name: str, item: Item | None) -> Entry | None:
         state = stored = None if item is None else decode(item.value)
@@ -118,10 +139,16 @@ class ScheduleBook:
             state = replace(
                 noted(state, changed, self.keep), cursor=max(now, state.cursor), fingerprint=fingerprint
             )
+        ahead = state.cursor if state.cursor > later(now, AHEAD_S) else None
+        if ahead is not None:
+            reset = Record(
+                kind="changed", at=now, message=f"last tick reset: {ahead.isoformat()} is in the future"
+            )
+            state = replace(noted(state, reset, self.keep), cursor=now)
         revision = 0 if item is None else item.revision
         unsaved = item is None or state is not stored
         due = None if item is None else item.due
-        return Entry(name, schedule, calendar, state, revision, name in self.in_file, unsaved, due)
+        return Entry(name, schedule, calendar, state, revision, name in self.in_file, unsaved, due, ahead)
 
     def _calendar(self, name: str, schedule: Schedule) -> Calendar:
         known = self._calendars.get(name)

@@ -138,6 +138,14 @@ class Scheduler:
             ):  # somebody else was faster; what he decided counts, and is seen at the next look
                 self._due[entry.name] = now
                 return 0
+            if entry.ahead is not None:
+                fields = {"action": "schedule_reset", "schedule": entry.name}
+                log.warning(
+                    "schedule %s: its last tick %s was in the future and is reset",
+                    entry.name,
+                    entry.ahead,
+                    extra=fields,
+                )
             entry = saved
         if state.buffered is not None and entry.schedule.overlap is Overlap.CANCEL_PREVIOUS:
             await self._cancel(entry.name, alive)

@@ -14,11 +14,12 @@ from regista import Config, OrchestratorEngine
 from regista.errors import (
     BlueprintNotFound,
 )
+from regista.model import ItemWrite
 from regista.schedules.schedule import CatchUp, Overlap, Schedule
 from regista.schedules.state import Record, Start
 from regista.testing.invariants import InvariantBroken, check_schedule
 from regista.testing.orchestrator import TestOrchestrator
-from regista.upkeep.schedule_book import Entry, ScheduleBook
+from regista.upkeep.schedule_book import SHELF, Entry, ScheduleBook
 from regista.upkeep.scheduler import Scheduler
 from tests.schedule_kit import at_once, create, entry_of, every, kit_of, told
 from tests.support import one_task, script
@@ -258,6 +259,37 @@ def test_one_schedule_that_fails_does_not_keep_the_others_from_their_ticks() -> 
         del scheduler._turn
         kit.skip(10)
         assert told(kit, "a") == [("started", None)]
+
+
+def test_a_stored_schedule_that_cannot_be_read_does_not_stop_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with kit_of() as kit:
+        create(kit, every(), "a")
+        create(kit, every(), "b")
+        newer = b'{"cursor":"2026-01-01T00:00:00Z","schedule":{"blueprint":"quick","of_tomorrow":1}}'
+        due = kit.now
+        kit.call(lambda: kit.director.storage.put([ItemWrite(SHELF, "a", newer, due=due)]))
+        kit.skip(180)
+
+        assert told(kit, "b") == [("started", None)] * 3
+        assert [entry.name for entry in kit.call(kit.director.scheduler.book.all)] == ["b"]
+        (named,) = [each for each in caplog.records if getattr(each, "action", "") == "schedule_unreadable"]
+        assert getattr(named, "schedule", "") == "a"
+
+
+def test_a_last_tick_in_the_future_is_logged_and_reset(caplog: pytest.LogCaptureFixture) -> None:
+    with kit_of() as kit:
+        entry = create(kit, every())
+        ahead = replace(entry.state, cursor=kit.now + timedelta(days=400))
+        kit.call(lambda: kit.director.scheduler.book.save(entry, ahead))
+        kit.skip(240)
+
+        assert told(kit).count(("started", None)) >= 2
+        assert told(kit)[0] == ("changed", None)
+        assert entry_of(kit).state.cursor <= kit.now
+        (named,) = [each for each in caplog.records if getattr(each, "action", "") == "schedule_reset"]
+        assert getattr(named, "schedule", "") == "s"
 
 
 def _broken(entry: Entry, *records: Record, jobs: Callable[[str], bool] = lambda _: True) -> None:
