@@ -5,6 +5,7 @@ import shutil
 import sys
 import tempfile
 import threading
+import time
 import uuid
 from pathlib import Path
 
@@ -15,6 +16,10 @@ if _HAS_LOCKS:
 
 #: In every process's directory; locked for as long as the process lives.
 _LOCK = ".lock"
+#: How the name of a directory begins that its process has not locked yet.
+_UNLOCKED = "new-"
+#: A process needs less than so many seconds to lock its directory.
+_LOCKED_WITHIN_S = 60.0
 
 
 class Scratch:
@@ -73,18 +78,25 @@ class Scratch:
         return sum(_bury(each) for each in self._base.iterdir() if each != self._own and each.is_dir())
 
     def _open(self) -> None:
-        """A directory of our own. Whoever can read the base must not be able to read it."""
-        own = self._base / f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        own.mkdir(mode=0o700, parents=True)
+        """A directory of our own. Whoever can read the base must not be able to read it.
+
+        It is locked under a name that no sweep touches, and gets its own name afterwards.
+        """
+        name = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        unlocked, own = self._base / f"{_UNLOCKED}{name}", self._base / name
+        unlocked.mkdir(mode=0o700, parents=True)
         if _HAS_LOCKS:
-            self._lock = os.open(own / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            self._lock = os.open(unlocked / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        unlocked.rename(own)
         self._own = own
 
 
 def _bury(folder: Path) -> bool:
     """Remove the directory of a process that has ended; False while it lives, or begins."""
     try:
+        if folder.name.startswith(_UNLOCKED) and time.time() - folder.stat().st_mtime < _LOCKED_WITHIN_S:
+            return False
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return False  # it is just being made, or another one buries it, or it is not ours

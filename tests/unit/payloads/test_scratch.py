@@ -1,5 +1,7 @@
 """Directories on this machine: made when asked for, gone with their job, and with their process."""
 
+import fcntl
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -84,3 +86,34 @@ def test_what_a_killed_process_left_is_swept_and_what_a_living_one_has_is_not(tm
         alive.wait()
         assert scratch.sweep() == 1
         scratch.close()
+
+
+def test_a_directory_that_is_being_made_is_not_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process may sweep at any moment: also between the making of the lock file and its lock."""
+    lock, swept = fcntl.flock, []
+
+    def sweep_first(descriptor: int, how: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", lock)
+        swept.append(Scratch(str(tmp_path)).sweep())
+        lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", sweep_first)
+    scratch = Scratch(str(tmp_path))
+    folder = scratch.folder("j1")
+
+    assert swept == [0]
+    assert folder.parent.stat().st_mode & 0o077 == 0
+    assert Scratch(str(tmp_path)).sweep() == 0
+    assert folder.is_dir()
+    scratch.close()
+
+
+def test_a_directory_that_a_process_left_before_it_was_locked_is_swept_later(tmp_path: Path) -> None:
+    unlocked = tmp_path / "new-1-abc"
+    unlocked.mkdir()
+    (unlocked / ".lock").touch()
+
+    assert Scratch(str(tmp_path)).sweep() == 0
+    os.utime(unlocked, (0, 0))
+    assert Scratch(str(tmp_path)).sweep() == 1
+    assert list(tmp_path.iterdir()) == []
