@@ -20,6 +20,8 @@ MOST = 100_000
 _PART = 10
 #: Records that are looked at or removed at a time.
 _BITE = 1000
+#: Seconds until the next ones are looked at.
+_NEXT_BITE_S = 1.0
 _DAY_S = 86_400.0
 
 
@@ -37,17 +39,23 @@ class AuditTrimmer:
         self.interval_s = interval_s
         self._shelves = shelves
         self._most = most
+        #: The last record of this pass over all of them; empty: a new pass begins.
+        self._after = ""
+        self._room = _Room(most)
 
     async def run_once(self, now: datetime) -> Report:
-        """Walk past those that stay, newest first, and remove what comes after them."""
-        after, removed, room = "", 0, _Room(self._most)
-        while items := await self._shelves.items(AUDIT_SHELF, after, _BITE):
-            after = items[-1].key
-            gone = [ItemWrite(AUDIT_SHELF, item.key, None) for item in items if not room.has(item)]
-            if gone:
-                await self._shelves.put(gone)
-                removed += len(gone)
-        return Report(done=removed)
+        """Look at the next records, newest first, and remove those beyond the bound.
+
+        A run looks at `_BITE` records and asks for the next run soon: reading them all at once would block the event loop.
+        """
+        if not self._after:
+            self._room = _Room(self._most)
+        items = await self._shelves.items(AUDIT_SHELF, self._after, _BITE)
+        self._after = items[-1].key if len(items) == _BITE else ""
+        gone = [ItemWrite(AUDIT_SHELF, item.key, None) for item in items if not self._room.has(item)]
+        if gone:
+            await self._shelves.put(gone)
+        return Report(done=len(gone), again_s=_NEXT_BITE_S if self._after else None)
 
 
 class _Room:

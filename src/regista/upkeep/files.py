@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
 
+from ..errors import PayloadError
 from ..model import Job
 from ..payloads.base import JOBS, RECORDS, Payloads, claimed, job_prefix
 from ..payloads.task_files import FilesRoom
@@ -30,6 +31,8 @@ _AT_ONCE = 500
 #: How often the values of records are looked over, and how many jobs' at a time.
 _RECORDS_EVERY = timedelta(hours=1)
 _RECORDS_AT_ONCE = 2000
+#: Folders that cannot be removed before a run gives up: the store is probably away.
+_MAX_FAILURES = 20
 
 
 class FileCleaner:
@@ -130,6 +133,8 @@ class FileSweeper:
         self._ours: bool | None = None
         self._records_at: datetime | None = None
         self._records_after = ""
+        #: Folders that could not be removed at the last try; they come last at the next one.
+        self._failed: dict[str, None] = {}
 
     async def run_once(self, now: datetime) -> Report:
         """Remove what is nobody's any more."""
@@ -146,28 +151,53 @@ class FileSweeper:
 
     async def _sweep_files(self, now: datetime) -> int:
         done = 0
-        folders = await self._store.folders(JOBS)
+        folders = self._failed_last(await self._store.folders(JOBS))
+        failures = 0
         for start in range(0, len(folders), _AT_ONCE):
             some = folders[start : start + _AT_ONCE]
             for job_id, job in zip(some, await _jobs(self._storage, some), strict=True):
-                if job is None:
-                    done += await self._sweep_unknown(f"{JOBS}/{job_id}", now)
-                elif job.status.terminal:
-                    done += bool(await self._store.clear(f"{JOBS}/{job_id}"))
+                removed = await self._sweep_folder(f"{JOBS}/{job_id}", job, now)
+                done += bool(removed)
+                failures += removed is None
+                if failures >= _MAX_FAILURES:
+                    return done
         return done
 
     async def _sweep_records(self, now: datetime) -> int:
         """A few thousand jobs at a time; the next run goes on where this one ends."""
         folders = [each for each in await self._store.folders(RECORDS) if each > self._records_after]
         some = folders[:_RECORDS_AT_ONCE]
-        done = 0
+        done = failures = 0
         for job_id, job in zip(some, await _jobs(self._storage, some), strict=True):
-            if job is None:
-                done += await self._sweep_unknown(f"{RECORDS}/{job_id}", now)
+            if job is None and failures < _MAX_FAILURES:
+                removed = await self._sweep_folder(f"{RECORDS}/{job_id}", None, now)
+                done += bool(removed)
+                failures += removed is None
         finished = len(some) == len(folders)
         self._records_after = "" if finished else some[-1]
         self._records_at = now if finished else None
         return done
+
+    def _failed_last(self, folders: list[str]) -> list[str]:
+        """The folders, those that failed before at the end: folders behind them must have their turn."""
+        known = set(folders)
+        failed = [name for name in self._failed if name in known]
+        self._failed = dict.fromkeys(failed)
+        return [name for name in folders if name not in self._failed] + failed
+
+    async def _sweep_folder(self, prefix: str, job: Job | None, now: datetime) -> bool | None:
+        """Remove a folder that is not needed; None when it could not be removed."""
+        try:
+            if job is None:
+                return bool(await self._sweep_unknown(prefix, now))
+            return job.status.terminal and bool(await self._store.clear(prefix))
+        except PayloadError as error:
+            folder = prefix.rpartition("/")[2]
+            self._failed.pop(folder, None)
+            self._failed[folder] = None
+            fields = {"action": "files_not_swept", "job_id": folder}
+            log.warning("files of job %s cannot be removed: %s", folder, error, extra=fields)
+            return None
 
     async def _sweep_unknown(self, prefix: str, now: datetime) -> int:
         """Nobody knows the job. It may be about to be created, or be another cluster's."""

@@ -8,6 +8,7 @@ import pytest
 
 from regista import Job, JobStatus, MemoryStorage
 from regista.clock import SystemClock
+from regista.errors import PayloadUnavailable
 from regista.model import Change
 from regista.payloads.base import OWNER
 from regista.payloads.memory import MemoryPayloads
@@ -108,6 +109,36 @@ async def test_two_sweepers_at_once_do_no_harm() -> None:
     await asyncio.gather(*(each.run_once(LATER) for each in sweepers))
 
     assert await left(store) == ["j20"]
+
+
+class Stubborn(MemoryPayloads):
+    """A store in which some folders cannot be removed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stuck: set[str] = set()
+
+    async def clear(self, prefix: str) -> int:
+        if prefix in self.stuck:
+            raise PayloadUnavailable(f"{prefix}: permission denied")
+        return await super().clear(prefix)
+
+
+async def test_a_folder_that_cannot_be_removed_keeps_no_other_one() -> None:
+    storage, _ = await house()
+    store = Stubborn()
+    for number in range(60):
+        await stored(storage, f"j{number:02}", JobStatus.FINISHED)
+        await store.put(f"jobs/j{number:02}/a", b"")
+    store.stuck = {f"jobs/j{number:02}" for number in range(50)}
+    sweeper = FileSweeper(store, storage, removes=True)
+
+    done = [(await sweeper.run_once(LATER)).done for _ in range(4)]
+
+    assert sum(done) == 10
+    assert await left(store) == [f"j{number:02}" for number in range(50)]
+    store.stuck.clear()
+    assert (await sweeper.run_once(LATER)).done == 50
 
 
 async def test_the_cleaner_sees_to_jobs_whose_files_were_used_here(tmp_path: Path) -> None:
