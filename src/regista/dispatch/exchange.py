@@ -34,7 +34,8 @@ class Exchange:
         self._timer: asyncio.TimerHandle | None = None
         self._turn: asyncio.Task[None] | None = None
         self._patience: asyncio.TimerHandle | None = None
-        self._calling: asyncio.Task[None] | None = None
+        #: Broadcasts that are under way. A slow store may hold one while the next begins.
+        self._broadcasts: dict[asyncio.Task[None], None] = {}
         self._open = False
 
     def start(self) -> None:
@@ -53,10 +54,10 @@ class Exchange:
             if timer is not None:
                 timer.cancel()
         self._timer = self._patience = None
-        for task in (self._turn, self._calling):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+        running = [*self._broadcasts] if self._turn is None else [self._turn, *self._broadcasts]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
     def hear(self) -> None:
         """Somebody else has told of its slots."""
@@ -102,7 +103,9 @@ class Exchange:
         self._patience = None
         left, self._elsewhere.left = self._elsewhere.left, {}
         hints = [Hint(HintKind.TASK, lane_name(lane)) for lane in left]
-        self._calling = asyncio.get_running_loop().create_task(self._call(hints), name="left-tasks")
+        task = asyncio.get_running_loop().create_task(self._call(hints), name="left-tasks")
+        self._broadcasts[task] = None
+        task.add_done_callback(lambda done: self._broadcasts.pop(done, None))
 
     async def _call(self, hints: list[Hint]) -> None:
         try:

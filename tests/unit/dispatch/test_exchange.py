@@ -1,6 +1,7 @@
 """Tests of the exchange: what the instances of a shared store tell each other."""
 
 import asyncio
+from collections.abc import Sequence
 
 from regista.dispatch.elsewhere import Elsewhere
 from regista.dispatch.exchange import PATIENCE_S, Exchange
@@ -39,3 +40,38 @@ def test_of_a_task_that_was_left_to_one_instance_all_are_told_a_moment_later() -
 
 def test_a_stopped_exchange_tells_nobody_anything() -> None:
     assert asyncio.run(heard_after_leaving(stop=True)) == []
+
+
+class SlowStorage(MemoryStorage):
+    """A store whose hints never leave."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.began = self.ended = 0
+
+    async def nudge(self, hints: Sequence[Hint]) -> None:
+        self.began += 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended += 1
+
+
+async def test_stop_cancels_every_broadcast_that_is_under_way() -> None:
+    # given a store that holds two broadcasts
+    storage, elsewhere = SlowStorage(), Elsewhere()
+    await storage.start()
+    exchange = Exchange(storage, Seats(), elsewhere, "here")
+    exchange.start()
+    for _ in range(2):
+        elsewhere.learn({"there": [Slots(worker=Worker(id="w", skills=("encode",)), free=2, seats=1)]})
+        rival = elsewhere.better_than(None, LANE)
+        assert rival is not None
+        elsewhere.leave(rival, LANE)
+        await asyncio.sleep(PATIENCE_S + 0.05)
+    assert (storage.began, storage.ended) == (2, 0)
+    # when
+    await exchange.stop()
+    # then
+    assert storage.ended == 2
+    await storage.stop()
