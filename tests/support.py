@@ -94,9 +94,12 @@ class Puppet:
         id: str = "puppet",
         capacity: int = 10,
         lease_s: float = 30.0,
+        incarnation: str = "",
     ) -> None:
         self._kit = kit
-        self._record = WorkerRecord(id=id, skills=skills or ("work",), capacity=capacity)
+        self._record = WorkerRecord(
+            id=id, skills=skills or ("work",), capacity=capacity, incarnation=incarnation
+        )
         self._lease_s = lease_s
         self.id = id
         self.session = 0

@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from regista import EventType, JobStatus, RetryPolicy, Worker
 from regista.engines.base import Verdict
 from regista.model import AttemptState, Task
@@ -310,6 +312,56 @@ def test_what_a_reconnecting_worker_lost_is_offered_to_its_new_session_once() ->
         assert sorted(task.attempt_id for task in puppet.tasks) == [f"{job.id}_1_{n}-2" for n in range(4)]
         assert {task.session for task in puppet.tasks} == {puppet.session}
         assert types(kit.events(job)).count("task_lost") == 4
+
+
+def test_a_task_that_kills_its_worker_at_once_ends_though_every_process_has_the_same_id(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with TestOrchestrator(one_task(retry=RetryPolicy(lost_budget=2))) as kit:
+        job = kit.submit("script")
+        deliveries: list[str] = []
+        for number in range(6):
+            puppet = Puppet(kit, incarnation=f"process-{number}")
+            puppet.join()
+            kit.skip(5)
+            deliveries += [task.attempt_id for task in puppet.tasks]
+        # then every delivery was an attempt of its own, and the budget bounds them
+        assert deliveries == [f"{job.id}_1_0-{number}" for number in (1, 2, 3)]
+        assert kit.get(job).status is JobStatus.QUARANTINED
+        assert types(kit.events(job)).count("task_undelivered") == 3
+    restarts = [record for record in caplog.records if getattr(record, "action", "") == "worker_restarted"]
+    assert [(record.levelname, vars(record)["worker_id"]) for record in restarts] == [("WARNING", "puppet")] * 3
+
+
+def test_a_new_process_under_an_old_id_loses_what_its_predecessor_had_started() -> None:
+    with TestOrchestrator(fan_out(3)) as kit:
+        first = Puppet(kit, incarnation="first")
+        first.join()
+        job = kit.submit("script")
+        first.settle()
+        begun, offered, kept = first.tasks
+        kit.director.workers.started(begun.attempt_id)
+        # when the second process says that it runs one of them
+        second = Puppet(kit, incarnation="second")
+        assert second.join(kept.attempt_id) == ()
+        # then
+        events = kit.events(job)
+        assert [event.task_id for event in only(events, EventType.TASK_LOST)] == [begun.id]
+        assert [event.task_id for event in only(events, EventType.TASK_UNDELIVERED)] == [offered.id]
+        assert sorted(task.attempt_id for task in second.tasks) == [f"{begun.id}-2", f"{offered.id}-2"]
+        assert second.finish(kept) is Verdict.ACCEPTED
+
+
+def test_the_same_process_that_registers_again_gets_the_same_offers() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        puppet = Puppet(kit, incarnation="one")
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        (task,) = puppet.tasks
+        puppet.join()
+        assert [again.attempt_id for again in puppet.tasks] == [task.attempt_id]
+        assert "task_undelivered" not in types(kit.events(job))
 
 
 def test_what_is_reported_and_not_stored_is_called_off() -> None:

@@ -104,12 +104,20 @@ class WorkerService:
         What the store says it holds and it does not report is offered again if it never started, and
         lost otherwise. A worker that does not say what it runs (None) keeps all of it, and its heartbeats
         decide; but what is known to be `undelivered` is offered again.
+
+        A new process under an old id (another incarnation) has nothing of its predecessor: what that one was given
+        and this one does not report is closed as undelivered or lost. Offered again under the same id, a task that
+        kills its worker at once would do so for ever.
         """
         async with self._arrival(worker.id):
             self._unseat(worker.id, None)  # what the old session loses must not be offered to it again
             worker = replace(await self._with_reputation(worker), instance=self._instance)
+            restarted = _is_other_process(await self._storage.worker(worker.id), worker)
             known = await self._storage.register(worker, self.lease_of(worker))
             self._seen[worker.id] = self._clock.now()
+            if restarted:
+                running = running or ()
+                await self._close_predecessors(worker.id, {*running, *undelivered})
             stop = await self._sit(known, running, send, cancel, undelivered)
             await self.heard_of(worker.id)  # what was noted before it sat was for nobody's ears
             return known, stop
@@ -286,6 +294,26 @@ class WorkerService:
         self._dispatcher.deliver(readopted)
         # What it has no right to any more, and what was cancelled while nobody could tell it (FENCES 7).
         return tuple(a for a in running or () if a not in held or held[a].cancel_requested)
+
+    async def _close_predecessors(self, worker_id: str, kept: Collection[str]) -> None:
+        """Close what the process before this one was given, but for the attempts that are `kept`."""
+        lost_ones: list[Task] = []
+        undelivered: list[Task] = []
+        for task in await self._storage.held_by(worker_id):
+            if task.attempt_id not in kept:
+                begun = task.state is AttemptState.STARTED or task.attempt_id in self._signs
+                (lost_ones if begun else undelivered).append(task)
+        if not lost_ones and not undelivered:
+            return
+        log.warning(
+            "worker %s was started again under its old id: %s attempts of the process before it are lost, %s were not started",
+            worker_id,
+            len(lost_ones),
+            len(undelivered),
+            extra={"action": "worker_restarted", "worker_id": worker_id},
+        )
+        await self.lose(lost_ones, EventType.TASK_LOST)
+        await self.lose(undelivered, EventType.TASK_UNDELIVERED)
 
     async def _readopt(self, tasks: list[Task], worker: Worker) -> list[Task]:
         """The same offers, under the new session."""
@@ -559,6 +587,13 @@ class WorkerService:
     async def write_signs(self) -> int:
         """Store the signs of life that no result has overtaken; returns how many."""
         return await self._signs.write()
+
+
+def _is_other_process(before: Worker | None, now: Worker) -> bool:
+    """Another process registered under this id before. Workers that do not name their process count as the same one."""
+    if before is None or not before.incarnation or not now.incarnation:
+        return False
+    return before.incarnation != now.incarnation
 
 
 def _judged(worker: Worker, reputation: float) -> Worker:
