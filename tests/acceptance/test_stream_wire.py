@@ -230,7 +230,7 @@ def test_nobody_speaks_for_another() -> None:
             lie = TaskResult(task_id=offer.attempt_id, job_id=job.id, worker_id="raw", data={"by": "liar"})
             await liar.say(stream.Progress(offer.attempt_id, 0.9, "nearly"), stream.Result(lie))
             acks = await liar.hear()
-            assert acks == stream.Acks([], {offer.attempt_id: "stale_task"})
+            assert acks == stream.Acks([], {offer.attempt_id: "worker_mismatch"})
             truth = TaskResult(task_id=offer.attempt_id, job_id=job.id, data={"by": "raw"})
             await honest.say(stream.Result(truth))
             assert (await house.wait(job)).data == {"by": "raw"}

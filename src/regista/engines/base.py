@@ -39,6 +39,7 @@ class Verdict(StrEnum):
     ACCEPTED = "accepted"
     JOB_NOT_FOUND = "job_not_found"
     STALE_TASK = "stale_task"
+    WORKER_MISMATCH = "worker_mismatch"
     JOB_CANCELLED = "job_cancelled"
     JOB_ALREADY_TERMINATED = "job_already_terminated"
 

@@ -454,14 +454,28 @@ def test_a_late_result_after_the_task_timed_out_is_refused_and_changes_nothing()
         assert kit.wait(job).data == {}
 
 
-def test_a_result_of_a_worker_that_does_not_hold_the_attempt_is_stale() -> None:
+def test_a_result_of_a_worker_that_does_not_hold_the_attempt_is_refused() -> None:
     with TestOrchestrator(one_task()) as kit:
         puppet, stranger = Puppet(kit), Puppet(kit, "nothing", id="stranger")
         puppet.join()
         stranger.join()
         job = kit.submit("script")
         puppet.settle()
-        assert stranger.finish(puppet.tasks[0], {"forged": True}) is Verdict.STALE_TASK
+        assert stranger.finish(puppet.tasks[0], {"forged": True}) is Verdict.WORKER_MISMATCH
+        assert puppet.finish(puppet.tasks[0]) is Verdict.ACCEPTED
+        assert kit.get(job).data == {}
+
+
+def test_a_result_of_an_attempt_that_was_never_offered_is_refused() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        stranger, puppet = Puppet(kit, "nothing", id="stranger"), Puppet(kit)
+        stranger.join()
+        job = kit.submit("script")
+        queued = TaskResult(
+            task_id=f"{job.id}_1_0-1", job_id=job.id, worker_id="stranger", data={"forged": True}
+        )
+        assert stranger.deliver(queued) is Verdict.WORKER_MISMATCH
+        puppet.join()
         assert puppet.finish(puppet.tasks[0]) is Verdict.ACCEPTED
         assert kit.get(job).data == {}
 

@@ -394,7 +394,7 @@ async def a_result_of_a_stranger_wipes_no_checkpoint(pair: Pair) -> None:
     here.workers.progress(task.attempt_id, 0.5, "half", {"at": 5}, "w")
     # when: somebody else speaks of this attempt before its progress is written down
     verdict = await here.workers.deliver(msgspec.structs.replace(result_of(task), worker_id="stranger"))
-    assert verdict is Verdict.STALE_TASK
+    assert verdict is Verdict.WORKER_MISMATCH
     await here.workers.write_signs()
     # then
     ((found,),) = [await here.storage.tasks_of(task.job_id)]

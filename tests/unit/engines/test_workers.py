@@ -330,7 +330,9 @@ def test_a_task_that_kills_its_worker_at_once_ends_though_every_process_has_the_
         assert kit.get(job).status is JobStatus.QUARANTINED
         assert types(kit.events(job)).count("task_undelivered") == 3
     restarts = [record for record in caplog.records if getattr(record, "action", "") == "worker_restarted"]
-    assert [(record.levelname, vars(record)["worker_id"]) for record in restarts] == [("WARNING", "puppet")] * 3
+    assert [(record.levelname, vars(record)["worker_id"]) for record in restarts] == [
+        ("WARNING", "puppet")
+    ] * 3
 
 
 def test_a_new_process_under_an_old_id_loses_what_its_predecessor_had_started() -> None:

@@ -97,8 +97,8 @@ def judge(job: Job | None, task: Task | None, result: TaskResult, scene: Scene) 
         return Verdict.STALE_TASK  # a result counts for the job of its attempt, whatever it says
     if task is None or task.attempt_id != result.task_id or task.state is _CLOSED:
         return _late(job, task, result.task_id)
-    if result.worker_id and task.worker_id and result.worker_id != task.worker_id:
-        return Verdict.STALE_TASK
+    if result.worker_id and result.worker_id != task.worker_id:
+        return Verdict.WORKER_MISMATCH  # another worker has the attempt, or it was never offered to any
     heard = (*task.heard, task.attempt)
     if result.checkpoint is not None:
         task, result = replace(task, checkpoint=result.checkpoint), replace(result, checkpoint=None)
