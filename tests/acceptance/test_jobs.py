@@ -484,7 +484,11 @@ def test_an_outsider_approves_with_the_token_that_the_owner_was_shown() -> None:
         assert (await say("yes", token)).status == 409
         shown = (await house.get(f"/api/v1/jobs/{job['id']}")).json
         assert (shown["status"], shown["state"]) == ("waiting_for_human", "again")
-        assert shown["waiting_for"]["detail"]["token"] != token
+        newer = shown["waiting_for"]["detail"]["token"]
+        assert newer != token
+        assert (await say("yes", newer)).status == 200
+        assert (await say("no", token)).status == 200
+        assert (await say("yes", token)).status == 409
 
     run(body, asks())
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from ..engines.base import Submission
 from ..errors import ApprovalConflict, JobNotFound
-from ..model import EventType, Job
+from ..model import Job
 from ..wire.jobs import Decision, Fork, GiveUp, JobObject, Release
 from . import bodies, parameters, view
 from .allowance import allowance
@@ -86,19 +86,14 @@ async def _admit(stage: Stage, job_id: str, token: str, said: Decision) -> Job |
         raise _wrong_token() from None
     if _equal(stage.engine.approval_token(job), token):
         return job
-    if job.approval is None or not _equal(await _last_token(stage, job), token):
-        raise _wrong_token()
-    if said.decision != job.approval.decision:
-        raise ApprovalConflict(job_id, job.status, f"{job.approval.decision!r} was decided before")
-    return None
-
-
-async def _last_token(stage: Stage, job: Job) -> str:
-    """The token of the question that was decided last: a repeated answer to it is welcome (FENCES 18)."""
-    given = [one for one in await view.story(stage, job.id) if one.type is EventType.APPROVAL_GIVEN]
-    if not given or job.approval is None:
-        return ""
-    return stage.engine.approval_token(replace(job, state=given[-1].state or "", visit=job.approval.visit))
+    for given in job.approvals:
+        asked = replace(job, state=given.state, visit=given.visit)
+        if not _equal(stage.engine.approval_token(asked), token):
+            continue
+        if said.decision != given.decision:
+            raise ApprovalConflict(job_id, job.status, f"{given.decision!r} was decided before")
+        return None
+    raise _wrong_token()
 
 
 def _equal(wanted: str, got: str) -> bool:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from ..clock import later
 from ..errors import ApprovalConflict, JobAlreadyTerminal, NotQuarantined
 from ..model import (
+    APPROVALS_KEPT,
     HELD_STATES,
     OPEN_STATES,
     Approval,
@@ -66,17 +67,29 @@ def aggregate(job: Job, scene: Scene) -> Step:
 
 
 def approve(
-    job: Job, decision: str, scene: Scene, comment: str = "", data: dict[str, Any] | None = None
+    job: Job,
+    decision: str,
+    scene: Scene,
+    comment: str = "",
+    data: dict[str, Any] | None = None,
+    visit: int | None = None,
 ) -> Step | None:
-    """A person decided. None when exactly that was decided before."""
-    if job.approval is not None and job.approval.decision == decision and not _asks_again(job):
-        return None
-    if job.status is not JobStatus.WAITING_FOR_HUMAN or not isinstance(job.wait, AwaitHuman):
-        raise ApprovalConflict(job.id, job.status, f"{decision!r} came too late or was not asked for")
-    to = job.wait.transitions.get(decision)
+    """Applies a person's decision. None when the same decision was accepted before; ApprovalConflict.
+
+    With `visit` the decision answers the question of that visit only. Without it, it answers the open
+    question where that one knows the decision; otherwise it may repeat any earlier answer.
+    """
+    wait = job.wait if job.status is JobStatus.WAITING_FOR_HUMAN else None
+    question = wait if isinstance(wait, AwaitHuman) and visit in (None, job.visit) else None
+    to = None if question is None else question.transitions.get(decision)
     if to is None:
-        known = ", ".join(sorted(job.wait.transitions))
-        raise ApprovalConflict(job.id, job.status, f"expected one of {known}; got {decision!r}")
+        earlier = [given for given in job.approvals if visit in (None, given.visit)]
+        if any(given.decision == decision for given in earlier):
+            return None
+        if question is not None:
+            known = ", ".join(sorted(question.transitions))
+            raise ApprovalConflict(job.id, job.status, f"expected one of {known}; got {decision!r}")
+        raise ApprovalConflict(job.id, job.status, f"{decision!r} came too late or was not asked for")
     given = Event(
         type=EventType.APPROVAL_GIVEN,
         at=scene.now,
@@ -85,14 +98,10 @@ def approve(
         message=comment or None,
         detail=data or {},
     )
-    job = replace(job, approval=Approval(job.visit, decision), data={**job.data, **(data or {})})
+    approvals = (*job.approvals, Approval(job.visit, decision, job.state))[-APPROVALS_KEPT:]
+    job = replace(job, approvals=approvals, data={**job.data, **(data or {})})
     step = move(job, to, scene)
     return replace(step, events=(given, *step.events))
-
-
-def _asks_again(job: Job) -> bool:
-    waits = job.status is JobStatus.WAITING_FOR_HUMAN
-    return waits and job.approval is not None and job.approval.visit != job.visit
 
 
 def child_ended(job: Job, message: Message, scene: Scene) -> Step | None:

@@ -9,6 +9,7 @@ from .client import ClientConfig
 from .event import Entry, Event, EventType, Summary
 from .item import Item, ItemWrite, Quota, Taken
 from .job import (
+    APPROVALS_KEPT,
     WAVES_KEPT,
     Approval,
     AwaitBranches,
@@ -33,6 +34,7 @@ from .task import RetryPolicy, Task, TaskFailure, TaskResult, job_of, task_id_of
 from .worker import Gpu, Profile, Slots, Worker
 
 __all__ = [
+    "APPROVALS_KEPT",
     "HELD_STATES",
     "OPEN_STATES",
     "STRATEGIES",

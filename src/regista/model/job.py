@@ -87,10 +87,16 @@ class Cancellation(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Approval(Struct, frozen=True, omit_defaults=True, gc=False):
-    """The last decision of a person, remembered so that saying it twice is fine."""
+    """A person's decision, remembered so that the same one is accepted again."""
 
     visit: int
     decision: str
+    #: The state that asked.
+    state: str = ""
+
+
+#: How many decisions a job remembers.
+APPROVALS_KEPT = 16
 
 
 class Wave(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -142,7 +148,8 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     cancel: Cancellation | None = None
     #: A cancelled job whose worker never confirmed.
     unconfirmed: bool = False
-    approval: Approval | None = None
+    #: The last decisions of people, the newest at the end.
+    approvals: tuple[Approval, ...] = ()
     waves: tuple[Wave, ...] = ()
 
     priority: float = 0.0

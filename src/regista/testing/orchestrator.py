@@ -151,7 +151,7 @@ class TestOrchestrator:
         return self._signal(
             job,
             lambda: self.director.approve(_id(job), decision, comment, data),
-            lambda now: now.approval is not None and now.approval.visit == visit,
+            lambda now: any(given.visit == visit for given in now.approvals),
         )
 
     def cancel(self, job: Job | str, reason: str = "") -> Job:

@@ -104,6 +104,26 @@ def test_the_same_word_for_a_new_question_is_a_new_decision() -> None:
     assert walker.job.state == "b"
 
 
+def test_an_earlier_decision_is_accepted_again_after_a_second_question() -> None:
+    walker = after(AskHuman("ok?", {"yes": "a"}))
+    first = walker.job.visit
+    walker.take(signals.approve(walker.job, "yes", walker.scene()))
+    walker.take(
+        machine.decide(walker.job, Decision(action=AskHuman("sure?", {"no": "b"}), data={}), walker.scene())
+    )
+    second = walker.job.visit
+    assert signals.approve(walker.job, "yes", walker.scene()) is None
+    assert signals.approve(walker.job, "yes", walker.scene(), visit=first) is None
+    with pytest.raises(ApprovalConflict):
+        signals.approve(walker.job, "no", walker.scene(), visit=first)
+    walker.take(signals.approve(walker.job, "no", walker.scene(), visit=second))
+    assert walker.job.state == "b"
+    assert signals.approve(walker.job, "yes", walker.scene()) is None
+    assert signals.approve(walker.job, "yes", walker.scene(), visit=first) is None
+    with pytest.raises(ApprovalConflict):
+        signals.approve(walker.job, "yes", walker.scene(), visit=second)
+
+
 def test_an_unknown_decision_changes_nothing() -> None:
     walker = after(AskHuman("ok?", {"yes": "a"}))
     with pytest.raises(ApprovalConflict, match="expected one of yes"):

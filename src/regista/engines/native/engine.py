@@ -19,7 +19,6 @@ from ...clock import Clock, Ids, derived_id
 from ...dispatch.dispatcher import Dispatcher
 from ...dispatch.exchange import Exchange
 from ...errors import (
-    ApprovalConflict,
     BadSearchAttribute,
     BlueprintNotFound,
     IdempotencyConflict,
@@ -36,7 +35,6 @@ from ...model import (
     Change,
     EventType,
     Job,
-    JobStatus,
     Message,
     MessageKind,
     OutcomeKind,
@@ -376,9 +374,7 @@ class NativeEngine:
         data = to_storable_dict(data, "data")
 
         def decide(job: Job, tasks: list[Task], scene: Scene) -> Step | None:
-            if visit not in (None, job.visit) and job.status is JobStatus.WAITING_FOR_HUMAN:
-                raise ApprovalConflict(job.id, job.status, "it asks another question by now")
-            return signals.approve(job, decision, scene, comment, data)
+            return signals.approve(job, decision, scene, comment, data, visit)
 
         return await self.signal(job_id, decide, by=by)
 
