@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from regista import (
     ActionFactory,
@@ -22,8 +23,10 @@ from regista import (
 )
 from regista.engines.base import Submission
 from regista.errors import NotSerializable, OrchestratorStopped, StorageFailed
+from regista.model import AwaitChild, Change, Message, MessageKind
 from regista.serialization import MAX_BYTES
 from regista.testing.orchestrator import TestOrchestrator
+from tests import support
 from tests.stopwatch import Stopwatch
 from tests.support import one_task
 
@@ -318,6 +321,33 @@ def test_signs_of_life_of_many_branches_do_not_hold_the_loop() -> None:
 
 async def _nap(params: dict[str, Any]) -> None:
     await asyncio.sleep(1.2)
+
+
+def test_a_hundred_messages_that_cannot_be_acted_on_hold_up_no_later_one() -> None:
+    def end(context: JobContext, actions: ActionFactory) -> None:
+        actions.transition_to("over")
+
+    def run_child(context: JobContext, actions: ActionFactory) -> None:
+        actions.run_blueprint(context.initial_data["child"], transitions={"over": "done"})
+
+    def ask(context: JobContext, actions: ActionFactory) -> None:
+        actions.await_human_approval("end?", transitions={"yes": "over"})
+
+    make = support.script
+    blueprints = make(end, "over", name="child"), make(ask, "over", name="asks"), make(run_child, "done")
+    with TestOrchestrator(*blueprints) as kit:
+        waiting = kit.submit("script", {"child": "asks"})
+        wait = kit.get(waiting).wait
+        assert isinstance(wait, AwaitChild)
+        unreadable = tuple(
+            Message(f"a{number:03}", MessageKind.CHILD_ENDED, waiting.id, wait.child_id, {})
+            for number in range(150)
+        )
+        sender = kit.get(kit.submit("asks"))
+        after = replace(sender, revision=sender.revision + 1)
+        change = Change(job_id=sender.id, token="t", job=after, expected=sender.revision, messages=unreadable)
+        kit.call(lambda: kit.director.storage.commit([change], "test"))
+        assert kit.run("script", {"child": "child"}).status is JobStatus.FINISHED
 
 
 def test_a_job_that_cannot_be_played_costs_no_other_one(caplog: pytest.LogCaptureFixture) -> None:

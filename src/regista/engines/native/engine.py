@@ -65,6 +65,8 @@ _MAX_RACES = 1000
 _STICKY_BATCH = 128
 #: How long a stop waits for the store to take back what was claimed.
 _PARTING_S = 1.0
+#: Messages between jobs that are read at once.
+_MESSAGES = 100
 #: Why a new job may not be taken.
 _NOT_TAKEN = frozenset({OutcomeKind.EXISTS, OutcomeKind.OVER_QUOTA})
 #: How a key of the layout of UUID version 7 looks: 48 bits of time come first.
@@ -146,6 +148,7 @@ class NativeEngine:
         self._deaf = None
         self.effects.give_up(OrchestratorStopped())
         await self.executor.stop()
+        self._runner.stop()
         with contextlib.suppress(StorageAway, TimeoutError):  # then the leases lapse
             async with asyncio.timeout(_PARTING_S):
                 await self._relinquish()
@@ -508,8 +511,7 @@ class NativeEngine:
 
     async def _post_all(self) -> None:
         try:
-            while await self.deliver_messages():
-                pass
+            await self.deliver_messages()
         except (StorageAway, OrchestratorStopped):
             pass  # whoever is away or stops says so itself; the messages are stored
         except Exception:
@@ -517,19 +519,29 @@ class NativeEngine:
         finally:
             self._posting = None
 
-    async def deliver_messages(self, limit: int = 100) -> int:
-        """Act on stored messages; returns on how many. Each is gone with the commit it caused."""
+    async def deliver_messages(self) -> int:
+        """Acts on all stored messages; returns on how many. Each is removed by the commit that it causes.
+
+        A message that cannot be acted on stays stored and is skipped until the next call.
+        """
         acted = 0
-        for message in await self._storage.messages(limit):
-            try:
-                await self._act_on(message)
-                acted += 1
-            except (StorageAway, OrchestratorStopped):
-                raise
-            except Exception:  # one record that nobody can read must not keep all others waiting
-                told = {"action": "messages", "job_id": message.to_job}
-                log.exception("a message for job %s cannot be acted on", message.to_job, extra=told)
-        return acted
+        failed: set[str] = set()
+        while True:
+            # The store lists the oldest first: ask for as many more as are to be skipped.
+            found = await self._storage.messages(_MESSAGES + len(failed))
+            messages = [message for message in found if message.id not in failed]
+            if not messages:
+                return acted
+            for message in messages:
+                try:
+                    await self._act_on(message)
+                    acted += 1
+                except (StorageAway, OrchestratorStopped):
+                    raise
+                except Exception:  # one unreadable record must not hold up the others
+                    failed.add(message.id)
+                    fields = {"action": "messages", "job_id": message.to_job}
+                    log.exception("a message for job %s cannot be acted on", message.to_job, extra=fields)
 
     async def _act_on(self, message: Message) -> None:
         def decide(job: Job, tasks: list[Task], scene: Scene) -> Step | None:
