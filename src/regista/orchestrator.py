@@ -122,7 +122,9 @@ class OrchestratorEngine:
         watched = self.filing.keep(self.telemetry.watch(self.storage))
         self.dispatcher = self.telemetry.crew = Dispatcher(watched, clock)
         declared = declared_types(config.search_attributes)
-        runner = Runner(clock, clients, config.approval_secret.encode(), declared)
+        runner = Runner(
+            clock, clients, config.approval_secret.encode(), declared, config.blocking_handler_threads
+        )
         runner.spotlight = self.telemetry.handler
         runner.files = self.filing.files
         self.engine = NativeEngine(watched, self.library, runner, self.dispatcher, clock, ids, settings)

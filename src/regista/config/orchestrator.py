@@ -60,6 +60,7 @@ SETTINGS = table(
     Setting("REGISTA_LOST_BUDGET", "lost_budget", count(0)),
     Setting("WORKER_TIMEOUT_SECONDS", "worker_timeout_s", seconds(zero=False)),
     Setting("REGISTA_CANCEL_GRACE_SECONDS", "cancel_grace_s", seconds(zero=True)),
+    Setting("REGISTA_BLOCKING_HANDLER_THREADS", "blocking_handler_threads", count(1)),
     Setting("REGISTA_MAX_BODY_BYTES", "max_body_bytes", count(1024)),
     Setting("REGISTA_MAX_HEADER_BYTES", "max_header_bytes", count(1024)),
     Setting("REGISTA_MAX_PAGE", "max_page", count(1)),
@@ -154,6 +155,8 @@ class Config(Settings, frozen=True, kw_only=True):
     lost_budget: int = 10
     worker_timeout_s: float = 300.0
     cancel_grace_s: float = 30.0
+    #: Handlers declared `blocking=True` that run at once.
+    blocking_handler_threads: int = 32
 
     # Limits of the HTTP edge
     max_body_bytes: int = 16 * 1024 * 1024

@@ -3,13 +3,14 @@
 import asyncio
 import hmac
 import logging
+import threading
 import time
 from functools import partial
 from typing import Any
 
 import pytest
 
-from regista import ClientConfig, JobStatus, StateMachineBlueprint
+from regista import ClientConfig, Config, JobStatus, OrchestratorEngine, StateMachineBlueprint
 from regista.blueprint import ActionFactory, JobContext
 from regista.engines.native.runner import Runner, approval_token
 from regista.model import Job
@@ -72,6 +73,48 @@ def test_a_blocking_handler_works_and_sees_the_same_context() -> None:
 
     with TestOrchestrator(script(start, "done", blocking=True)) as kit:
         assert kit.run("script", {"n": 3}).data == {"seen": 3}
+
+
+async def test_blocking_handlers_leave_the_pool_of_the_event_loop_free() -> None:
+    release = threading.Event()
+
+    def start(context: JobContext, actions: ActionFactory) -> None:
+        release.wait(30)
+        actions.transition_to("done")
+
+    director = OrchestratorEngine("memory", Config(blocking_handler_threads=64))
+    director.register_blueprint(script(start, "done", blocking=True))
+    async with director:
+        jobs = [await director.submit("script") for _ in range(40)]  # the loop's pool has at most 32 threads
+        try:
+            await asyncio.wait_for(asyncio.to_thread(int), 5)
+        finally:
+            release.set()
+        for job in jobs:
+            assert (await director.wait(job.id, 10)).status is JobStatus.FINISHED
+
+
+async def test_at_most_as_many_blocking_handlers_run_at_once_as_the_setting_says() -> None:
+    running, most = 0, 0
+    lock = threading.Lock()
+
+    def start(context: JobContext, actions: ActionFactory) -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.05)
+        with lock:
+            running -= 1
+        actions.transition_to("done")
+
+    director = OrchestratorEngine("memory", Config(blocking_handler_threads=2))
+    director.register_blueprint(script(start, "done", blocking=True))
+    async with director:
+        jobs = await asyncio.gather(*(director.submit("script") for _ in range(6)))
+        for job in jobs:
+            assert (await director.wait(job.id, 10)).status is JobStatus.FINISHED
+    assert most == 2
 
 
 def test_a_blocking_handler_that_raises_is_run_again() -> None:

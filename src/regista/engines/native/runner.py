@@ -8,6 +8,7 @@ import inspect
 import logging
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import msgspec
@@ -65,8 +66,12 @@ class Runner:
         clients: Mapping[str, ClientConfig],
         secret: bytes = b"",
         declared: Attributes | None = None,
+        blocking_threads: int = 32,
     ) -> None:
         self._clock = clock
+        self._blocking_threads = blocking_threads
+        #: Runs handlers that are declared `blocking=True`; not the loop's own pool, which resolves names and reads files.
+        self._pool: ThreadPoolExecutor | None = None
         self._clients = clients
         self.secret = secret
         #: Called before each run of a handler, where somebody traces.
@@ -75,6 +80,12 @@ class Runner:
         self._declared = declared or {}
         #: The files of a job, where there is a payload store.
         self.files: Callable[[str], TaskFiles] | None = None
+
+    def stop(self) -> None:
+        """Releases the threads. Blocking handlers that have not begun are dropped; the next `run` starts a new pool."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
 
     def run(
         self, blueprint: StateMachineBlueprint, graph: Graph, job: Job, tasks: list[Task] | None
@@ -129,7 +140,9 @@ class Runner:
         if handler.blocking:
             loop = asyncio.get_running_loop()
             about = contextvars.copy_context()
-            call = loop.run_in_executor(None, about.run, call_user_code, handler.call, context, actions)
+            call = loop.run_in_executor(
+                self._blocking_pool(), about.run, call_user_code, handler.call, context, actions
+            )
             return loop.create_task(self._later(call, context, actions, began))
         if not handler.is_async:
             returned = handler.call(context, actions)
@@ -151,6 +164,11 @@ class Runner:
                 extra={"action": "handler_held_loop", "job_id": context.job_id},
             )
         return verdict
+
+    def _blocking_pool(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._blocking_threads, thread_name_prefix="blocking-handler")
+        return self._pool
 
     async def _later(self, call: Any, context: JobContext, actions: ActionFactory, began: float) -> Verdict:
         try:
