@@ -50,6 +50,32 @@ def read_handler(func: HandlerFunction, state: str) -> Reading:
         return Reading(computed=str(reason))
 
 
+def may_suspend(func: HandlerFunction) -> bool:
+    """Whether a coroutine of this async function may wait for something.
+
+    False only where the function's own source shows that it cannot. Wrappers and functions without source may.
+    """
+    if isinstance(func, MethodType):
+        func = func.__func__
+    return not isinstance(func, FunctionType) or _awaits(func)
+
+
+@functools.lru_cache(maxsize=4096)
+def _awaits(function: FunctionType) -> bool:
+    is_coroutine = function.__code__.co_flags & inspect.CO_COROUTINE
+    if not is_coroutine or hasattr(function, "__wrapped__"):
+        return True  # its source is not that of the coroutine
+    try:
+        node, _ = _parse(function)
+    except Unresolved:
+        return True
+    return any(
+        isinstance(part, ast.Await | ast.AsyncFor | ast.AsyncWith)
+        or (isinstance(part, ast.comprehension) and bool(part.is_async))
+        for part in ast.walk(node)
+    )
+
+
 def _function(func: HandlerFunction) -> tuple[FunctionType, int]:
     """The function whose source counts, and how many of its parameters are bound already."""
     if isinstance(func, functools.partial):

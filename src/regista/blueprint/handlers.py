@@ -1,6 +1,5 @@
 """Handler: one function of one state, and what must be known to run it."""
 
-import dis
 import functools
 import inspect
 from collections.abc import Callable
@@ -12,9 +11,6 @@ from msgspec import Struct
 from .conditions import Condition
 
 HandlerFunction = Callable[..., Any]
-
-#: `await`, `async for` and `async with`, in the bytecode of every Python that we support.
-_WAITS = frozenset({"SEND", "GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH"})
 
 #: A handler with an argument of this name is given the files of its job.
 _FILES = "task_files"
@@ -32,8 +28,6 @@ class Handler(Struct, frozen=True, kw_only=True):
     #: Runs in a thread, because it would hold the loop.
     blocking: bool = False
     is_async: bool = False
-    #: False: a coroutine of it runs to its end with one `send(None)`, without an event loop.
-    suspends: bool = False
     #: Where it says that it leads, when it says so.
     declared: frozenset[str] | None = None
     name: str = ""
@@ -50,17 +44,13 @@ def describe(
     declared: frozenset[str] | None = None,
 ) -> Handler:
     """The record of a function."""
-    code = own_code(func)
-    is_async = is_async_callable(func)
     return Handler(
         state=state,
         func=func,
         call=_with_files(func) if _wants_files(func) else func,
         condition=condition,
         blocking=blocking,
-        is_async=is_async,
-        # A wrapper's inside is not ours to guess: it counts as suspending.
-        suspends=is_async and (code is None or _waits(code)),
+        is_async=is_async_callable(func),
         declared=declared,
         name=getattr(func, "__qualname__", None) or type(func).__name__,
         location=_location(func),
@@ -115,10 +105,6 @@ def _wants_files(func: HandlerFunction) -> bool:
 def _with_files(func: HandlerFunction) -> HandlerFunction:
     """The function, given the files of its job by name."""
     return lambda context, actions: func(context, actions, **{_FILES: context.task_files})
-
-
-def _waits(code: CodeType) -> bool:
-    return any(step.opname in _WAITS for step in dis.get_instructions(code))
 
 
 def _location(func: HandlerFunction) -> str:

@@ -2,16 +2,20 @@
 
 import asyncio
 import hmac
+import inspect
 import logging
+import sys
 import threading
 import time
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from regista import ClientConfig, Config, JobStatus, OrchestratorEngine, StateMachineBlueprint
 from regista.blueprint import ActionFactory, JobContext
+from regista.blueprint.analysis import may_suspend
 from regista.engines.native.runner import Runner, approval_token
 from regista.model import Job
 from regista.testing.clock import BEGINNING, Clock
@@ -63,6 +67,25 @@ def wrapper(context: JobContext, actions: ActionFactory) -> Any:
 )
 def test_a_handler_may_be_sync_async_a_method_an_object_or_a_wrapper(handler: Any) -> None:
     with TestOrchestrator(script(handler, "done")) as kit:
+        assert kit.run("script").status is JobStatus.FINISHED
+
+
+if sys.version_info >= (3, 12):
+
+    def test_a_plain_function_that_is_marked_as_async_is_awaited() -> None:
+        marked = inspect.markcoroutinefunction(lambda context, actions: go_on_later(context, actions))
+        with TestOrchestrator(script(marked, "done")) as kit:
+            assert kit.run("script").status is JobStatus.FINISHED
+
+
+def test_a_handler_that_suspends_although_its_source_does_not_show_it_runs_to_its_end(tmp_path: Path) -> None:
+    file = tmp_path / "edited.py"
+    ran = "async def handler(context, actions):\n    await asyncio.sleep(3)\n    actions.transition_to('done')\n"
+    file.write_text(ran.replace("await asyncio.sleep(3)", "pass"))
+    names: dict[str, Any] = {"asyncio": asyncio}
+    exec(compile(ran, str(file), "exec"), names)
+    assert not may_suspend(names["handler"])
+    with TestOrchestrator(script(names["handler"], "done")) as kit:
         assert kit.run("script").status is JobStatus.FINISHED
 
 
