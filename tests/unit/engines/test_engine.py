@@ -678,7 +678,7 @@ def test_a_decision_that_is_meant_for_one_question_answers_no_later_one() -> Non
         first = job.visit
         engine = kit.director.engine
         kit.call(lambda: engine.approve(job.id, "no", visit=first))
-        with pytest.raises(ApprovalConflict, match="another question"):
+        with pytest.raises(ApprovalConflict):
             kit.call(lambda: engine.approve(job.id, "yes", visit=first))
         second = kit.get(job).visit
         kit.call(lambda: engine.approve(job.id, "yes", visit=second))
