@@ -105,6 +105,11 @@ class Link:
         return held and not self._covers(self)
 
     @property
+    def is_covered(self) -> bool:
+        """Another link has the session that this one has: it must not be ended here."""
+        return self._covers(self)
+
+    @property
     def failed(self) -> bool:
         """The last try failed; or it did not, but the conversations before it ended at once, and this one is too young."""
         young = asyncio.get_running_loop().time() - self._spoke_at < _SHORT_S
@@ -185,7 +190,8 @@ class Link:
             self.wanted = wanted
             if self.voice is not None:
                 self.voice.drain(not wanted or self._drained)
-        if not wanted and self.voice is not None and not self.owes and self._leaving is None:
+        may_leave = self.voice is not None and not self.owes and not self.is_covered
+        if not wanted and may_leave and self._leaving is None:
             self._leaving = asyncio.get_running_loop().create_task(self._leave(), name="link-leave")
 
     async def _leave(self) -> None:

@@ -260,6 +260,8 @@ class RemoteWorker:
             if not self._shares and not served:
                 served = not link.failed
             task = self._tasks.get(link)
+            if task is not None and not link.wanted and link.voice is not None and link.is_covered:
+                task.cancel()
             if (task is None or task.done()) and (link.wanted or link.owes):
                 self._tasks[link] = asyncio.get_running_loop().create_task(
                     link.run(), name=f"link-{link.target.url}"

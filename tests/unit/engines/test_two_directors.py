@@ -304,6 +304,40 @@ async def a_worker_that_polls_may_ask_anybody(pair: Pair) -> None:
             pass
 
 
+async def a_process_that_registers_with_both_keeps_its_session_and_its_stream(pair: Pair) -> None:
+    here, there = pair.directors
+    hands = await pair.join(here)
+    said = {
+        "worker_id": "w", "supported_skills": ["work"], "resources": {"max_concurrent_tasks": 4},
+        "current_tasks": [], "incarnation": "p1", "cluster_id": await here.workers.cluster_id(),
+    }  # fmt: skip
+    session = (await pair.desks[0].register(msgspec.convert(said, Registration))).worker.session
+    await here.workers.attach("w", session, [], hands.take, hands.stop, "stream", 3.0)
+    task = await _busy(here, hands)
+    # when: it registers with the other one too, which has not told it of the task, and sends heartbeats there
+    known = (await pair.desks[1].register(msgspec.convert(said, Registration))).worker
+    beat = msgspec.convert({"status": "idle", "current_tasks": [], "session": session}, Heartbeat)
+    for _ in range(3):
+        await pair.desks[1].beat("w", beat, pair.directors[1].clock.elapsed())
+    # then: it has one session, gets its tasks where its stream is, and has lost nothing
+    assert known.session == session
+    assert there.dispatcher.find("w") is None
+    (worker,) = await there.storage.workers()
+    assert (worker.session, worker.instance, worker.transport) == (session, "i0", "stream")
+    assert [held.attempt_id for held in await there.workers.held("w")] == [task.attempt_id]
+    await _busy(there, hands)
+
+
+async def another_process_with_the_same_id_gets_a_session_of_its_own(pair: Pair) -> None:
+    said = {"worker_id": "w", "supported_skills": ["work"], "resources": {"max_concurrent_tasks": 4}}
+    sessions = []
+    for desk, incarnation in ((0, "p1"), (1, "p1"), (1, "p2"), (0, None), (0, None)):
+        registration = msgspec.convert(said | {"incarnation": incarnation}, Registration)
+        sessions.append((await pair.desks[desk].register(registration)).worker.session)
+    assert sessions[0] == sessions[1]
+    assert len(set(sessions)) == 4
+
+
 async def the_choice_of_a_strategy_is_global(pair: Pair) -> None:
     here, there = pair.directors
     dear = await pair.join(here, name="dear", cost=5.0)
@@ -555,6 +589,8 @@ TESTS = [
     what_one_was_deciding_when_it_was_killed_goes_on_when_it_is_back,
     a_drain_asked_of_one_is_heeded_by_the_other,
     a_worker_that_polls_may_ask_anybody,
+    a_process_that_registers_with_both_keeps_its_session_and_its_stream,
+    another_process_with_the_same_id_gets_a_session_of_its_own,
     the_choice_of_a_strategy_is_global,
     a_task_that_was_left_to_a_frozen_instance_is_done_here_a_moment_later,
     progress_at_one_is_seen_live_at_the_other,

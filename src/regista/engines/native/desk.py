@@ -117,8 +117,12 @@ class Desk:
         self._seating.grant(session)
         return Arrival(known, stop)
 
-    async def _session_of(self, worker_id: str, number: int | None) -> Session | None:
+    async def _session_of(
+        self, worker_id: str, number: int | None, *, only_heartbeat: bool = False
+    ) -> Session | None:
         """The session of a worker, its lease renewed; None when neither we nor the store know it.
+
+        A heartbeat alone takes no worker from the instance that it has a stream to.
 
         Behind a balancer every request may go to another of us: what the store knows is as good as what we
         know. `number` is the session that the worker itself names, where it does.
@@ -130,8 +134,13 @@ class Desk:
         worker = await self._service.recall(worker_id)
         if worker is None or number not in (None, worker.session):
             return None
-        known = await self._service.touch(worker_id, worker.session)
-        return await self._adopt(worker) if known else None
+        if not await self._service.touch(worker_id, worker.session):
+            return None
+        if only_heartbeat and self._service.streams_elsewhere(worker):
+            session = self._sessions.open(worker_id)
+            session.arrived(worker, worker.skills, provisional=False)
+            return session
+        return await self._adopt(worker)
 
     def _at_hand(self, worker_id: str, number: int | None) -> Session | None:
         """The same without a question to the store; None when that has to be asked."""
@@ -234,8 +243,9 @@ class Desk:
     async def beat(self, worker_id: str, said: Heartbeat, began: float, version: str | None = None) -> Answer:
         """A heartbeat that arrived at `began` (by `elapsed`), from an SDK of this protocol version."""
         pulse = pulse_of(said)
-        session = await self._session_of(worker_id, pulse.session)
-        if session is None and pulse.session is not None:
+        named = pulse.session is not None
+        session = await self._session_of(worker_id, pulse.session, only_heartbeat=named)
+        if session is None and named:
             raise UnknownWorker(worker_id)
         session = session or await self._take_in_by(pulse, worker_id)
         beat = await self._heard(session, worker_id, pulse, began)
@@ -265,9 +275,9 @@ class Desk:
     async def _heard(self, session: Session, worker_id: str, pulse: Pulse, began: float) -> Beat:
         self._heed(session, worker_id, pulse)
         fresh = session.fresh(began)
-        return await self._service.heartbeat(
-            worker_id, session.number, pulse.running, began=began, fresh=fresh
-        )
+        # What has just left for a worker that sits elsewhere is not known here, so its heartbeat decides nothing.
+        running = None if self._seating.find(session) is None else pulse.running
+        return await self._service.heartbeat(worker_id, session.number, running, began=began, fresh=fresh)
 
     def _heed(self, session: Session, worker_id: str, pulse: Pulse) -> None:
         available = pulse.available

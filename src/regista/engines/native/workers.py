@@ -41,6 +41,9 @@ log = logging.getLogger("regista.workers")
 
 _decode_any = msgspec.msgpack.Decoder().decode
 
+#: What a record keeps when the same process registers again: the rest is what the worker says of itself.
+_OF_SESSION = ("session", "notes", "registered_at", "instance", "transport", "lease_s", "cut_at", "draining")
+
 
 class Beat(Struct, frozen=True):
     """The answer to a heartbeat."""
@@ -108,19 +111,56 @@ class WorkerService:
         A new process under an old id (another incarnation) has nothing of its predecessor: what that one was given
         and this one does not report is closed as undelivered or lost. Offered again under the same id, a task that
         kills its worker at once would do so for ever.
+
+        A process that is registered keeps its session, so that it may register with every instance. While it is
+        connected to another instance, it keeps its seat there, and all that it holds.
         """
         async with self._arrival(worker.id):
-            self._unseat(worker.id, None)  # what the old session loses must not be offered to it again
             worker = replace(await self._with_reputation(worker), instance=self._instance)
-            restarted = _is_other_process(await self._storage.worker(worker.id), worker)
-            known = await self._storage.register(worker, self.lease_of(worker))
+            known = await self._keep_session(worker)
+            if known is not None and self.streams_elsewhere(known):
+                return known, await self._to_stop(known.id, running)
+            elsewhere = known is not None and known.instance != self._instance
+            self._unseat(worker.id, None)  # what the old session loses must not be offered to it again
+            if known is None:
+                restarted = _is_other_process(await self._storage.worker(worker.id), worker)
+                known = await self._storage.register(worker, self.lease_of(worker))
+                if restarted:
+                    running = running or ()
+                    await self._close_predecessors(worker.id, {*running, *undelivered})
+            else:
+                known = await self._move_here(known, worker.transport, worker.lease_s) or known
             self._seen[worker.id] = self._clock.now()
-            if restarted:
-                running = running or ()
-                await self._close_predecessors(worker.id, {*running, *undelivered})
-            stop = await self._sit(known, running, send, cancel, undelivered)
+            stop = await self._sit(known, None if elsewhere else running, send, cancel, undelivered)
+            if elsewhere:
+                stop = await self._to_stop(known.id, running)
+            if known.draining:
+                self._dispatcher.drain(worker.id, True)
             await self.heard_of(worker.id)  # what was noted before it sat was for nobody's ears
             return known, stop
+
+    async def _keep_session(self, worker: Worker) -> Worker | None:
+        """The live session of the process that registers, with what it says now; None: it needs a new session."""
+
+        def renewed(stored: Worker) -> Worker:
+            kept = {name: getattr(stored, name) for name in _OF_SESSION}
+            return replace(worker, **kept)
+
+        stored = await self._storage.worker(worker.id) if worker.incarnation else None
+        if stored is None or stored.incarnation != worker.incarnation:
+            return None
+        if not await self._storage.heartbeat(worker.id, stored.session, self.lease_of(worker)):
+            return None
+        return await self._rewrite(worker.id, stored.session, renewed)
+
+    def streams_elsewhere(self, worker: Worker) -> bool:
+        """By its record, the worker has a stream to another instance."""
+        return worker.transport == "stream" and worker.cut_at is None and worker.instance != self._instance
+
+    async def _to_stop(self, worker_id: str, running: Collection[str] | None) -> tuple[str, ...]:
+        """Of what it runs, what it should not: attempts that it does not hold, and cancelled ones."""
+        held = {task.attempt_id: task for task in await self._storage.held_by(worker_id)}
+        return tuple(a for a in running or () if a not in held or held[a].cancel_requested)
 
     async def attach(
         self,
