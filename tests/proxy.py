@@ -22,6 +22,8 @@ class Proxy:
         self.refuse_all = False
         #: Swallow what the orchestrator says.
         self.deaf = False
+        #: Cut a connection after so many bytes of what the orchestrator says; once, then None again.
+        self.cut_after: int | None = None
         #: Let the upgrade through, and nothing after it.
         self.swallow_frames = False
         self.upgrades = 0
@@ -53,6 +55,11 @@ class Proxy:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def will_cut(self) -> bool:
+        """The cut that `cut_after` orders has not happened yet."""
+        return self.cut_after is not None
 
     def cut(self) -> None:
         """Every connection that is there breaks, without a goodbye."""
@@ -126,5 +133,10 @@ class Proxy:
             await self._open.wait()
             if self.deaf:
                 continue
+            if self.cut_after is not None:
+                writer.write(data[: self.cut_after])
+                await writer.drain()
+                self.cut_after = None
+                return
             writer.write(data)
             await writer.drain()

@@ -80,8 +80,11 @@ async def test_whoever_waits_is_told_within_two_seconds_and_not_all_the_time() -
     async with serving(storage=store) as served:
         connection = Connection(url=served.url, timeout_s=4.0, token="t-ops")
         began = time.monotonic()
-        async with Client(connection=connection) as client:
-            client.tell_of_waits(lambda why, left_s: told.append((why, left_s, time.monotonic() - began)))
+
+        def report(why: str, left_s: float) -> None:
+            told.append((why, left_s, time.monotonic() - began))
+
+        async with Client(connection=connection, on_wait=report) as client:
             store.mood = "away"
             with pytest.raises(RegistaError):
                 await client.get("any")

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from regista import Client, Event, EventType
-from regista.client.sse import Parser
+from regista.client.sse import EventStreamParser
 from regista.errors import IdempotencyConflict
 from regista.wire.jobs import JobObject
 from tests.acceptance.cluster_kit import APP, CLIENT_TOKEN, Cluster, Turns, check_promises, soon
@@ -135,7 +135,7 @@ def test_the_stream_of_all_jobs_goes_on_at_another_where_it_ended(cluster: Clust
 
 async def _last_id(client: Client, job_id: str) -> str:
     """The id under which the stream of all jobs told the end of this one."""
-    parser, headers = Parser(), {"X-Client-Token": CLIENT_TOKEN, "Last-Event-ID": "0"}
+    parser, headers = EventStreamParser(), {"X-Client-Token": CLIENT_TOKEN, "Last-Event-ID": "0"}
     async with (
         aiohttp.ClientSession(client.url, headers=headers) as http,
         http.get("/api/v1/events") as answer,

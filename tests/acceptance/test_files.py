@@ -167,13 +167,13 @@ async def test_a_very_large_value_is_shown_as_its_size_and_fetched_by_its_checks
         shown = job.input["large"]["$offloaded"]
         assert shown["size"] > len(large)
         assert await client.files.value(job.id, shown["sha256"]) == large
-        assert await client.files.whole(job.id, job.input) == {"small": small, "large": large}
+        assert await client.files.fetch_offloaded(job.id, job.input) == {"small": small, "large": large}
         (listed,) = [each async for each in client.jobs()]
         assert listed.input["small"]["$offloaded"]["size"] > len(small)  # lists fetch nothing at all
         with pytest.raises(FileMissing):
             await client.files.value(job.id, "0" * 64)
         again = await client.fork(job.id)
-        assert await client.files.whole(again.id, (await client.get(again.id)).input) == {
+        assert await client.files.fetch_offloaded(again.id, (await client.get(again.id)).input) == {
             "small": small,
             "large": large,
         }

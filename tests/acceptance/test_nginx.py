@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from regista.client.sse import Parser
+from regista.client.sse import EventStreamParser
 from regista.config import Config
 from tests.acceptance.edge import Edge
 from tests.acceptance.nginx_kit import Caller, until
@@ -126,7 +126,7 @@ async def watching(caller: Caller, job_id: str) -> AsyncIterator[AsyncIterator[A
     """The events of a job, each with the time of its arrival."""
 
     async def arrivals(answer: aiohttp.ClientResponse) -> AsyncIterator[Any]:
-        parser = Parser("")
+        parser = EventStreamParser("")
         async for chunk in answer.content.iter_any():
             for message in parser.feed(chunk):
                 yield time.time(), msgspec.json.decode(message.data)

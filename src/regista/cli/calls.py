@@ -20,9 +20,7 @@ def client_for(asked: argparse.Namespace) -> Client:
         connection = Connection.from_env(url=asked.url, state_dir=asked.dir)
     if not (connection.url and connection.token):
         refuse_parent(asked.dir)
-    client = Client(connection=connection)
-    client.tell_of_waits(_waits)
-    return client
+    return Client(connection=connection, on_wait=_waits)
 
 
 def _waits(why: str, left_s: float) -> None:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -13,15 +13,12 @@ from ..errors import JobNotFound, RegistaError, Unreachable
 from ..model import Event, EventType, JobStatus
 from ..model.timeline import Timeline
 from ..wire.jobs import JobObject, Progress, Waited
-from ..wire.pages import Page
 from .bodies import members, new_key, wish
+from .errors import error_from_problem
 from .files import Files
-from .refusals import error_in
 from .schedules import Schedules
-from .transport import FIRST_CONTACT_S, Answer, Transport, decoded
+from .transport import FIRST_CONTACT_S, Transport, decode
 from .waiting import merged, windows
-
-T = TypeVar("T")
 
 #: Options of `submit` whose member has another name.
 _MEMBERS = {"dispatch_timeout_s": "dispatch_timeout", "result_timeout_s": "result_timeout"}
@@ -64,19 +61,17 @@ class Client:
         *,
         connection: Connection | None = None,
         first_contact_s: float = FIRST_CONTACT_S,
+        on_wait: Callable[[str, float], None] | None = None,
     ) -> None:
+        """`on_wait` is called when an answer is waited for: why, and for how many seconds more at most."""
         if connection is None or url is not None or token is not None:
             connection = Connection.from_env(url=url, token=token)
-        self._transport = Transport(connection, first_contact_s)
+        self._transport = Transport(connection, first_contact_s, on_wait)
         self.url = self._transport.url
         #: What is started when; for operators.
         self.schedules = Schedules(self._transport)
         #: Files and large values of jobs.
         self.files = Files(self._transport)
-
-    def tell_of_waits(self, tell: Callable[[str, float], None]) -> None:
-        """Have `tell` called when an answer is waited for: why, and for how many seconds more at most."""
-        self._transport.on_wait = tell
 
     @property
     def server_time(self) -> str | None:
@@ -108,7 +103,6 @@ class Client:
         result_timeout_s: float | None = None,
         webhook_url: str | None = None,
         search_attributes: Mapping[str, Any] | None = None,
-        _wait_s: float = 0.0,
     ) -> JobObject:
         """Start a job. It is durable when this returns; the same key returns the same job."""
         body = wish(
@@ -121,7 +115,7 @@ class Client:
             webhook_url=webhook_url,
             search_attributes=search_attributes,
         )
-        return await self._job("POST", _waiting("/api/v1/jobs", _wait_s), body, waits_s=_wait_s)
+        return await self._job("POST", "/api/v1/jobs", body)
 
     async def submit_many(self, wishes: Sequence[Mapping[str, Any]]) -> list[JobObject | RegistaError]:
         """Start several jobs; each is answered in its own place, by the job or by why there is none.
@@ -147,14 +141,14 @@ class Client:
         body = wish(blueprint, input, **{_MEMBERS.get(name, name): value for name, value in options.items()})
         began = time.monotonic()
         # One request does for most jobs: the answer to the submission waits for the end.
-        job = await self._job("POST", _waiting("/api/v1/jobs", left), body, waits_s=left)
+        job = await self._job("POST", _waiting("/api/v1/jobs", left), body, server_wait_s=left)
         if settled(job):
             return job
         return await self.wait(job.id, None if timeout_s is None else timeout_s - time.monotonic() + began)
 
     async def fork(self, job_id: str, input: Mapping[str, Any] | None = None) -> JobObject:
         """Start a new job with the blueprint and input of this one; members of `input` take the place of old ones."""
-        return await self._job("POST", _path(job_id, "/fork"), members("input", input), again=False)
+        return await self._job("POST", _path(job_id, "/fork"), members("input", input), idempotent=False)
 
     # -- looking at jobs -------------------------------------------------------------------------
 
@@ -167,7 +161,7 @@ class Client:
         end = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             left = _WAIT_S if end is None else max(0.0, min(_WAIT_S, end - time.monotonic()))
-            job = await self._job("GET", _waiting(_path(job_id), left), waits_s=left)
+            job = await self._job("GET", _waiting(_path(job_id), left), server_wait_s=left)
             if settled(job) or (end is not None and time.monotonic() >= end):
                 return job
 
@@ -192,8 +186,8 @@ class Client:
             left = _WAIT_S if end is None else max(0.0, min(_WAIT_S, end - time.monotonic()))
             linger = max(_LINGER_S, _LINGER_EACH_S * len(pending)) if len(pending) > 1 else 0.0
             body = {"ids": pending, "timeout": left, "linger": linger, "attempts": attempts}
-            answer = await self._transport.call("POST", "/api/v1/jobs:wait", body, waits_s=left)
-            waited: Waited = decoded(answer, Waited)
+            answer = await self._transport.call("POST", "/api/v1/jobs:wait", body, server_wait_s=left)
+            waited: Waited = decode(answer, Waited)
             yield waited.items
             if waited.unknown:
                 raise JobNotFound(waited.unknown[0])
@@ -211,7 +205,7 @@ class Client:
     ) -> AsyncIterator[JobObject]:
         """Every job that fits, newest first or as the query asks; the next page is asked for when it is needed."""
         params = {"limit": str(page)} | given(query=query, status=status, blueprint=blueprint)
-        async for job in self._pages("/api/v1/jobs", params, JobObject):
+        async for job in self._transport.pages("/api/v1/jobs", params, JobObject):
             yield job
 
     async def count(
@@ -227,7 +221,7 @@ class Client:
         params = given(query=query, group_by=by, status=status, blueprint=blueprint)
         params |= {} if limit is None else {"limit": str(limit)}
         answer = await self._transport.call("GET", "/api/v1/jobs:count", params=params)
-        tally: dict[str, Any] = decoded(answer, dict[str, Any])
+        tally: dict[str, Any] = decode(answer, dict[str, Any])
         return tally
 
     async def export(
@@ -247,7 +241,7 @@ class Client:
 
     async def history(self, job_id: str) -> list[Event]:
         """Everything that happened to the job so far."""
-        return [event async for event in self._pages(_path(job_id, "/history"), {}, Event)]
+        return [event async for event in self._transport.pages(_path(job_id, "/history"), {}, Event)]
 
     async def events(self, job_id: str | None = None, after: str = "") -> AsyncIterator[Event | Progress]:
         """What happens, as it happens: to one job until its end, or to all jobs of the client for ever.
@@ -270,7 +264,7 @@ class Client:
 
     async def timeline(self, job_id: str) -> Timeline:
         """The job's life as spans of time: states, tasks, attempts, and every wait with its reason."""
-        told: Timeline = decoded(await self._transport.call("GET", _path(job_id, "/timeline")), Timeline)
+        told: Timeline = decode(await self._transport.call("GET", _path(job_id, "/timeline")), Timeline)
         return told
 
     async def explain(self, job_id: str) -> dict[str, Any]:
@@ -281,7 +275,7 @@ class Client:
 
     async def cancel(self, job_id: str, reason: str = "") -> JobObject:
         """Ask for a stop; JobAlreadyTerminal when it is too late."""
-        return await self._job("POST", _path(job_id, "/cancel"), {"reason": reason}, again=False)
+        return await self._job("POST", _path(job_id, "/cancel"), {"reason": reason}, idempotent=False)
 
     async def approve(
         self,
@@ -296,7 +290,7 @@ class Client:
 
     async def release(self, job_id: str, data: Mapping[str, Any] | None = None) -> JobObject:
         """Let a quarantined job try again, with `data` merged into its own first; else NotQuarantined."""
-        return await self._job("POST", _path(job_id, "/release"), members("data", data), again=False)
+        return await self._job("POST", _path(job_id, "/release"), members("data", data), idempotent=False)
 
     async def retry(self, job_id: str, data: Mapping[str, Any] | None = None) -> JobObject:
         """`release`, by its other name."""
@@ -304,7 +298,7 @@ class Client:
 
     async def fail(self, job_id: str, reason: str = "") -> JobObject:
         """Give a quarantined job up; else NotQuarantined."""
-        return await self._job("POST", _path(job_id, "/fail"), {"reason": reason}, again=False)
+        return await self._job("POST", _path(job_id, "/fail"), {"reason": reason}, idempotent=False)
 
     # -- the house -------------------------------------------------------------------------------
 
@@ -315,7 +309,7 @@ class Client:
     async def graph(self, blueprint: str, format: str = "dot") -> bytes:
         """The states of a blueprint, drawn: as text for `dot`, as a picture for `svg` and `png`."""
         path = f"/api/v1/blueprints/{quote(blueprint, safe='')}/graph"
-        return (await self._transport.call("GET", path, params={"format": format})).body
+        return await self._transport.call("GET", path, params={"format": format})
 
     async def workers(self) -> list[dict[str, Any]]:
         """Who performs."""
@@ -344,7 +338,9 @@ class Client:
 
     async def webhooks(self, state: str = "dead") -> list[dict[str, Any]]:
         """Words about jobs that were given up (`dead`), or are still tried (`pending`)."""
-        return [item async for item in self._pages("/api/v1/webhooks", {"state": state}, dict[str, Any])]
+        return [
+            item async for item in self._transport.pages("/api/v1/webhooks", {"state": state}, dict[str, Any])
+        ]
 
     async def redeliver(self, delivery_id: str) -> dict[str, Any]:
         """Send one of them again, now."""
@@ -364,7 +360,7 @@ class Client:
         """Who did what, newest first. For operators."""
         asked = {"actor": actor, "action": action, "target": target, "limit": str(page)}
         params = {name: value for name, value in asked.items() if value}
-        async for record in self._pages("/api/v1/audit", params, dict[str, Any]):
+        async for record in self._transport.pages("/api/v1/audit", params, dict[str, Any]):
             yield record
 
     async def me(self) -> dict[str, Any]:
@@ -382,24 +378,15 @@ class Client:
     # -- how it is asked -------------------------------------------------------------------------
 
     async def _job(self, method: str, path: str, body: object = None, **how: Any) -> JobObject:
-        job: JobObject = decoded(await self._transport.call(method, path, body, **how), JobObject)
+        job: JobObject = decode(await self._transport.call(method, path, body, **how), JobObject)
         return job
 
     async def _document(self, method: str, path: str, body: object = None) -> dict[str, Any]:
-        document: dict[str, Any] = decoded(await self._transport.call(method, path, body), dict[str, Any])
+        document: dict[str, Any] = decode(await self._transport.call(method, path, body), dict[str, Any])
         return document
 
     async def _every(self, path: str) -> list[dict[str, Any]]:
-        return [item async for item in self._pages(path, {}, dict[str, Any])]
-
-    async def _pages(self, path: str, params: dict[str, str], kind: type[T]) -> AsyncIterator[T]:
-        while True:
-            found: Page[T] = decoded(await self._transport.call("GET", path, params=params), Page[kind])  # type: ignore[valid-type]
-            for item in found.items:
-                yield item
-            if not found.next:
-                return
-            params = params | {"next": found.next}
+        return [item async for item in self._transport.pages(path, {}, dict[str, Any])]
 
 
 def given(**params: str | None) -> dict[str, str]:
@@ -412,13 +399,15 @@ def settled(job: JobObject) -> bool:
     return job.status in _SETTLED
 
 
-def _each(answer: Answer) -> Sequence[JobObject | RegistaError]:
+def _each(answer: bytes) -> Sequence[JobObject | RegistaError]:
     """Each job of a batch, or why there is none. Mostly all are there, and are read in one go."""
     try:
-        return msgspec.json.decode(answer.body, type=_Created).items
+        return msgspec.json.decode(answer, type=_Created).items
     except msgspec.ValidationError:
-        items: list[dict[str, Any]] = decoded(answer, dict[str, list[dict[str, Any]]])["items"]
-        return [msgspec.convert(item, JobObject) if "id" in item else error_in(item) for item in items]
+        items: list[dict[str, Any]] = decode(answer, dict[str, list[dict[str, Any]]])["items"]
+        return [
+            msgspec.convert(item, JobObject) if "id" in item else error_from_problem(item) for item in items
+        ]
 
 
 def _path(job_id: str, below: str = "") -> str:

@@ -16,10 +16,9 @@ from yarl import URL
 from ..errors import BadFileName, Unreachable
 from ..wire.files import FileLink, FileObject
 from ..wire.jobs import JobObject
-from ..wire.pages import Page
 from ..wire.trouble import why
-from .refusals import error_of
-from .transport import Transport, decoded
+from .errors import error_from_response
+from .transport import Transport, decode
 
 #: Bytes of a piece that travels.
 _CHUNK = 1024 * 1024
@@ -40,27 +39,19 @@ class Files:
 
     async def list(self, job_id: str) -> FileObjects:
         """The files of a job, by name."""
-        found: FileObjects = []
-        params: dict[str, str] = {}
-        while True:
-            answer = await self._transport.call("GET", _path(job_id), params=params)
-            page: Page[FileObject] = decoded(answer, Page[FileObject])
-            found += page.items
-            if not page.next:
-                return found
-            params = {"next": page.next}
+        return [file async for file in self._transport.pages(_path(job_id), {}, FileObject)]
 
     async def upload_url(self, job_id: str, name: str, expires_s: float = 3600.0) -> FileLink:
         """A link to write a file; JobAlreadyTerminal for a job that has ended."""
         body = {"name": name, "expires_in": expires_s}
-        link: FileLink = decoded(await self._transport.call("POST", _path(job_id), body), FileLink)
+        link: FileLink = decode(await self._transport.call("POST", _path(job_id), body), FileLink)
         return link
 
     async def download_url(self, job_id: str, name: str, expires_s: float = 3600.0) -> FileLink:
         """A link to read a file; FileMissing."""
         params = {"expires_in": f"{expires_s:g}"}
         answer = await self._transport.call("GET", _path(job_id, name), params=params)
-        link: FileLink = decoded(answer, FileLink)
+        link: FileLink = decode(answer, FileLink)
         return link
 
     async def upload(self, job_id: str, source: Content, name: str = "") -> str:
@@ -101,20 +92,20 @@ class Files:
     async def value(self, job_id: str, sha256: str) -> Any:
         """A large value of a job, by the checksum that the job shows in its place."""
         path = f"/api/v1/jobs/{quote(job_id, safe='')}/values/{quote(sha256, safe='')}"
-        return decoded(await self._transport.call("GET", path), Any)
+        return decode(await self._transport.call("GET", path), Any)
 
-    async def whole(self, job_id: str, shown: Any) -> Any:
+    async def fetch_offloaded(self, job_id: str, shown: Any) -> Any:
         """`shown` (a job's input, data or result) with every large value fetched."""
         if isinstance(shown, Mapping):
             told = shown.get(_SHOWN)
             if len(shown) == 1 and isinstance(told, Mapping):
                 return await self.value(job_id, str(told.get("sha256", "")))
-            return {key: await self.whole(job_id, each) for key, each in shown.items()}
+            return {key: await self.fetch_offloaded(job_id, each) for key, each in shown.items()}
         return shown
 
     async def result(self, job: JobObject) -> Any:
         """The result of a job, however large."""
-        return await self.whole(job.id, job.result)
+        return await self.fetch_offloaded(job.id, job.result)
 
     @asynccontextmanager
     async def _transfer(
@@ -135,7 +126,7 @@ class Files:
                 ) as answer,
             ):
                 if answer.status >= 400:
-                    raise error_of(answer.status, await answer.read())
+                    raise error_from_response(answer.status, await answer.read())
                 yield answer
         except (aiohttp.ClientError, TimeoutError) as error:
             place = urlsplit(link.url)

@@ -4,9 +4,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 from urllib.parse import quote
 
-from ..wire.pages import Page
 from .bodies import new_key
-from .transport import Transport, decoded
+from .transport import Transport, decode
 
 _PATH = "/api/v1/schedules"
 Document = dict[str, Any]
@@ -50,17 +49,14 @@ class Schedules:
 
     async def delete(self, name: str) -> None:
         """Forget a schedule that was made over the API; one of the file is ScheduleInFile."""
-        await self._transport.call("POST", _path(name, "/delete"), {}, again=False)
+        await self._transport.call("POST", _path(name, "/delete"), {}, idempotent=False)
 
     async def _ask(self, method: str, path: str, body: object = None) -> Document:
-        document: Document = decoded(await self._transport.call(method, path, body), dict[str, Any])
+        document: Document = decode(await self._transport.call(method, path, body), dict[str, Any])
         return document
 
     async def _items(self, path: str, params: dict[str, str] | None = None) -> Documents:
-        page: Page[Document] = decoded(
-            await self._transport.call("GET", path, params=params), Page[dict[str, Any]]
-        )
-        return page.items
+        return [item async for item in self._transport.pages(path, params or {}, dict[str, Any])]
 
 
 class SyncSchedules:

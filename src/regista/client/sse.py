@@ -16,7 +16,7 @@ class Message(NamedTuple):
     data: str
 
 
-class Parser:
+class EventStreamParser:
     """Collects lines into messages, as the standard says; comments and unknown fields are passed over."""
 
     def __init__(self, last_id: str = "") -> None:

@@ -39,8 +39,11 @@ class SyncClient:
         *,
         connection: Connection | None = None,
         first_contact_s: float = FIRST_CONTACT_S,
+        on_wait: Callable[[str, float], None] | None = None,
     ) -> None:
-        self._client = Client(url, token, connection=connection, first_contact_s=first_contact_s)
+        self._client = Client(
+            url, token, connection=connection, first_contact_s=first_contact_s, on_wait=on_wait
+        )
         self.url = self._client.url
         self._loop = asyncio.new_event_loop()
         thread = threading.Thread(target=_run, args=(self._loop,), name="regista-client", daemon=True)
@@ -187,10 +190,6 @@ class SyncClient:
     def workers(self) -> list[dict[str, Any]]:
         """See `Client.workers`."""
         return self._call(self._client.workers())
-
-    def tell_of_waits(self, tell: Callable[[str, float], None]) -> None:
-        """See `Client.tell_of_waits`."""
-        self._client.tell_of_waits(tell)
 
     def drain(self, worker_id: str) -> dict[str, Any]:
         """See `Client.drain`."""

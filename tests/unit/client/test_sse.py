@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regista.client.sse import MAX_RETRY_S, Message, Parser
+from regista.client.sse import MAX_RETRY_S, EventStreamParser, Message
 
 STREAM = (
     b": a comment\n\n"
@@ -19,21 +19,21 @@ MESSAGES = [
 
 
 def test_messages_have_id_kind_and_data_and_half_a_message_is_none() -> None:
-    parser = Parser()
+    parser = EventStreamParser()
 
     assert list(parser.feed(STREAM)) == MESSAGES
     assert parser.last_id == "3"
 
 
 def test_retry_is_read_in_milliseconds_and_bounded() -> None:
-    parser = Parser()
+    parser = EventStreamParser()
     for line, seconds in ((b"250", 0.25), (b"soon", 0.25), (b"99999999999999", MAX_RETRY_S)):
         assert list(parser.feed(b"retry: " + line + b"\n\n")) == []
         assert parser.retry_s == seconds
 
 
 def test_restart_drops_half_a_message_and_keeps_the_position() -> None:
-    parser = Parser()
+    parser = EventStreamParser()
     list(parser.feed(b"retry: 500\nid: 7\ndata: a\n\nevent: x\ndata: half"))
     parser.restart()
     assert (parser.last_id, parser.retry_s) == ("7", 0.5)
@@ -42,7 +42,7 @@ def test_restart_drops_half_a_message_and_keeps_the_position() -> None:
 
 @given(st.lists(st.integers(1, 20)))
 def test_it_does_not_matter_where_the_bytes_are_cut(sizes: list[int]) -> None:
-    parser, rest = Parser(), STREAM
+    parser, rest = EventStreamParser(), STREAM
     found: list[Message] = []
     for size in sizes:
         found += parser.feed(rest[:size])
@@ -54,4 +54,4 @@ def test_it_does_not_matter_where_the_bytes_are_cut(sizes: list[int]) -> None:
 
 @given(st.binary())
 def test_whatever_comes_is_survived(noise: bytes) -> None:
-    list(Parser().feed(noise + b"\n\n"))
+    list(EventStreamParser().feed(noise + b"\n\n"))
