@@ -21,8 +21,8 @@ from typing import Any
 
 import msgspec
 
-from regista.history.listfilter import Query, field_named, understand
 from regista.history.postgres import PostgresHistory
+from regista.history.query import Query, field_named, parse_query
 from regista.history.sqlite import SqliteHistory
 from regista.history.sqlite_search import statement
 from regista.model import Entry, Event, EventType, Summary
@@ -78,12 +78,12 @@ async def measure(
     base = await timed(raw, runs)
     lines: list[dict[str, Any]] = [line(name, jobs, "raw: 100 rows by an index", base, base)]
     for title, text in SEARCHES.items():
-        query = understand(text, TYPES)
+        query = parse_query(text, TYPES)
         ms = await timed(lambda query=query: history.search(query), runs)  # type: ignore[misc]
         lines.append(line(name, jobs, title, ms, base, plan=await plan_of(history, query)))
     for title, (text, by) in TALLIES.items():
-        query, field = understand(text, TYPES), field_named(by, TYPES)
-        ms = await timed(lambda query=query, field=field: history.tally(query, field), runs)  # type: ignore[misc]
+        query, field = parse_query(text, TYPES), field_named(by, TYPES)
+        ms = await timed(lambda query=query, field=field: history.count(query, field), runs)  # type: ignore[misc]
         lines.append(line(name, jobs, title, ms, base))
     return lines
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from regista.history.listfilter.index import key_of
+from regista.history.query.index import key_of
 
 #: The oldest job. One follows every five seconds, so a million are two months.
 BASE = datetime(2026, 1, 1, tzinfo=UTC)

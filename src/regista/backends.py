@@ -13,7 +13,7 @@ from .engines.native.executor import Settings
 from .errors import ConfigError
 from .history.base import HistoryStorage
 from .history.memory import MemoryHistory
-from .history.none import NoHistory
+from .history.store_only import NoHistory
 from .model import RetryPolicy
 from .storage.base import StorageBackend
 from .storage.memory import MemoryStorage

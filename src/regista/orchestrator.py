@@ -32,8 +32,9 @@ from .engines.native.workers import WorkerService
 from .errors import IdempotencyConflict, JobNotFound, StorageFailed
 from .filing import Filing
 from .history.base import HistoryStorage
-from .history.none import NoHistory
-from .history.recorder import LEAD_S, HistoryRecorder, read_events
+from .history.reader import read_events
+from .history.recorder import LEAD_S, HistoryRecorder
+from .history.store_only import NoHistory
 from .model import ClientConfig, Event, Job, Summary
 from .model.attributes import declared_types
 from .observe.parts import CountedPost, counted_start

@@ -19,7 +19,7 @@ from regista import (
 )
 from regista.blueprint import ActionFactory, JobContext
 from regista.errors import HistoryDisabled, StorageUnavailable, TransientError
-from regista.history.none import NoHistory
+from regista.history.store_only import NoHistory
 from regista.model import RetryPolicy
 from regista.testing.invariants import check_history
 from tests.conftest import Require

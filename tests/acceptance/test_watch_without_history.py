@@ -27,9 +27,9 @@ class Absent(MemoryHistory):
         self._look()
         return await super().events(job_id, after_seq, limit)
 
-    async def stories(self, job_ids: Any, limit: int = 1000) -> Any:
+    async def events_of_jobs(self, job_ids: Any, limit: int = 1000) -> Any:
         self._look()
-        return await super().stories(job_ids, limit)
+        return await super().events_of_jobs(job_ids, limit)
 
     def _look(self) -> None:
         if self.away:

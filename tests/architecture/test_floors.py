@@ -14,13 +14,13 @@ FLOORS = {
     **dict.fromkeys(["orchestrator", "backends", "filing", "site", "cli", "__main__"], 5),
     **dict.fromkeys(["api", "rpc", "dashboard"], 4),
     **dict.fromkeys(["engines.native", "dispatch", "fleet", "logs", "upkeep"], 3),
-    **dict.fromkeys(["history.recorder", "history.search"], 3),
+    **dict.fromkeys(["history.recorder", "history.reader"], 3),
     **dict.fromkeys(
         ["storage", "storage.redis", "history", "providers", "payloads", "engines.temporal", "observe"], 2
     ),
     "history.postgres": 2,
     "history.timeline": 1,
-    "history.listfilter": 1,
+    "history.query": 1,
     **dict.fromkeys(["storage.base", "history.base", "providers.base", "payloads.base", "engines.base"], 1),
     "payloads.task_files": 1,
     **dict.fromkeys(["storage.__init__", "history.__init__", "engines.__init__"], 1),
@@ -55,7 +55,7 @@ ALSO = {
     "site": {"orchestrator"},
     "storage.redis": {"storage"},
     "history.postgres": {"history"},
-    "history.base": {"history.listfilter"},
+    "history.base": {"history.query"},
     "__main__": {"cli"},
     "cli": {"orchestrator", "backends", "site", "observe", "worker", "payloads", "__init__"},
     # The version of the package stands in `__init__`, which loads nothing by itself.
@@ -95,7 +95,7 @@ LIBRARIES = {
     "storage.redis": {"redis", "hiredis"},
     "payloads": {"obstore"},
     "history.postgres": {"asyncpg"},
-    "history.listfilter": {"lark"},
+    "history.query": {"lark"},
     "trace": {"opentelemetry"},
     "observe": {"opentelemetry"},
     "testing": {"pytest", "hypothesis", "aiohttp"},

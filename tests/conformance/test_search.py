@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from regista.history.base import HistoryStorage
 from regista.history.indexed import Indexed
-from regista.history.listfilter import Query, field_named, understand
-from regista.history.listfilter.evaluate import place_of
 from regista.history.memory import MemoryHistory
 from regista.history.postgres import PostgresHistory
+from regista.history.query import Query, field_named, parse_query
+from regista.history.query.evaluate import sort_position
 from regista.history.sqlite import SqliteHistory
 from regista.model import Entry
 from tests.conformance.search_plays import ATTRIBUTES, batches, groups, queries
@@ -65,7 +65,7 @@ async def pages(history: HistoryStorage, query: Query, size: int) -> list[list[s
         found.append([row.job_id for row in rows])
         if len(rows) < size:
             return found
-        after = place_of(query.order, rows[-1])
+        after = sort_position(query.order, rows[-1])
     raise AssertionError
 
 
@@ -80,7 +80,7 @@ def test_random_searches_have_the_answer_of_the_reference(
 ) -> None:
     runner, history = played
     note(text)
-    query = understand(text, ATTRIBUTES).restricted(client=client)
+    query = parse_query(text, ATTRIBUTES).restricted(client=client)
     field = None if by is None else field_named(by, ATTRIBUTES)
 
     async def body() -> None:
@@ -92,6 +92,6 @@ def test_random_searches_have_the_answer_of_the_reference(
         assert await pages(history, query, size) == await pages(memory, query, size)
         for without in ([], ["job-1", "nobody"]):
             asked = {"without": without, "limit": 3}
-            assert await history.tally(query, field, **asked) == await memory.tally(query, field, **asked)  # type: ignore[arg-type]
+            assert await history.count(query, field, **asked) == await memory.count(query, field, **asked)  # type: ignore[arg-type]
 
     runner.run(body())

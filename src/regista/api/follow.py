@@ -11,7 +11,7 @@ from typing import ParamSpec, TypeVar
 
 from ..engines.native.feed import Feed, Reader, Told
 from ..errors import HistoryUnavailable, StorageUnavailable
-from ..history.recorder import read_events
+from ..history.reader import read_events
 from ..model import Entry, EventType, Job
 from ..wire.jobs import Progress
 from .stage import Stage

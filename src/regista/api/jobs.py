@@ -10,7 +10,7 @@ from msgspec import Struct
 from ..dispatch.explain import Reason, Score
 from ..engines.base import Submission
 from ..errors import OrchestratorStopped
-from ..history.recorder import read_events
+from ..history.reader import read_events
 from ..model import ClientConfig, Event, Job
 from ..wire.jobs import Cancel, JobObject, Wish
 from ..wire.pages import Page, token_of

@@ -8,9 +8,9 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from ..clock import EPOCH
-from ..history.listfilter import Place, Query
-from ..history.listfilter.nodes import Key, Kind
-from ..history.search import find_jobs, query_of
+from ..history.query import Place, Query
+from ..history.query.nodes import Key, Kind
+from ..history.reader import find_jobs, query_of
 from ..model import JobStatus, Summary
 from ..wire.jobs import Bill, Fault, JobObject
 from ..wire.pages import BadToken, Page, place_of, token_of
@@ -82,12 +82,12 @@ def place_in(request: web.Request, query: Query) -> Place | None:
 
 #: What the values of a place may be, by the kind of their field.
 _TYPES: dict[Kind, type | tuple[type, ...]] = {
-    Kind.WORD: str,
-    Kind.TIME: str,
+    Kind.KEYWORD: str,
+    Kind.DATETIME: str,
     Kind.NUMBER: (int, float),
-    Kind.TRUTH: bool,
-    Kind.MOMENT: int,
-    Kind.SPAN: int,
+    Kind.BOOL: bool,
+    Kind.TIMESTAMP: int,
+    Kind.DURATION: int,
 }
 
 
@@ -98,13 +98,13 @@ def _value(key: Key, value: Any) -> Any:
     if not isinstance(value, _TYPES[field.kind]) or not _is_sound(field.kind, value):
         raise BadToken("made up")
     moment: Any = value
-    return EPOCH + timedelta(microseconds=moment) if field.kind is Kind.MOMENT else value
+    return EPOCH + timedelta(microseconds=moment) if field.kind is Kind.TIMESTAMP else value
 
 
 def _is_sound(kind: Kind, value: Any) -> bool:
     """Every history can compare with it."""
     if isinstance(value, bool):  # which is an int as well
-        return kind is Kind.TRUTH
+        return kind is Kind.BOOL
     if isinstance(value, float):
         return isfinite(value)
     if isinstance(value, int):

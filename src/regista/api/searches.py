@@ -5,10 +5,9 @@ from typing import Any
 
 from aiohttp import web
 
-from ..history.listfilter import Place, Query
-from ..history.listfilter.tally import Tally
-from ..history.recorder import read_events
-from ..history.search import count_jobs, find_jobs, group_of
+from ..history.query import Place, Query
+from ..history.query.counts import JobCounts
+from ..history.reader import count_jobs, find_jobs, group_of, read_events
 from . import parameters, view
 from .listing import NO_HISTORY, QUERY, asked, item_of
 from .middleware.ratelimit import tell
@@ -35,7 +34,7 @@ LINES = Media(("application/jsonl",), "JSON, a document on each line")
 @routes.get(
     "/jobs:count",
     parameters=[QUERY, STATUS, BLUEPRINT, GROUP_BY, LIMIT],
-    answers={200: Tally},
+    answers={200: JobCounts},
     problems=NO_HISTORY,
 )
 async def count(request: web.Request) -> web.Response:

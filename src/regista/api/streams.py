@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 
 from ..engines.native.feed import Told
-from ..history.recorder import read_events
+from ..history.reader import read_events
 from ..wire.jobs import Progress
 from ..wire.story import Show
 from . import view

@@ -2,7 +2,7 @@
 
 from aiohttp import web
 
-from ..history.recorder import read_events
+from ..history.reader import read_events
 from ..history.timeline import timeline_of
 from ..model import Event
 from ..model.timeline import Timeline

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ..config import Config
 from ..errors import HistoryUnavailable, JobNotFound
-from ..history.recorder import read_stories
+from ..history.reader import read_events_of_jobs
 from ..model import ClientConfig, Event, Job, JobStatus
 from ..wire.jobs import JobObject
 from ..wire.story import Show, as_it_is, job_object
@@ -116,7 +116,7 @@ async def all_ended(stage: Stage, jobs: Sequence[Job], attempts: bool = True) ->
 async def _stories(stage: Stage, job_ids: Sequence[str]) -> dict[str, list[Event]]:
     """The stories of these jobs; none while history is away: what the store knows of a job is shown all the same."""
     try:
-        return await read_stories(stage.storage, stage.history, job_ids, _STORY)
+        return await read_events_of_jobs(stage.storage, stage.history, job_ids, _STORY)
     except HistoryUnavailable:
         return {}
 
@@ -127,7 +127,7 @@ def _without_story(shown: JobObject) -> JobObject:
 
 async def story(stage: Stage, job_id: str) -> Sequence[Event]:
     """The events that tell of the attempts: from memory while all of them are there, else from history too."""
-    return (await read_stories(stage.storage, stage.history, [job_id], _STORY))[job_id]
+    return (await read_events_of_jobs(stage.storage, stage.history, [job_id], _STORY))[job_id]
 
 
 async def answer(

@@ -5,15 +5,15 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from ..model import Entry, Event, Summary
-from .listfilter import Field, Query
-from .listfilter import Place as SearchPlace
-from .listfilter.tally import Member, Tally
+from .query import Field, Query
+from .query import Place as SearchPlace
+from .query.counts import JobCounts, Member
 
 #: A place in the list of jobs: when the job there was created, and its id.
 Place = tuple[datetime, str]
 
 
-class Stretch(NamedTuple):
+class EntryPage(NamedTuple):
     """Entries of some jobs, and how far all of them were looked at."""
 
     entries: list[Entry]
@@ -52,11 +52,11 @@ class HistoryStorage(Protocol):
         """The events of a job above `after_seq`, in order, each with its `job_id` and `seq`."""
         ...
 
-    async def stories(self, job_ids: Sequence[str], limit: int = 1000) -> dict[str, list[Event]]:
+    async def events_of_jobs(self, job_ids: Sequence[str], limit: int = 1000) -> dict[str, list[Event]]:
         """The first `limit` events of each of these jobs, in one go; jobs without any are left out."""
         ...
 
-    async def entries(self, after: int, limit: int = 1000, client: str | None = None) -> Stretch:
+    async def entries(self, after: int, limit: int = 1000, client: str | None = None) -> EntryPage:
         """The entries numbered above `after`, in order: of this client's jobs, or of all. Without summaries.
 
         `limit` bounds the entries that are looked at, whoever they belong to.
@@ -83,7 +83,7 @@ class HistoryStorage(Protocol):
         """The rows that fit, in the order that the query asks for, behind a place in it."""
         ...
 
-    async def tally(
+    async def count(
         self,
         query: Query,
         by: Field | None = None,
@@ -91,7 +91,7 @@ class HistoryStorage(Protocol):
         without: Sequence[str] = (),
         beside: Sequence[Member] = (),
         limit: int = 100,
-    ) -> Tally:
+    ) -> JobCounts:
         """How many fit, in all and in the largest groups, and how long they took.
 
         Jobs of `without` are left out, and `beside` is counted in: what is known of jobs that are not recorded yet.

@@ -31,7 +31,7 @@ def _encode_anyhow(events: tuple[Event, ...]) -> bytes:
     try:
         return _msgpack.encode(events)
     except _REFUSALS:
-        return _msgpack.encode([legible(asdict(event)) for event in events])
+        return _msgpack.encode([make_encodable(asdict(event)) for event in events])
 
 
 def decode_events(body: bytes) -> tuple[Event, ...]:
@@ -47,7 +47,7 @@ def encode_json(value: Any) -> bytes:
     try:
         return _json.encode(value)
     except _REFUSALS:
-        return _json.encode(legible(value))
+        return _json.encode(make_encodable(value))
 
 
 def encoded_json(value: Any) -> Any:
@@ -55,7 +55,7 @@ def encoded_json(value: Any) -> Any:
     return msgspec.json.decode(encode_json(value))
 
 
-def legible(value: Any, depth: int = MAX_DEPTH) -> Any:
+def make_encodable(value: Any, depth: int = MAX_DEPTH) -> Any:
     """`value` with what no encoder takes put into words.
 
     A number beyond 64 bits, half a surrogate pair (file names have them) or a value that contains
@@ -71,9 +71,9 @@ def legible(value: Any, depth: int = MAX_DEPTH) -> Any:
         case dict() | list() | tuple() | set() | frozenset() if depth == 0:
             return "…"
         case dict():
-            return {_key(key): legible(part, depth - 1) for key, part in value.items()}
+            return {_key(key): make_encodable(part, depth - 1) for key, part in value.items()}
         case list() | tuple() | set() | frozenset():
-            return [legible(part, depth - 1) for part in value]
+            return [make_encodable(part, depth - 1) for part in value]
         case _:
             return _encodable(value)
 
@@ -87,4 +87,4 @@ def _encodable(value: Any) -> Any:
 
 
 def _key(key: Any) -> Any:
-    return legible(key if isinstance(key, str | int) else str(key))
+    return make_encodable(key if isinstance(key, str | int) else str(key))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ..clock import EPOCH
 from ..model import Summary
-from .listfilter.index import keys_of, stored, text_index
+from .query.index import keys_of, stored, text_index
 
 #: Jobs that are remembered: those whose entries come close together.
 REMEMBERED = 10_000

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from ..model.attributes import MAX_KEYWORD
-from .listfilter.index import key_of
-from .listfilter.nodes import Among, Is, Kind, Node, Query, Starts, conjuncts
+from .query.index import key_of
+from .query.nodes import Compare, In, Kind, Node, Query, StartsWith, conjuncts
 
 #: Counted no further: beyond that a lead is worth little, and counting costs milliseconds.
 COUNTED = 10_000
@@ -23,7 +23,7 @@ _RARE = ("status", "", "blueprint", "client")
 _LAST = "\U0010ffff"
 
 
-class Lead(Struct, frozen=True):
+class IndexCondition(Struct, frozen=True):
     """A condition that an index answers. A key leads in the order of creation; a range of keys does not."""
 
     #: The column, for one of the job's own; else empty.
@@ -40,34 +40,34 @@ class Lead(Struct, frozen=True):
         return self.low == self.high
 
 
-def leads_of(query: Query) -> list[Lead]:
+def leads_of(query: Query) -> list[IndexCondition]:
     """Everything that could lead."""
     found = [_lead(node) for node in conjuncts(query.where)]
     return [lead for lead in found if lead is not None]
 
 
-def _lead(node: Node) -> Lead | None:
-    if isinstance(node, Is | Among) and node.field.column in _COLUMNS:
-        values = node.values if isinstance(node, Among) else (node.value,)
-        if not (isinstance(node, Is) and node.operator != "=") and "finished" not in values and values:
-            return Lead(column=node.field.column, values=tuple(map(str, values)))
+def _lead(node: Node) -> IndexCondition | None:
+    if isinstance(node, Compare | In) and node.field.column in _COLUMNS:
+        values = node.values if isinstance(node, In) else (node.value,)
+        if not (isinstance(node, Compare) and node.operator != "=") and "finished" not in values and values:
+            return IndexCondition(column=node.field.column, values=tuple(map(str, values)))
         return None
     field = getattr(node, "field", None)
-    if field is None or field.column or field.kind in (Kind.TEXT, Kind.SPAN, Kind.TRUTH):
+    if field is None or field.column or field.kind in (Kind.TEXT, Kind.DURATION, Kind.BOOL):
         return None
     bounds = _bounds(node)
-    return None if bounds is None else Lead(name=field.name, low=bounds[0], high=bounds[1])
+    return None if bounds is None else IndexCondition(name=field.name, low=bounds[0], high=bounds[1])
 
 
 def _bounds(node: Node) -> tuple[str, str] | None:
     """The lowest and the highest key of what fits; other keys may lie between them."""
-    if isinstance(node, Starts):
+    if isinstance(node, StartsWith):
         low = key_of(node.prefix[:MAX_KEYWORD]) or ""
         return low, low + _LAST
-    if isinstance(node, Among):
+    if isinstance(node, In):
         keys = sorted(key for value in node.values if (key := key_of(value)) is not None)
         return (keys[0], keys[-1]) if len(keys) == len(node.values) else None
-    if not isinstance(node, Is) or (key := key_of(node.value)) is None:
+    if not isinstance(node, Compare) or (key := key_of(node.value)) is None:
         return None
     kind = key[0]
     match node.operator:
@@ -78,7 +78,7 @@ def _bounds(node: Node) -> tuple[str, str] | None:
     return key, kind + _LAST
 
 
-def best(leads: Sequence[Lead], counts: Sequence[int]) -> Lead | None:
+def best(leads: Sequence[IndexCondition], counts: Sequence[int]) -> IndexCondition | None:
     """The one that leads to the fewest; None: walk along the time of creation.
 
     Beyond the bound all are the same: then one that keeps the order, so that the first page comes without a look

@@ -8,14 +8,14 @@ from heapq import nlargest, nsmallest
 from msgspec.structs import replace
 
 from ..model import Entry, Event, JobStatus, Summary
-from .base import Place, Stretch
+from .base import EntryPage, Place
 from .encoding import encoded_json
-from .listfilter import Field, Query
-from .listfilter import Place as SearchPlace
-from .listfilter.evaluate import matching
-from .listfilter.index import stored
-from .listfilter.tally import Member, Tally, members_of, tally_of
-from .story import replaces, unfolded
+from .query import Field, Query
+from .query import Place as SearchPlace
+from .query.counts import JobCounts, Member, counts_of, members_of
+from .query.evaluate import select_matching
+from .query.index import stored
+from .superseded import supersedes, to_events
 
 
 class MemoryHistory:
@@ -56,9 +56,9 @@ class MemoryHistory:
         if last is not None and not (last.number < entry.number and last.first_seq < entry.first_seq):
             if entry.first_seq in known and known[entry.first_seq].number >= entry.number:
                 return
-            if any(replaces(other, entry) for other in known.values()):
+            if any(supersedes(other, entry) for other in known.values()):
                 return
-            for seq in [seq for seq, other in known.items() if replaces(entry, other)]:
+            for seq in [seq for seq, other in known.items() if supersedes(entry, other)]:
                 self._strike(known.pop(seq))
         # Without the bytes that others may have made of it: they would stay as long as it does.
         known[entry.first_seq] = Entry(
@@ -80,13 +80,13 @@ class MemoryHistory:
         seqs = list(known)
         first = max(0, bisect_right(seqs, after_seq + 1) - 1)
         # One more than events asked for: the first may hold none of them.
-        told = unfolded(known[seq] for seq in seqs[first : first + limit + 1])
+        told = to_events(known[seq] for seq in seqs[first : first + limit + 1])
         return [event for event in told if event.seq > after_seq][:limit]
 
-    async def stories(self, job_ids: Sequence[str], limit: int = 1000) -> dict[str, list[Event]]:
+    async def events_of_jobs(self, job_ids: Sequence[str], limit: int = 1000) -> dict[str, list[Event]]:
         return {job_id: await self.events(job_id, 0, limit) for job_id in job_ids if job_id in self._entries}
 
-    async def entries(self, after: int, limit: int = 1000, client: str | None = None) -> Stretch:
+    async def entries(self, after: int, limit: int = 1000, client: str | None = None) -> EntryPage:
         start = bisect_right(self._order, after, key=lambda place: place[0])
         places = self._order[start : start + limit]
         found = [
@@ -94,7 +94,7 @@ class MemoryHistory:
             for _, job_id, first_seq in places
             if client is None or self._client_of(job_id) == client
         ]
-        return Stretch(found, places[-1][0] if places else after)
+        return EntryPage(found, places[-1][0] if places else after)
 
     def _client_of(self, job_id: str) -> str:
         latest = self._latest.get(job_id)
@@ -124,9 +124,9 @@ class MemoryHistory:
         return [self._latest[job_id][1] for _, job_id in nlargest(limit, wanted)]
 
     async def search(self, query: Query, after: SearchPlace | None = None, limit: int = 100) -> list[Summary]:
-        return matching(query, (row for _, row in self._latest.values()), after, limit)
+        return select_matching(query, (row for _, row in self._latest.values()), after, limit)
 
-    async def tally(
+    async def count(
         self,
         query: Query,
         by: Field | None = None,
@@ -134,10 +134,10 @@ class MemoryHistory:
         without: Sequence[str] = (),
         beside: Sequence[Member] = (),
         limit: int = 100,
-    ) -> Tally:
+    ) -> JobCounts:
         apart = set(without)
         rows = (row for job_id, (_, row) in self._latest.items() if job_id not in apart)
-        return tally_of([*members_of(query, by, rows), *beside], limit, grouped=by is not None)
+        return counts_of([*members_of(query, by, rows), *beside], limit, grouped=by is not None)
 
     async def expired(self, before: datetime | None, keep: int | None, limit: int = 500) -> list[str]:
         ended = [row for _, row in self._latest.values() if JobStatus(row.status).terminal]

@@ -15,18 +15,18 @@ import msgspec
 
 from ..errors import HistoryUnavailable, SchemaError, StorageError
 from ..model import Entry, Event, Summary
-from .base import Place, Stretch
+from .base import EntryPage, Place
 from .encoding import decode_events
 from .indexed import Indexed
-from .leads import Lead, best, leads_of
-from .listfilter import Field, Query
-from .listfilter import Place as SearchPlace
-from .listfilter.index import keys_of, text_index
-from .listfilter.tally import GroupRow, Member, Tally, tally_from
+from .leads import IndexCondition, best, leads_of
 from .postgres_rows import Keys, entry_of, pack, storable, summary_of
 from .postgres_search import counting, searching, tallying
+from .query import Field, Query
+from .query import Place as SearchPlace
+from .query.counts import GroupRow, JobCounts, Member, counts_from
+from .query.index import keys_of, text_index
 from .setting_aside import KEPT_ID, Refused, record_sparing, shown_entry
-from .story import unfolded
+from .superseded import to_events
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -159,17 +159,17 @@ class PostgresHistory:
 
     async def events(self, job_id: str, after_seq: int = 0, limit: int = 1000) -> list[Event]:
         rows = await self._ask(_QUERIES["events"], storable(job_id), min(after_seq, _HIGHEST), limit)
-        told = unfolded(entry_of(job_id, *row) for row in rows)
+        told = to_events(entry_of(job_id, *row) for row in rows)
         return [event for event in told if event.seq > after_seq][:limit]
 
-    async def stories(self, job_ids: Sequence[str], limit: int = 1000) -> dict[str, list[Event]]:
+    async def events_of_jobs(self, job_ids: Sequence[str], limit: int = 1000) -> dict[str, list[Event]]:
         asked = {storable(job_id): job_id for job_id in job_ids}
         found: dict[str, list[Entry]] = {}
         for stored, first_seq, body in await self._ask(_QUERIES["stories"], list(asked), limit):
             found.setdefault(asked[stored], []).append(entry_of(asked[stored], first_seq, body))
-        return {job_id: unfolded(told)[:limit] for job_id, told in found.items()}
+        return {job_id: to_events(told)[:limit] for job_id, told in found.items()}
 
-    async def entries(self, after: int, limit: int = 1000, client: str | None = None) -> Stretch:
+    async def entries(self, after: int, limit: int = 1000, client: str | None = None) -> EntryPage:
         wanted = None if client is None else storable(client)
         rows = await self._ask(_QUERIES["entries"], min(after, _HIGHEST), limit, wanted)
         found = [
@@ -177,7 +177,7 @@ class PostgresHistory:
             for number, job_id, first_seq, body in rows
             if body is not None
         ]
-        return Stretch(found, rows[-1]["number"] if rows else after)
+        return EntryPage(found, rows[-1]["number"] if rows else after)
 
     async def summary(self, job_id: str) -> Summary | None:
         rows = await self._ask(_QUERIES["summaries"].format(filters="job_id = $2"), 1, storable(job_id))
@@ -210,7 +210,7 @@ class PostgresHistory:
         text, asked = searching(_QUERIES["search"], query, await self._lead(query), after, limit)
         return [summary_of(dict(row)) for row in await self._ask(text, *asked)]
 
-    async def _lead(self, query: Query) -> Lead | None:
+    async def _lead(self, query: Query) -> IndexCondition | None:
         # Of columns the server knows more than we do; of search attributes it knows nothing.
         leads = leads_of(query)
         if not any(lead.name for lead in leads):
@@ -220,7 +220,7 @@ class PostgresHistory:
         chosen = best(leads, list(row))
         return chosen if chosen is not None and chosen.name else None
 
-    async def tally(
+    async def count(
         self,
         query: Query,
         by: Field | None = None,
@@ -228,11 +228,11 @@ class PostgresHistory:
         without: Sequence[str] = (),
         beside: Sequence[Member] = (),
         limit: int = 100,
-    ) -> Tally:
+    ) -> JobCounts:
         lead = await self._lead(query)
         text, asked = tallying(_QUERIES["tally"], query, lead, by, without, beside, limit)
         rows = await self._ask(text, *asked)
-        return tally_from([msgspec.convert(_plain(row), GroupRow) for row in rows], by)
+        return counts_from([msgspec.convert(_plain(row), GroupRow) for row in rows], by)
 
     async def expired(self, before: datetime | None, keep: int | None, limit: int = 500) -> list[str]:
         rows: list[asyncpg.Record] = []

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..model import Entry, Summary
-from .encoding import decode_events, encode_events, encode_json, legible
+from .encoding import decode_events, encode_events, encode_json, make_encodable
 from .indexed import Indexed, Said
-from .story import latest, undisputed
+from .superseded import latest, without_superseded
 
 #: Entries encoded before the loop gets a turn: about a millisecond.
 ENCODED_AT_ONCE = 200
@@ -54,7 +54,7 @@ class Keys(NamedTuple):
 async def pack(entries: Sequence[Entry], indexed: Indexed) -> tuple[Batch, list[tuple[str, Said]]]:
     """Encode each entry once, and of each job's summaries only the last; and what that says of attributes."""
     batch = Batch([], [], [], [], "", Keys([], [], [], []), max(entry.number for entry in entries))
-    for count, entry in enumerate(undisputed(entries), 1):
+    for count, entry in enumerate(without_superseded(entries), 1):
         _add(batch, entry)
         if count % ENCODED_AT_ONCE == 0:
             await asyncio.sleep(0)
@@ -79,7 +79,7 @@ def _add(batch: Batch, entry: Entry) -> None:
 
 def storable(text: str) -> str:
     """`text` as PostgreSQL keeps it: NUL and half a surrogate pair as their escapes. The same for what is asked."""
-    return str(legible(text)).replace("\0", _NUL.decode())
+    return str(make_encodable(text)).replace("\0", _NUL.decode())
 
 
 def storable_json(value: Any) -> str:

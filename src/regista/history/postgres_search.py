@@ -5,21 +5,21 @@ from decimal import Decimal
 from typing import Any
 
 from .encoding import encode_json
-from .leads import COUNTED, Lead
-from .listfilter import Field, Place, Query
-from .listfilter.compile import Sql
-from .listfilter.nodes import Key, Kind
-from .listfilter.tally import Member
+from .leads import COUNTED, IndexCondition
 from .postgres_rows import storable
+from .query import Field, Place, Query
+from .query.compile import Sql
+from .query.counts import Member
+from .query.nodes import Key, Kind
 
 #: The type of a parameter for each kind of field.
 _TYPES = {
-    Kind.WORD: "TEXT",
-    Kind.TIME: "TEXT",
+    Kind.KEYWORD: "TEXT",
+    Kind.DATETIME: "TEXT",
     Kind.NUMBER: "NUMERIC",
-    Kind.TRUTH: "BOOLEAN",
-    Kind.MOMENT: "TIMESTAMPTZ",
-    Kind.SPAN: "BIGINT",
+    Kind.BOOL: "BOOLEAN",
+    Kind.TIMESTAMP: "TIMESTAMPTZ",
+    Kind.DURATION: "BIGINT",
 }
 
 
@@ -49,11 +49,11 @@ class PostgresSql(Sql):
         kind = f"jsonb_typeof(jobs.search_attributes -> {name})"
         text = f"(jobs.search_attributes ->> {name})"
         match field.kind:
-            case Kind.TRUTH:
+            case Kind.BOOL:
                 return f"(CASE {kind} WHEN 'boolean' THEN {text}::BOOLEAN END)"
             case Kind.NUMBER:
                 return f"(CASE {kind} WHEN 'number' THEN {text}::NUMERIC END)"
-            case Kind.WORDS:
+            case Kind.KEYWORD_LIST:
                 return f"(CASE {kind} WHEN 'array' THEN {text} END)"
         return f"(CASE {kind} WHEN 'string' THEN {text} END COLLATE \"C\")"
 
@@ -70,7 +70,7 @@ class PostgresSql(Sql):
         return f"strpos(jobs.words, {self.text(entry)}) > 0"
 
 
-def counting(leads: Sequence[Lead]) -> tuple[str, list[Any]]:
+def counting(leads: Sequence[IndexCondition]) -> tuple[str, list[Any]]:
     """How many rows each lead leads to, up to a bound: one row."""
     sql = PostgresSql()
     counts = [
@@ -80,7 +80,7 @@ def counting(leads: Sequence[Lead]) -> tuple[str, list[Any]]:
     return f"SELECT {', '.join(counts)}", sql.params
 
 
-def _rows_of(lead: Lead, sql: PostgresSql) -> str:
+def _rows_of(lead: IndexCondition, sql: PostgresSql) -> str:
     if lead.column:
         wanted = ", ".join(map(sql.text, lead.values))
         few = " AND status <> 'finished'" if lead.column == "status" else ""
@@ -90,7 +90,7 @@ def _rows_of(lead: Lead, sql: PostgresSql) -> str:
 
 
 def searching(
-    template: str, query: Query, lead: Lead | None, after: Place | None, limit: int
+    template: str, query: Query, lead: IndexCondition | None, after: Place | None, limit: int
 ) -> tuple[str, list[Any]]:
     """The statement for the rows that fit, in order, behind a place, found along the lead; and its parameters."""
     sql = PostgresSql()
@@ -108,7 +108,7 @@ def searching(
     return text, sql.params
 
 
-def _source(sql: PostgresSql, lead: Lead | None) -> tuple[str, list[str]]:
+def _source(sql: PostgresSql, lead: IndexCondition | None) -> tuple[str, list[str]]:
     if lead is None:
         return "regista_jobs AS jobs", []
     name, low = sql.text(lead.name), sql.text(lead.low)
@@ -128,7 +128,7 @@ def _along(table: str, order: Sequence[Key]) -> str:
 def tallying(
     template: str,
     query: Query,
-    lead: Lead | None,
+    lead: IndexCondition | None,
     by: Field | None,
     without: Sequence[str],
     beside: Sequence[Member],

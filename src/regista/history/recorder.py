@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
 from ..clock import Clock, SystemClock
 from ..errors import StorageUnavailable
-from ..model import Entry, Event
+from ..model import Entry
 from ..storage.base import Outbox
 from .base import HistoryStorage
 
@@ -226,41 +226,3 @@ async def _wait(event: asyncio.Event, timeout_s: float) -> bool:
             return await event.wait()
     except TimeoutError:
         return False
-
-
-async def read_events(
-    storage: Outbox, history: HistoryStorage, job_id: str, after_seq: int = 0, limit: int = 1000
-) -> list[Event]:
-    """The events of a job above `after_seq`: history, and what is not recorded yet (FENCES 4).
-
-    In order, without gap or duplicate, while the recorder runs. The outbox is read first: an entry
-    leaves it only when it is recorded, so whatever is missing there is found in history afterwards.
-    The other way round, an entry could be recorded and pruned between the two looks and be in neither.
-    """
-    unrecorded = await storage.tail(job_id, after_seq)
-    return _joined(await history.events(job_id, after_seq, limit), unrecorded)[:limit]
-
-
-def _joined(recorded: list[Event], tail: list[Event]) -> list[Event]:
-    """What history has, and what the outbox has. Where they differ the story was told anew, and history does not know it yet."""
-    known = {event.seq: event for event in tail}
-    if any(known.get(event.seq, event) != event for event in recorded):
-        return [event for event in recorded if event.seq < tail[0].seq] + tail
-    last = recorded[-1].seq if recorded else 0
-    return recorded + [event for event in tail if event.seq > last]
-
-
-async def read_stories(
-    storage: Outbox, history: HistoryStorage, job_ids: Sequence[str], limit: int = 1000
-) -> dict[str, list[Event]]:
-    """The first events of several jobs. Those whose outbox still has everything cost history nothing."""
-    found: dict[str, list[Event]] = {}
-    partly: dict[str, list[Event]] = {}
-    for job_id in job_ids:
-        tail = await storage.tail(job_id, 0)
-        (found if tail and tail[0].seq == 1 else partly)[job_id] = tail
-    if partly:
-        recorded = await history.stories(list(partly), limit)
-        for job_id, tail in partly.items():
-            found[job_id] = _joined(recorded.get(job_id, []), tail)[:limit]
-    return found

@@ -16,19 +16,19 @@ from ..model import Entry, Event, Summary
 from ..onethread import OneThread
 from ..places import Places, real
 from ..together import together
-from .base import Place, Stretch
+from .base import EntryPage, Place
 from .encoding import decode_events, encode_json
 from .indexed import Indexed
-from .leads import Lead, best, leads_of
-from .listfilter import Field, Query
-from .listfilter import Place as SearchPlace
-from .listfilter.evaluate import in_order
-from .listfilter.index import keys_of, text_index
-from .listfilter.tally import GroupRow, Member, Tally, tally_from
+from .leads import IndexCondition, best, leads_of
+from .query import Field, Query
+from .query import Place as SearchPlace
+from .query.counts import GroupRow, JobCounts, Member, counts_from
+from .query.evaluate import in_order
+from .query.index import keys_of, text_index
 from .setting_aside import KEPT_ID, Refused, record_sparing, shown_entry
 from .sqlite_rows import JobRow, index_rows, pack
 from .sqlite_search import counting, statement, tallying
-from .story import unfolded
+from .superseded import to_events
 
 T = TypeVar("T")
 
@@ -178,18 +178,18 @@ class SqliteHistory:
     async def events(self, job_id: str, after_seq: int = 0, limit: int = 1000) -> list[Event]:
         asked = {"job_id": job_id, "after_seq": after_seq, "limit": limit}
         rows = await self._read(_QUERIES["events"], asked, list[tuple[int, str]])
-        told = unfolded(_entry(job_id, first_seq, body) for first_seq, body in rows)
+        told = to_events(_entry(job_id, first_seq, body) for first_seq, body in rows)
         return [event for event in told if event.seq > after_seq][:limit]
 
-    async def stories(self, job_ids: Sequence[str], limit: int = 1000) -> dict[str, list[Event]]:
+    async def events_of_jobs(self, job_ids: Sequence[str], limit: int = 1000) -> dict[str, list[Event]]:
         asked = {"job_ids": encode_json(job_ids).decode(), "limit": limit}
         rows = await self._read(_QUERIES["stories"], asked, list[tuple[str, int, str]])
         found: dict[str, list[Entry]] = {}
         for job_id, first_seq, body in rows:
             found.setdefault(job_id, []).append(_entry(job_id, first_seq, body))
-        return {job_id: unfolded(told)[:limit] for job_id, told in found.items()}
+        return {job_id: to_events(told)[:limit] for job_id, told in found.items()}
 
-    async def entries(self, after: int, limit: int = 1000, client: str | None = None) -> Stretch:
+    async def entries(self, after: int, limit: int = 1000, client: str | None = None) -> EntryPage:
         asked = {"after": after, "limit": limit, "client": client}
         rows = await self._read(_QUERIES["entries"], asked, list[tuple[int, str, int, str, str | None]])
         rows.sort()
@@ -198,7 +198,7 @@ class SqliteHistory:
             for number, job_id, first_seq, _, body in rows
             if body is not None
         ]
-        return Stretch(found, rows[-1][0] if rows else after)
+        return EntryPage(found, rows[-1][0] if rows else after)
 
     async def summary(self, job_id: str) -> Summary | None:
         rows = await self._summaries(["job_id = :job_id"], {"job_id": job_id, "limit": 1})
@@ -234,7 +234,7 @@ class SqliteHistory:
         rows = await self._read(text, {**found.asked, "limit": limit}, list[JobRow])
         return in_order(query.order, [row.summary() for row in rows])
 
-    async def _lead(self, query: Query) -> Lead | None:
+    async def _lead(self, query: Query) -> IndexCondition | None:
         leads = leads_of(query)
         if not leads:
             return None
@@ -242,7 +242,7 @@ class SqliteHistory:
             return leads[0]
         return best(leads, await self._read(*counting(leads), list[int]))
 
-    async def tally(
+    async def count(
         self,
         query: Query,
         by: Field | None = None,
@@ -250,11 +250,11 @@ class SqliteHistory:
         without: Sequence[str] = (),
         beside: Sequence[Member] = (),
         limit: int = 100,
-    ) -> Tally:
+    ) -> JobCounts:
         source, filters, group, asked = tallying(query, await self._lead(query), by, without, beside)
         text = _QUERIES["tally"].format(source=source, filters=filters, group=group)
         rows = await self._read(text, {**asked, "limit": limit}, list[GroupRow])
-        return tally_from(rows, by)
+        return counts_from(rows, by)
 
     async def expired(self, before: datetime | None, keep: int | None, limit: int = 500) -> list[str]:
         found: list[str] = []

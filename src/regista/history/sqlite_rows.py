@@ -11,8 +11,8 @@ from ..clock import EPOCH
 from ..model import Entry, Summary
 from .encoding import encode_events, encode_json
 from .indexed import Indexed, Said
-from .listfilter.index import keys_of
-from .story import latest, undisputed
+from .query.index import keys_of
+from .superseded import latest, without_superseded
 
 #: Entries encoded before the loop gets a turn: about a millisecond.
 ENCODED_AT_ONCE = 200
@@ -43,7 +43,7 @@ async def pack(entries: Sequence[Entry], indexed: Indexed) -> tuple[Batch, list[
     heads: list[int] = []
     bodies: list[bytes] = []
     start = WIDE + 1  # substr counts from one
-    for count, entry in enumerate(undisputed(entries), 1):
+    for count, entry in enumerate(without_superseded(entries), 1):
         body = encode_events(entry)
         length = len(body)
         job_ids.append(entry.job_id)

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .encoding import encode_json
-from .leads import COUNTED, Lead
-from .listfilter import Field, Place, Query
-from .listfilter.compile import SqliteSql
-from .listfilter.nodes import Key
-from .listfilter.tally import Member
+from .leads import COUNTED, IndexCondition
+from .query import Field, Place, Query
+from .query.compile import SqliteSql
+from .query.counts import Member
+from .query.nodes import Key
 
 #: The columns that have an index for searches.
 _INDEXED = frozenset({"client", "blueprint", "status"})
@@ -23,7 +23,7 @@ class Statement(NamedTuple):
     asked: dict[str, Any]
 
 
-def counting(leads: Sequence[Lead]) -> tuple[str, dict[str, Any]]:
+def counting(leads: Sequence[IndexCondition]) -> tuple[str, dict[str, Any]]:
     """How many rows each lead leads to, up to a bound: one list."""
     sql = SqliteSql()
     counts = [
@@ -32,7 +32,7 @@ def counting(leads: Sequence[Lead]) -> tuple[str, dict[str, Any]]:
     return f"SELECT json_array({', '.join(counts)})", sql.named()
 
 
-def _rows_of(lead: Lead, sql: SqliteSql) -> str:
+def _rows_of(lead: IndexCondition, sql: SqliteSql) -> str:
     if lead.column:
         wanted = ", ".join(sql.text(value) for value in lead.values)
         few = " AND status <> 'finished'" if lead.column == "status" else ""
@@ -41,7 +41,7 @@ def _rows_of(lead: Lead, sql: SqliteSql) -> str:
     return f"attributes WHERE name = {sql.text(lead.name)} AND key BETWEEN {low} AND {high}"
 
 
-def statement(query: Query, lead: Lead | None, after: Place | None = None) -> Statement:
+def statement(query: Query, lead: IndexCondition | None, after: Place | None = None) -> Statement:
     """The rows that fit, in order, behind a place, found along the lead."""
     sql = SqliteSql()
     sql.muted = set(_INDEXED - {lead.column if lead is not None else ""})
@@ -58,7 +58,7 @@ def statement(query: Query, lead: Lead | None, after: Place | None = None) -> St
     return Statement(source, " AND ".join(filters), order, sql.named())
 
 
-def _source(sql: SqliteSql, lead: Lead | None) -> tuple[str, list[str]]:
+def _source(sql: SqliteSql, lead: IndexCondition | None) -> tuple[str, list[str]]:
     if lead is None or lead.column:
         return "jobs", []
     name, low = sql.text(lead.name), sql.text(lead.low)
@@ -76,7 +76,11 @@ def _along(table: str, order: Sequence[Key]) -> str:
 
 
 def tallying(
-    query: Query, lead: Lead | None, by: Field | None, without: Sequence[str], beside: Sequence[Member]
+    query: Query,
+    lead: IndexCondition | None,
+    by: Field | None,
+    without: Sequence[str],
+    beside: Sequence[Member],
 ) -> tuple[str, str, str, dict[str, Any]]:
     """The source, the condition, the group and the parameters of a tally."""
     found = statement(query, lead)

@@ -8,15 +8,15 @@ from regista import Config, OrchestratorEngine
 from regista.api.listing import list_jobs, place_in, token_for
 from regista.api.problems import Problem
 from regista.api.stage import STAGE, Stage
-from regista.history.listfilter import Place, Query, understand
-from regista.history.search import find_jobs
+from regista.history.query import Place, Query, parse_query
+from regista.history.reader import find_jobs
 from regista.model.attributes import AttributeType
 from tests.support import one_task
 
 
 async def ids(stage: Stage, limit: int = 100, **asked: Any) -> list[list[str]]:
     """The ids, page by page."""
-    query = understand(asked.pop("query", ""), {}).restricted(**asked)
+    query = parse_query(asked.pop("query", ""), {}).restricted(**asked)
     pages: list[list[str]] = []
     after: Place | None = None
     while True:
@@ -83,8 +83,8 @@ class Asked:
 
 
 def test_a_token_leads_on_in_its_own_list_only() -> None:
-    first = understand("State = 'a' ORDER BY CloseTime DESC", {})
-    second = understand("State = 'b' ORDER BY CloseTime DESC", {})
+    first = parse_query("State = 'a' ORDER BY CloseTime DESC", {})
+    second = parse_query("State = 'b' ORDER BY CloseTime DESC", {})
     place: Place = (None, "job-1")
     token = token_for(first, place)
     assert place_in(Asked(token), first) == place  # type: ignore[arg-type]
@@ -95,7 +95,7 @@ def test_a_token_leads_on_in_its_own_list_only() -> None:
 
 @pytest.mark.parametrize("values", [[1], ["x", "y"], [1 << 62, "a"], [None, None], [None, 5], [1, "a\0"]])
 def test_a_token_that_somebody_made_up_is_refused(values: list[Any]) -> None:
-    query = understand("ORDER BY CloseTime", {})
+    query = parse_query("ORDER BY CloseTime", {})
     with pytest.raises(Problem, match="expected"):
         place_in(Asked(token_for(query, tuple(values))), query)  # type: ignore[arg-type]
 
@@ -119,7 +119,7 @@ def test_a_token_that_somebody_made_up_is_refused(values: list[Any]) -> None:
     ],
 )
 def test_a_number_that_no_history_can_compare_with_is_refused(field: str, value: Any) -> None:
-    query = understand(f"ORDER BY {field}", {kind.value: kind for kind in AttributeType})
+    query = parse_query(f"ORDER BY {field}", {kind.value: kind for kind in AttributeType})
     with pytest.raises(Problem, match="expected") as refused:
         place_in(Asked(token_for(query, (value, "job-1"))), query)  # type: ignore[arg-type]
     assert refused.value.status == 400

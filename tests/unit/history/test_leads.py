@@ -1,5 +1,5 @@
-from regista.history.leads import COUNTED, Lead, best, leads_of
-from regista.history.listfilter import understand
+from regista.history.leads import COUNTED, IndexCondition, best, leads_of
+from regista.history.query import parse_query
 from regista.model.attributes import declared_types
 
 TYPES = declared_types(
@@ -7,8 +7,8 @@ TYPES = declared_types(
 )
 
 
-def leads(text: str) -> list[Lead]:
-    return leads_of(understand(text, TYPES))
+def leads(text: str) -> list[IndexCondition]:
+    return leads_of(parse_query(text, TYPES))
 
 
 def test_only_what_must_hold_can_lead() -> None:

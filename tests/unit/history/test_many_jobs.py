@@ -8,10 +8,10 @@ import pytest
 
 from bench.search import SEARCHES, TALLIES, TYPES
 from bench.search_rows import fill_postgres, fill_sqlite
-from regista.history.listfilter import Query, field_named, understand
-from regista.history.listfilter.evaluate import matching
-from regista.history.listfilter.tally import members_of, tally_of
 from regista.history.postgres import PostgresHistory
+from regista.history.query import Query, field_named, parse_query
+from regista.history.query.counts import counts_of, members_of
+from regista.history.query.evaluate import select_matching
 from regista.history.sqlite import SqliteHistory
 from tests.conftest import Require
 from tests.postgres_server import PostgresServer, serving
@@ -44,10 +44,10 @@ async def test_every_search_of_the_bench_finds_what_it_should(
     everything = await history.search(Query(), limit=2 * JOBS)
     assert len(everything) == JOBS
     for text in SEARCHES.values():
-        query = understand(text, TYPES)
+        query = parse_query(text, TYPES)
         found = [row.job_id for row in await history.search(query)]
-        assert found == [row.job_id for row in matching(query, everything, limit=100)], text
+        assert found == [row.job_id for row in select_matching(query, everything, limit=100)], text
     for text, by in TALLIES.values():
-        query, field = understand(text, TYPES), field_named(by, TYPES)
-        assert await history.tally(query, field) == tally_of(members_of(query, field, everything), 100)
+        query, field = parse_query(text, TYPES), field_named(by, TYPES)
+        assert await history.count(query, field) == counts_of(members_of(query, field, everything), 100)
     await history.stop()

@@ -14,9 +14,9 @@ from regista.errors import HistoryUnavailable, SchemaError, StorageError
 from regista.history import postgres as module
 from regista.history import postgres_rows as rows
 from regista.history.indexed import Indexed
-from regista.history.listfilter import understand
 from regista.history.memory import MemoryHistory
 from regista.history.postgres import PostgresHistory
+from regista.history.query import parse_query
 from regista.model import Entry, Event, EventType
 from regista.model.attributes import declared_types
 from regista.testing.conformance.history import START, make_entry, make_summary, running, seqs
@@ -263,7 +263,7 @@ async def test_text_that_the_server_cannot_keep_is_kept_in_other_words(place: st
         await history.record([Entry(1, odd, 1, (event,), summary), make_entry(2, "job-2")])
         (found,) = await history.events(odd)
         assert (found.job_id, found.message, found.detail) == (odd, "nul \0", {"nul": "\0"})
-        assert list(await history.stories([odd, "job-2"])) == [odd, "job-2"]
+        assert list(await history.events_of_jobs([odd, "job-2"])) == [odd, "job-2"]
         row = await history.summary(odd)
         told = "a\\u0000b\\ud800"
         assert row is not None
@@ -438,7 +438,7 @@ def test_a_history_from_before_there_was_a_search_is_searchable(server: Postgres
     async def body() -> None:
         async with running(PostgresHistory(place)) as history:
             for text in ("Asset = 'x'", "Size > 2 AND Size < 4", "Name = 'holiday'", "Tags = 'b'"):
-                assert [row.job_id for row in await history.search(understand(text, types))] == ["job-1"]
+                assert [row.job_id for row in await history.search(parse_query(text, types))] == ["job-1"]
 
     asyncio.run(body())
 

@@ -11,7 +11,8 @@ import pytest
 from regista.errors import HistoryUnavailable
 from regista.history import recorder as recorder_module
 from regista.history.postgres import PostgresHistory
-from regista.history.recorder import HistoryRecorder, read_events
+from regista.history.reader import read_events
+from regista.history.recorder import HistoryRecorder
 from regista.model import Entry, Event
 from regista.testing.conformance.history import make_entry, make_summary, named, running, seqs
 from tests.conftest import Require

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from regista.errors import StorageError
 from regista.history import recorder as recorder_module
 from regista.history.memory import MemoryHistory
-from regista.history.recorder import HistoryRecorder, read_events, read_stories
+from regista.history.reader import read_events, read_events_of_jobs
+from regista.history.recorder import HistoryRecorder
 from regista.model import Entry, Event
 from regista.testing.conformance.history import make_entry, seqs
 
@@ -442,7 +443,7 @@ async def test_stories_of_many_jobs_are_history_and_the_unrecorded_tails() -> No
     outbox.add("both", events=2)
     outbox.add("new", events=1)
     await outbox.prune(2)
-    stories = await read_stories(outbox, history, ["recorded", "both", "new", "nobody"], 3)
+    stories = await read_events_of_jobs(outbox, history, ["recorded", "both", "new", "nobody"], 3)
     assert {job_id: seqs(events) for job_id, events in stories.items()} == {
         "recorded": [1, 2, 3],
         "both": [1, 2, 3],
@@ -548,5 +549,5 @@ async def test_a_story_that_history_does_not_know_yet_is_read_without_the_old_on
     anew = [replace(event, message="anew") for event in outbox.entries[0].events]
     outbox.entries[0] = replace(outbox.entries[0], events=tuple(anew))
     assert _messages(await read_events(outbox, history, "job")) == ["anew", "anew"]
-    assert _messages((await read_stories(outbox, history, ["job"]))["job"]) == ["anew", "anew"]
+    assert _messages((await read_events_of_jobs(outbox, history, ["job"]))["job"]) == ["anew", "anew"]
     assert _messages(await read_events(outbox, history, "job", after_seq=1)) == ["anew"]

@@ -16,8 +16,8 @@ from regista.errors import ConfigError, HistoryUnavailable, SchemaError, Storage
 from regista.history import sqlite as module
 from regista.history import sqlite_rows
 from regista.history.indexed import Indexed
-from regista.history.listfilter import understand
 from regista.history.memory import MemoryHistory
+from regista.history.query import parse_query
 from regista.history.sqlite import SqliteHistory
 from regista.history.sqlite_search import statement
 from regista.model import Entry
@@ -404,7 +404,7 @@ async def test_a_history_from_before_there_was_a_search_is_searchable(path: Path
 
     async with running(SqliteHistory(path)) as history:
         for text in ("Asset = 'x'", "Size > 2 AND Size < 4", "Name = 'holiday'", "Tags = 'b'"):
-            assert [row.job_id for row in await history.search(understand(text, types))] == ["job-1"]
+            assert [row.job_id for row in await history.search(parse_query(text, types))] == ["job-1"]
 
 
 @pytest.mark.parametrize(
@@ -423,7 +423,7 @@ async def test_a_history_from_before_there_was_a_search_is_searchable(path: Path
     ],
 )
 async def test_a_search_reads_along_an_index(path: Path, text: str, plan: str) -> None:
-    query = understand(text, declared_types({"Asset": "Keyword"}))
+    query = parse_query(text, declared_types({"Asset": "Keyword"}))
 
     async with running(SqliteHistory(path)) as history:
         found = statement(query, await history._lead(query), (START, "job-9"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from regista.errors import HistoryUnavailable
 from regista.history.memory import MemoryHistory
-from regista.history.none import NoHistory
+from regista.history.store_only import NoHistory
 from regista.model import Entry, Event, EventType
 from regista.testing.orchestrator import TestOrchestrator
 from regista.upkeep.reputation import MOST, SHELF, ReputationCalculator, Standing, tally

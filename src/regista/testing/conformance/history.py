@@ -234,12 +234,12 @@ class HistoryConformance(SearchConformance):
             await history.record(
                 [make_entry(1, "a", 1, 2), make_entry(2, "b", 1, 3), make_entry(3, "a", 3, 9)]
             )
-            stories = await history.stories(["b", "nobody", "a"], 4)
+            stories = await history.events_of_jobs(["b", "nobody", "a"], 4)
             assert {job_id: named(events) for job_id, events in stories.items()} == {
                 "a": [("a", 1), ("a", 2), ("a", 3), ("a", 4)],
                 "b": [("b", 1), ("b", 2), ("b", 3)],
             }
-            assert await history.stories([]) == {}
+            assert await history.events_of_jobs([]) == {}
 
     # summary, summaries
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...history.listfilter import Query, understand
-from ...history.listfilter.evaluate import place_of
-from ...history.listfilter.tally import Durations, Group, Member, Tally
+from ...history.query import Query, parse_query
+from ...history.query.counts import Durations, Group, JobCounts, Member
+from ...history.query.evaluate import sort_position
 from ...model import Entry, Summary
 from ...model.attributes import declared_types
 from .history_kit import START, HistoryFactory, make_entry, make_summary, on_a_loop, running
@@ -27,7 +27,7 @@ ATTRIBUTES = declared_types(
 
 def asks(text: str) -> Query:
     """The query of a text."""
-    return understand(text, ATTRIBUTES)
+    return parse_query(text, ATTRIBUTES)
 
 
 def listed(rows: Sequence[Summary]) -> list[str]:
@@ -97,7 +97,7 @@ class SearchConformance:
                 after = None
                 while page := await history.search(query, after, size):
                     seen += listed(page)
-                    after = place_of(query.order, page[-1])
+                    after = sort_position(query.order, page[-1])
                 assert seen == everything
 
     @on_a_loop
@@ -121,25 +121,25 @@ class SearchConformance:
     ) -> None:
         rows = [ended(f"f-{n}", 60, n + 1.0) for n in range(20)]
         rows += [ended("x", 60, 100.0, status="failed"), make_summary("r", "running")]
-        status = understand("ExecutionStatus = 'Completed'", {})
+        status = parse_query("ExecutionStatus = 'Completed'", {})
         field = asks("ORDER BY ExecutionStatus").order[0].field
         async with running(history_factory()) as history:
             await history.record(told(*rows))
             finished = Durations(10.5, 10.0, 19.0)
-            assert await history.tally(status) == Tally(20, finished, [])
-            assert (await history.tally(asks(""), field)).groups == [
+            assert await history.count(status) == JobCounts(20, finished, [])
+            assert (await history.count(asks(""), field)).groups == [
                 Group("finished", 20, finished),
                 Group("failed", 1, Durations(100.0, 100.0, 100.0)),
                 Group("running", 1, None),
             ]
             beside = [Member("failed", 300_000_000), Member("pending", None)]
-            found = await history.tally(asks(""), field, without=["x", "r"], beside=beside, limit=2)
+            found = await history.count(asks(""), field, without=["x", "r"], beside=beside, limit=2)
             assert found.count == 22
             assert found.groups == [
                 Group("finished", 20, finished),
                 Group("failed", 1, Durations(300.0, 300.0, 300.0)),
             ]
-            assert await history.tally(asks("Asset = 'none'"), field) == Tally(0, None, [])
+            assert await history.count(asks("Asset = 'none'"), field) == JobCounts(0, None, [])
 
     # expired, forget
 
@@ -176,7 +176,7 @@ class SearchConformance:
             assert [entry.job_id for entry in (await history.entries(0)).entries] == ["b"]
             assert await history.cursor() == 2
             await history.forget(["b"])
-            assert (await history.tally(asks(""))).count == 0
+            assert (await history.count(asks(""))).count == 0
 
     # a story that is told anew
 
@@ -196,7 +196,7 @@ class SearchConformance:
                 (3, "anew"),
             ]
             assert await history.events("job-1", after_seq=1) == told[1:]
-            assert await history.stories(["job-1"]) == {"job-1": told}
+            assert await history.events_of_jobs(["job-1"]) == {"job-1": told}
             await history.record([make_entry(10, first_seq=4)])
             assert [event.seq for event in await history.events("job-1")] == [1, 2, 3, 4]
 

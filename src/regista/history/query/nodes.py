@@ -16,19 +16,19 @@ class Kind(StrEnum):
     """How the values of a field compare."""
 
     #: Whole, by their characters.
-    WORD = "word"
+    KEYWORD = "keyword"
     #: By the words in it.
     TEXT = "text"
     NUMBER = "number"
-    TRUTH = "truth"
+    BOOL = "bool"
     #: An instant, kept as its one text.
-    TIME = "time"
+    DATETIME = "datetime"
     #: Several words, of which one must fit.
-    WORDS = "words"
+    KEYWORD_LIST = "keyword_list"
     #: An instant of the job itself.
-    MOMENT = "moment"
+    TIMESTAMP = "timestamp"
     #: Whole microseconds.
-    SPAN = "span"
+    DURATION = "duration"
 
 
 class Field(Struct, frozen=True):
@@ -49,39 +49,39 @@ def _own(name: str, kind: Kind, column: str, optional: bool = False) -> tuple[st
 #: What every job has by itself.
 SYSTEM = dict(
     [
-        _own("BlueprintName", Kind.WORD, "blueprint"),
-        _own("JobId", Kind.WORD, "job_id"),
-        _own("ExecutionStatus", Kind.WORD, "status"),
-        _own("StartTime", Kind.MOMENT, "created_at"),
-        _own("CloseTime", Kind.MOMENT, "finished_at", optional=True),
-        _own("ExecutionDuration", Kind.SPAN, "", optional=True),
-        _own("ClientName", Kind.WORD, "client"),
-        _own("State", Kind.WORD, "state"),
-        _own("ParentId", Kind.WORD, "parent_id", optional=True),
-        _own("ErrorCode", Kind.WORD, "error_code", optional=True),
+        _own("BlueprintName", Kind.KEYWORD, "blueprint"),
+        _own("JobId", Kind.KEYWORD, "job_id"),
+        _own("ExecutionStatus", Kind.KEYWORD, "status"),
+        _own("StartTime", Kind.TIMESTAMP, "created_at"),
+        _own("CloseTime", Kind.TIMESTAMP, "finished_at", optional=True),
+        _own("ExecutionDuration", Kind.DURATION, "", optional=True),
+        _own("ClientName", Kind.KEYWORD, "client"),
+        _own("State", Kind.KEYWORD, "state"),
+        _own("ParentId", Kind.KEYWORD, "parent_id", optional=True),
+        _own("ErrorCode", Kind.KEYWORD, "error_code", optional=True),
     ]
 )
 #: Temporal's names for them.
 ALIASES = {"WorkflowType": "BlueprintName", "WorkflowId": "JobId"}
 START, JOB_ID, STATUS = SYSTEM["StartTime"], SYSTEM["JobId"], SYSTEM["ExecutionStatus"]
-CLIENT, BLUEPRINT, SPAN = SYSTEM["ClientName"], SYSTEM["BlueprintName"], SYSTEM["ExecutionDuration"]
+CLIENT, BLUEPRINT, DURATION = SYSTEM["ClientName"], SYSTEM["BlueprintName"], SYSTEM["ExecutionDuration"]
 
 #: How the values of a declared type compare.
 KIND_OF = {
-    AttributeType.KEYWORD: Kind.WORD,
+    AttributeType.KEYWORD: Kind.KEYWORD,
     AttributeType.TEXT: Kind.TEXT,
     AttributeType.INT: Kind.NUMBER,
     AttributeType.DOUBLE: Kind.NUMBER,
-    AttributeType.BOOL: Kind.TRUTH,
-    AttributeType.DATETIME: Kind.TIME,
-    AttributeType.KEYWORD_LIST: Kind.WORDS,
+    AttributeType.BOOL: Kind.BOOL,
+    AttributeType.DATETIME: Kind.DATETIME,
+    AttributeType.KEYWORD_LIST: Kind.KEYWORD_LIST,
 }
 
 #: A value as its field keeps it: microseconds for a span, the one text of an instant for a time.
 Value = str | int | float | bool | datetime
 
 
-class Is(Struct, frozen=True, tag=True):
+class Compare(Struct, frozen=True, tag=True):
     """A comparison; unknown where the job has no such value."""
 
     field: Field
@@ -90,21 +90,21 @@ class Is(Struct, frozen=True, tag=True):
     value: Value
 
 
-class Among(Struct, frozen=True, tag=True):
+class In(Struct, frozen=True, tag=True):
     """One of these values."""
 
     field: Field
     values: tuple[Value, ...]
 
 
-class Starts(Struct, frozen=True, tag=True):
+class StartsWith(Struct, frozen=True, tag=True):
     """A word that begins like this."""
 
     field: Field
     prefix: str
 
 
-class Missing(Struct, frozen=True, tag=True):
+class IsNull(Struct, frozen=True, tag=True):
     """The job has no such value. Never unknown."""
 
     field: Field
@@ -116,19 +116,19 @@ class Not(Struct, frozen=True, tag=True):
     of: "Node"
 
 
-class All(Struct, frozen=True, tag=True):
+class And(Struct, frozen=True, tag=True):
     """Every one of them; of none, everything."""
 
     of: tuple["Node", ...]
 
 
-class Either(Struct, frozen=True, tag=True):
+class Or(Struct, frozen=True, tag=True):
     """At least one of them."""
 
     of: tuple["Node", ...]
 
 
-Node = Is | Among | Starts | Missing | Not | All | Either
+Node = Compare | In | StartsWith | IsNull | Not | And | Or
 
 
 class Key(Struct, frozen=True):
@@ -145,7 +145,7 @@ Place = tuple[Any, ...]
 class Query(Struct, frozen=True):
     """Which jobs, and in which order. The order is total: its last key is the id."""
 
-    where: Node = All(())
+    where: Node = And(())
     order: tuple[Key, ...] = (Key(START, True), Key(JOB_ID, True))
 
     @property
@@ -162,12 +162,14 @@ class Query(Struct, frozen=True):
     def restricted(self, **columns: str | None) -> "Query":
         """The same, of the jobs only whose summaries have these values."""
         fields = {field.column: field for field in SYSTEM.values()}
-        further = tuple(Is(fields[name], "=", value) for name, value in columns.items() if value is not None)
-        return replace(self, where=All((*further, *conjuncts(self.where)))) if further else self
+        further = tuple(
+            Compare(fields[name], "=", value) for name, value in columns.items() if value is not None
+        )
+        return replace(self, where=And((*further, *conjuncts(self.where)))) if further else self
 
 
 def conjuncts(node: Node) -> tuple[Node, ...]:
     """The parts that all must hold."""
-    if isinstance(node, All):
+    if isinstance(node, And):
         return tuple(part for each in node.of for part in conjuncts(each))
     return (node,)

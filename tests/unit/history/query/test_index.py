@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regista.history.listfilter.index import key_of, keys_of, text_index, word_entry, words_in
+from regista.history.query.index import key_of, keys_of, text_index, word_entry, words_in
 
 _numbers = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
 

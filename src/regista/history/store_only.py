@@ -5,10 +5,10 @@ from datetime import datetime
 
 from ..errors import HistoryDisabled
 from ..model import Entry, Event, Summary
-from .base import Place, Stretch
-from .listfilter import Field, Query
-from .listfilter import Place as SearchPlace
-from .listfilter.tally import Member, Tally
+from .base import EntryPage, Place
+from .query import Field, Query
+from .query import Place as SearchPlace
+from .query.counts import JobCounts, Member
 
 
 class NoHistory:
@@ -41,11 +41,11 @@ class NoHistory:
     async def events(self, job_id: str, after_seq: int = 0, limit: int = 1000) -> list[Event]:
         return []
 
-    async def stories(self, job_ids: Sequence[str], limit: int = 1000) -> dict[str, list[Event]]:
+    async def events_of_jobs(self, job_ids: Sequence[str], limit: int = 1000) -> dict[str, list[Event]]:
         return {}
 
-    async def entries(self, after: int, limit: int = 1000, client: str | None = None) -> Stretch:
-        return Stretch([], after)
+    async def entries(self, after: int, limit: int = 1000, client: str | None = None) -> EntryPage:
+        return EntryPage([], after)
 
     async def summary(self, job_id: str) -> Summary | None:
         raise HistoryDisabled
@@ -64,7 +64,7 @@ class NoHistory:
     async def search(self, query: Query, after: SearchPlace | None = None, limit: int = 100) -> list[Summary]:
         raise HistoryDisabled
 
-    async def tally(
+    async def count(
         self,
         query: Query,
         by: Field | None = None,
@@ -72,7 +72,7 @@ class NoHistory:
         without: Sequence[str] = (),
         beside: Sequence[Member] = (),
         limit: int = 100,
-    ) -> Tally:
+    ) -> JobCounts:
         raise HistoryDisabled
 
     async def expired(self, before: datetime | None, keep: int | None, limit: int = 500) -> list[str]:

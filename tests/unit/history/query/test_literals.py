@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from regista.history.listfilter.literals import moment_of, span_of
+from regista.history.query.literals import moment_of, span_of
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from ...model import Summary
-from .evaluate import fits, value_of
-from .nodes import SPAN, Field, Kind, Query
+from .evaluate import matches, value_of
+from .nodes import DURATION, Field, Kind, Query
 
 #: What groups are told apart by; None: the jobs without a value.
 GroupValue = str | int | float | bool | None
@@ -37,7 +37,7 @@ class Group(Struct, frozen=True):
     duration: Durations | None
 
 
-class Tally(Struct, frozen=True):
+class JobCounts(Struct, frozen=True):
     """All that fit, and the largest groups of them."""
 
     count: int
@@ -48,19 +48,19 @@ class Tally(Struct, frozen=True):
 def members_of(query: Query, by: Field | None, rows: Iterable[Summary]) -> list[Member]:
     """The members that these rows are, where they fit."""
     return [
-        Member(None if by is None else value_of(by, row), value_of(SPAN, row))
+        Member(None if by is None else value_of(by, row), value_of(DURATION, row))
         for row in rows
-        if fits(query.where, row)
+        if matches(query.where, row)
     ]
 
 
-def tally_of(members: Sequence[Member], limit: int, *, grouped: bool = True) -> Tally:
+def counts_of(members: Sequence[Member], limit: int, *, grouped: bool = True) -> JobCounts:
     """The tally of these; the reference for what SQL computes."""
     groups: dict[GroupValue, list[Member]] = defaultdict(list)
     for member in members if grouped else ():
         groups[member.group].append(member)
     found = [Group(value, len(some), _durations(some)) for value, some in groups.items()]
-    return Tally(len(members), _durations(members), largest(found)[:limit])
+    return JobCounts(len(members), _durations(members), largest(found)[:limit])
 
 
 def largest(groups: Iterable[Group]) -> list[Group]:
@@ -111,17 +111,17 @@ class GroupRow(Struct, array_like=True):
         return durations(self.ended, self.took, self.p50, self.p95)
 
 
-def tally_from(rows: Iterable[GroupRow], by: Field | None) -> Tally:
+def counts_from(rows: Iterable[GroupRow], by: Field | None) -> JobCounts:
     """The tally that a database has counted."""
     count, total, groups = 0, None, []
     for row in rows:
         if row.total:
             count, total = row.jobs, row.durations()
         elif by is not None:
-            value = bool(row.value) if by.kind is Kind.TRUTH and row.value is not None else row.value
+            value = bool(row.value) if by.kind is Kind.BOOL and row.value is not None else row.value
             groups.append(Group(value, row.jobs, row.durations()))
-    return Tally(count, total, largest(groups))
+    return JobCounts(count, total, largest(groups))
 
 
 #: Kinds of fields that jobs can be grouped by.
-GROUPED = frozenset({Kind.WORD, Kind.NUMBER, Kind.TRUTH, Kind.TIME})
+GROUPED = frozenset({Kind.KEYWORD, Kind.NUMBER, Kind.BOOL, Kind.DATETIME})

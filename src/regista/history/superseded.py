@@ -11,12 +11,12 @@ from operator import attrgetter
 from ..model import Entry, Event, Summary
 
 
-def replaces(newer: Entry, older: Entry) -> bool:
+def supersedes(newer: Entry, older: Entry) -> bool:
     """The older one is not a part of the story any more."""
     return newer.number > older.number and newer.first_seq <= older.first_seq
 
 
-def undisputed(entries: Sequence[Entry]) -> list[Entry]:
+def without_superseded(entries: Sequence[Entry]) -> list[Entry]:
     """Those with events that no other of them replaces, in the order of their numbers."""
     told = sorted([entry for entry in entries if entry.events], key=attrgetter("number"))
     seqs: dict[str, int] = {}
@@ -32,7 +32,7 @@ def _last_told(told: list[Entry]) -> list[Entry]:
     dropped: set[int] = set()
     for entry in told:
         line = kept.setdefault(entry.job_id, [])
-        while line and replaces(entry, line[-1]):
+        while line and supersedes(entry, line[-1]):
             dropped.add(id(line.pop()))
         line.append(entry)
     return [entry for entry in told if id(entry) not in dropped]
@@ -50,7 +50,7 @@ def latest(entries: Sequence[Entry]) -> dict[str, tuple[int, Summary]]:
     return found
 
 
-def unfolded(entries: Iterable[Entry]) -> list[Event]:
+def to_events(entries: Iterable[Entry]) -> list[Event]:
     """The events of one job's entries, in order; each entry ends where the next one begins."""
     found: list[Event] = []
     for entry in sorted(entries, key=lambda entry: entry.first_seq):

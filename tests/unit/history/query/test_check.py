@@ -4,28 +4,28 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from regista.errors import BadQuery
-from regista.history.listfilter import Query, understand
-from regista.history.listfilter.check import MAX_TESTS, MAX_VALUES
-from regista.history.listfilter.nodes import SYSTEM, All, Among, Is, Not, Starts
+from regista.history.query import Query, parse_query
+from regista.history.query.check import MAX_TESTS, MAX_VALUES
+from regista.history.query.nodes import SYSTEM, And, Compare, In, Not, StartsWith
 from regista.model.attributes import declared_types
 
 TYPES = declared_types({"Asset": "Keyword", "Size": "Long", "Name": "Text", "Hd": "Bool", "Due": "Datetime"})
 
 
 def test_an_alias_is_the_field_that_it_stands_for() -> None:
-    assert understand("WorkflowType = 'x'", {}) == understand("BlueprintName = 'x'", {})
-    assert understand("WorkflowId = 'x'", {}) == understand("JobId = 'x'", {})
+    assert parse_query("WorkflowType = 'x'", {}) == parse_query("BlueprintName = 'x'", {})
+    assert parse_query("WorkflowId = 'x'", {}) == parse_query("JobId = 'x'", {})
 
 
 def test_a_date_is_its_midnight_in_the_zone_of_the_orchestrator() -> None:
-    where = understand("StartTime > '2024-12-01'", {}, ZoneInfo("Europe/Madrid")).where
-    assert where == Is(SYSTEM["StartTime"], ">", datetime(2024, 11, 30, 23, tzinfo=UTC))
+    where = parse_query("StartTime > '2024-12-01'", {}, ZoneInfo("Europe/Madrid")).where
+    assert where == Compare(SYSTEM["StartTime"], ">", datetime(2024, 11, 30, 23, tzinfo=UTC))
 
 
 def test_temporals_words_for_a_status_stand_for_ours() -> None:
     def statuses(word: str) -> tuple[object, ...]:
-        where = understand(f"ExecutionStatus = '{word}'", {}).where
-        assert isinstance(where, Among)
+        where = parse_query(f"ExecutionStatus = '{word}'", {}).where
+        assert isinstance(where, In)
         return where.values
 
     assert statuses("Completed") == ("finished",)
@@ -37,16 +37,16 @@ def test_temporals_words_for_a_status_stand_for_ours() -> None:
 
 
 def test_like_with_one_percent_sign_at_its_end_is_a_prefix() -> None:
-    like, starts = understand("Asset LIKE 'a%'", TYPES), understand("Asset STARTS_WITH 'a'", TYPES)
+    like, starts = parse_query("Asset LIKE 'a%'", TYPES), parse_query("Asset STARTS_WITH 'a'", TYPES)
     assert like == starts
-    assert isinstance(like.where, Starts)
-    assert understand("Asset NOT LIKE 'a%'", TYPES).where == Not(like.where)
+    assert isinstance(like.where, StartsWith)
+    assert parse_query("Asset NOT LIKE 'a%'", TYPES).where == Not(like.where)
 
 
 def test_between_is_both_of_its_ends() -> None:
-    where = understand("Size BETWEEN 1 AND 2", TYPES).where
-    assert where == understand("Size >= 1 AND Size <= 2", TYPES).where
-    assert isinstance(where, All)
+    where = parse_query("Size BETWEEN 1 AND 2", TYPES).where
+    assert where == parse_query("Size >= 1 AND Size <= 2", TYPES).where
+    assert isinstance(where, And)
 
 
 @pytest.mark.parametrize(
@@ -79,27 +79,27 @@ def test_between_is_both_of_its_ends() -> None:
 )
 def test_what_makes_no_sense_is_refused_with_what_would(text: str, words: str) -> None:
     with pytest.raises(BadQuery) as caught:
-        understand(text, TYPES)
+        parse_query(text, TYPES)
     assert words in str(caught.value)
 
 
 def test_too_much_of_it_is_refused() -> None:
     with pytest.raises(BadQuery, match=f"at most {MAX_TESTS} conditions"):
-        understand(" OR ".join(["Size = 1"] * (MAX_TESTS + 1)), TYPES)
+        parse_query(" OR ".join(["Size = 1"] * (MAX_TESTS + 1)), TYPES)
     with pytest.raises(BadQuery, match=f"at most {MAX_VALUES:,} values"):
-        understand(f"Size IN ({', '.join(['1'] * (MAX_VALUES + 1))})", TYPES)
+        parse_query(f"Size IN ({', '.join(['1'] * (MAX_VALUES + 1))})", TYPES)
 
 
 def test_every_order_ends_with_the_id_so_that_it_is_total() -> None:
-    assert understand("", {}) == Query()
-    assert [key.field.name for key in understand("ORDER BY Size DESC", TYPES).order] == ["Size", "JobId"]
-    assert understand("ORDER BY StartTime", {}).by_start
-    assert not understand("ORDER BY CloseTime", {}).by_start
+    assert parse_query("", {}) == Query()
+    assert [key.field.name for key in parse_query("ORDER BY Size DESC", TYPES).order] == ["Size", "JobId"]
+    assert parse_query("ORDER BY StartTime", {}).by_start
+    assert not parse_query("ORDER BY CloseTime", {}).by_start
 
 
 def test_the_fingerprint_tells_searches_apart() -> None:
     texts = ["", "Size = 1", "Size = 2", "Size = 1.0 ORDER BY Size", "Asset = '1'", "ORDER BY StartTime"]
-    prints = {understand(text, TYPES).fingerprint for text in texts}
-    prints |= {understand("", TYPES).restricted(client="a").fingerprint}
+    prints = {parse_query(text, TYPES).fingerprint for text in texts}
+    prints |= {parse_query("", TYPES).restricted(client="a").fingerprint}
     assert len(prints) == len(texts) + 1
-    assert understand(" Size=1 ", TYPES).fingerprint == understand("(Size = 1)", TYPES).fingerprint
+    assert parse_query(" Size=1 ", TYPES).fingerprint == parse_query("(Size = 1)", TYPES).fingerprint

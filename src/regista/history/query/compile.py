@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from .index import word_entry, words_in
-from .nodes import STATUS, All, Among, Either, Field, Is, Key, Kind, Missing, Node, Not, Place, Starts
+from .nodes import STATUS, And, Compare, Field, In, IsNull, Key, Kind, Node, Not, Or, Place, StartsWith
 
 
 class Sql(ABC):
@@ -56,38 +56,38 @@ class Sql(ABC):
         """What the job has, as something to compare and to sort by."""
         if field.column:
             return f"+jobs.{field.column}" if field.column in self.muted else f"jobs.{field.column}"
-        return self.span() if field.kind is Kind.SPAN else self.attribute(field)
+        return self.span() if field.kind is Kind.DURATION else self.attribute(field)
 
     def where(self, node: Node) -> str:
         """A condition, with SQL's own idea of unknown."""
         match node:
-            case All(of):
+            case And(of):
                 return f"({' AND '.join(map(self.where, of))})" if of else self.TRUE
-            case Either(of):
+            case Or(of):
                 return f"({' OR '.join(map(self.where, of))})"
             case Not(of):
                 return f"(NOT {self.where(of)})"
-            case Missing(field):
+            case IsNull(field):
                 return f"({self.value(field)} IS NULL)"
-            case Starts(field, prefix):
+            case StartsWith(field, prefix):
                 return self.starts(self.value(field), self.text(prefix))
-            case Is(field, operator, value):
+            case Compare(field, operator, value):
                 return self._is(field, operator, value)
-            case Among(field, values):
+            case In(field, values):
                 return self._among(field, values)
 
     def _is(self, field: Field, operator: str, value: Any) -> str:
         if field.kind is Kind.TEXT:
             words = [self.has_word(word_entry(field.name, word)) for word in sorted(words_in(value))]
             return self._where_there(field, " OR ".join(words) or self.FALSE)
-        if field.kind is Kind.WORDS:
+        if field.kind is Kind.KEYWORD_LIST:
             return self._where_there(field, self.contains(field, value))
         if field.column == STATUS.column:
             return self._among(field, (value,))
         return f"({self.value(field)} {operator} {self.bind(field, value)})"
 
     def _among(self, field: Field, values: Sequence[Any]) -> str:
-        if field.kind is Kind.WORDS:
+        if field.kind is Kind.KEYWORD_LIST:
             return self._where_there(field, " OR ".join(self.contains(field, word) for word in values))
         if not values:
             return self.FALSE
@@ -145,13 +145,13 @@ class SqliteSql(Sql):
 
     def bind(self, field: Field, value: Any) -> str:
         match field.kind:
-            case Kind.MOMENT:
+            case Kind.TIMESTAMP:
                 value = value.timestamp() if isinstance(value, datetime) else value
                 # Read by the same reader as what was stored, or the last bit may differ.
                 return f"({self._put(f'[{value!r}]')} ->> 0)"
             case Kind.NUMBER:
                 return f"({self._put(f'[{value!r}]')} ->> 0)"
-            case Kind.TRUTH:
+            case Kind.BOOL:
                 return self._put(int(value))
         return self._put(value)
 
@@ -163,11 +163,11 @@ class SqliteSql(Sql):
         kind = f"json_type(jobs.search_attributes, {path})"
         value = f"jobs.search_attributes ->> {path}"
         match field.kind:
-            case Kind.TRUTH:
+            case Kind.BOOL:
                 return f"(CASE {kind} WHEN 'true' THEN 1 WHEN 'false' THEN 0 END)"
             case Kind.NUMBER:
                 return f"(CASE WHEN {kind} IN ('integer', 'real') THEN {value} END)"
-            case Kind.WORDS:
+            case Kind.KEYWORD_LIST:
                 return f"(CASE {kind} WHEN 'array' THEN {value} END)"
         return f"(CASE {kind} WHEN 'text' THEN {value} END)"
 

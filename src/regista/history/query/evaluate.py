@@ -8,7 +8,7 @@ from typing import Any
 
 from ...model import Summary
 from .index import words_in
-from .nodes import All, Among, Either, Field, Is, Key, Kind, Missing, Node, Not, Place, Query, Starts
+from .nodes import And, Compare, Field, In, IsNull, Key, Kind, Node, Not, Or, Place, Query, StartsWith
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {"=": eq, "<": lt, "<=": le, ">": gt, ">=": ge}
 _MICROSECOND = timedelta(microseconds=1)
@@ -18,46 +18,46 @@ def value_of(field: Field, row: Summary) -> Any:
     """The job's value, None where it has none or one of another type. Attributes are as a history keeps them."""
     if field.column:
         return getattr(row, field.column)
-    if field.kind is Kind.SPAN:
+    if field.kind is Kind.DURATION:
         return None if row.finished_at is None else (row.finished_at - row.created_at) // _MICROSECOND
     value = row.search_attributes.get(field.name)
     match field.kind, value:
-        case (Kind.TRUTH, bool()):
+        case (Kind.BOOL, bool()):
             return value
         case (_, bool()):
             return None
-        case (Kind.NUMBER, int() | float()) | (Kind.WORD | Kind.TEXT | Kind.TIME, str()):
+        case (Kind.NUMBER, int() | float()) | (Kind.KEYWORD | Kind.TEXT | Kind.DATETIME, str()):
             return value
-        case (Kind.WORDS, list() | tuple()):
+        case (Kind.KEYWORD_LIST, list() | tuple()):
             return value
     return None
 
 
-def fits(node: Node, row: Summary) -> bool | None:
+def matches(node: Node, row: Summary) -> bool | None:
     """Whether the job fits; None is unknown, as in SQL."""
     match node:
-        case All(of):
-            return _all(fits(part, row) for part in of)
-        case Either(of):
-            return _not(_all(_not(fits(part, row)) for part in of))
+        case And(of):
+            return _all(matches(part, row) for part in of)
+        case Or(of):
+            return _not(_all(_not(matches(part, row)) for part in of))
         case Not(of):
-            return _not(fits(of, row))
-        case Missing(field):
+            return _not(matches(of, row))
+        case IsNull(field):
             return value_of(field, row) is None
     value = value_of(node.field, row)
     return None if value is None else _has(node, value)
 
 
-def _has(node: Is | Among | Starts, value: Any) -> bool:
-    if isinstance(node, Starts):
+def _has(node: Compare | In | StartsWith, value: Any) -> bool:
+    if isinstance(node, StartsWith):
         return bool(value.startswith(node.prefix))
     kind = node.field.kind
-    wanted = node.values if isinstance(node, Among) else (node.value,)
+    wanted = node.values if isinstance(node, In) else (node.value,)
     if kind is Kind.TEXT:
         return not words_in(value).isdisjoint(words_in(str(wanted[0])))
-    if kind is Kind.WORDS:
+    if kind is Kind.KEYWORD_LIST:
         return any(word in value for word in wanted)
-    if isinstance(node, Among):
+    if isinstance(node, In):
         return value in wanted
     return _COMPARE[node.operator](value, node.value)
 
@@ -75,7 +75,7 @@ def _not(part: bool | None) -> bool | None:
     return None if part is None else not part
 
 
-def place_of(order: Sequence[Key], row: Summary) -> Place:
+def sort_position(order: Sequence[Key], row: Summary) -> Place:
     """Where the job stands in a list of this order."""
     return tuple(value_of(key.field, row) for key in order)
 
@@ -91,12 +91,12 @@ def comes_after(order: Sequence[Key], one: Place, other: Place) -> int:
     return 0
 
 
-def matching(
+def select_matching(
     query: Query, rows: Iterable[Summary], after: Place | None = None, limit: int | None = None
 ) -> list[Summary]:
     """Those that fit, in order, behind a place."""
     order = query.order
-    found = [(place_of(order, row), row) for row in rows if fits(query.where, row)]
+    found = [(sort_position(order, row), row) for row in rows if matches(query.where, row)]
     if after is not None:
         found = [each for each in found if comes_after(order, each[0], after) > 0]
     found.sort(key=_sorting(order))
@@ -105,7 +105,7 @@ def matching(
 
 def in_order(order: Sequence[Key], rows: Iterable[Summary]) -> list[Summary]:
     """The rows, sorted."""
-    return [row for _, row in sorted(((place_of(order, row), row) for row in rows), key=_sorting(order))]
+    return [row for _, row in sorted(((sort_position(order, row), row) for row in rows), key=_sorting(order))]
 
 
 def _sorting(order: Sequence[Key]) -> Callable[[tuple[Place, Summary]], Any]:

@@ -5,8 +5,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from regista.errors import BadQuery
-from regista.history.listfilter import understand
-from regista.history.listfilter.parse import MAX_LENGTH, parse
+from regista.history.query import parse_query
+from regista.history.query.parse import MAX_LENGTH, parse
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_query_without_end_is_refused_and_one_without_bottom_too() -> None:
 def test_whatever_is_written_is_understood_or_refused_in_words(text: str) -> None:
     refusal = None
     try:
-        understand(text, {})
+        parse_query(text, {})
     except BadQuery as error:
         refusal = error
     if refusal is not None:

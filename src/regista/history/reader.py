@@ -4,20 +4,20 @@ History, and what is still on its way there: a job that was just accepted is fou
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from ..errors import BadQuery
-from ..model import Summary
+from ..model import Event, Summary
 from ..model.attributes import Attributes
 from ..storage.base import Outbox
 from .base import HistoryStorage
-from .listfilter import Field, Place, Query, field_named, understand, warm
-from .listfilter.evaluate import comes_after, fits, in_order, place_of
-from .listfilter.index import stored
-from .listfilter.tally import GROUPED, Tally, members_of
+from .query import Field, Place, Query, field_named, parse_query, warm
+from .query.counts import GROUPED, JobCounts, members_of
+from .query.evaluate import comes_after, in_order, matches, sort_position
+from .query.index import stored
 
 #: Unrecorded entries that a search takes into account. There are more only while history cannot keep up.
 _UNRECORDED = 5000
@@ -37,7 +37,7 @@ async def query_of(text: str, attributes: Attributes, tz: str = "UTC") -> Query:
         await asyncio.to_thread(warm)
     from zoneinfo import ZoneInfo  # a few milliseconds that a start can save
 
-    return understand(text, attributes, ZoneInfo(tz))
+    return parse_query(text, attributes, ZoneInfo(tz))
 
 
 def group_of(name: str, attributes: Attributes) -> Field:
@@ -57,30 +57,30 @@ async def find_jobs(
     rows = await history.search(query, after, limit + 1)
     order = query.order
     more = len(rows) > limit
-    last = place_of(order, rows[-1]) if more else None
+    last = sort_position(order, rows[-1]) if more else None
     found = {row.job_id: row for row in rows if row.job_id not in latest}
     for job_id, row in latest.items():
-        place = place_of(order, row)
+        place = sort_position(order, row)
         if after is not None and comes_after(order, place, after) <= 0:
             continue
         # Beyond the last row of history, history knows more than it was asked for.
-        if fits(query.where, row) and (last is None or comes_after(order, place, last) <= 0):
+        if matches(query.where, row) and (last is None or comes_after(order, place, last) <= 0):
             found[job_id] = row
     page = in_order(order, found.values())
     more = more or len(page) > limit
     page = page[:limit]
     if not more:
         return Found(page, None)
-    return Found(page, place_of(order, page[-1]) if page else last)
+    return Found(page, sort_position(order, page[-1]) if page else last)
 
 
 async def count_jobs(
     storage: Outbox, history: HistoryStorage, query: Query, by: Field | None = None, limit: int = 100
-) -> Tally:
+) -> JobCounts:
     """How many jobs fit, in all and in the largest groups, and how long those that have ended took."""
     latest = await _unrecorded(storage, history)
     beside = members_of(query, by, latest.values())
-    return await history.tally(query, by, without=list(latest), beside=beside, limit=limit)
+    return await history.count(query, by, without=list(latest), beside=beside, limit=limit)
 
 
 async def _unrecorded(storage: Outbox, history: HistoryStorage) -> Mapping[str, Summary]:
@@ -94,3 +94,41 @@ def _as_kept(row: Summary) -> Summary:
     if not row.search_attributes:
         return row
     return replace(row, search_attributes=stored(row.search_attributes))
+
+
+async def read_events(
+    storage: Outbox, history: HistoryStorage, job_id: str, after_seq: int = 0, limit: int = 1000
+) -> list[Event]:
+    """The events of a job above `after_seq`: history, and what is not recorded yet (FENCES 4).
+
+    In order, without gap or duplicate, while the recorder runs. The outbox is read first: an entry
+    leaves it only when it is recorded, so whatever is missing there is found in history afterwards.
+    The other way round, an entry could be recorded and pruned between the two looks and be in neither.
+    """
+    unrecorded = await storage.tail(job_id, after_seq)
+    return _joined(await history.events(job_id, after_seq, limit), unrecorded)[:limit]
+
+
+def _joined(recorded: list[Event], tail: list[Event]) -> list[Event]:
+    """What history has, and what the outbox has. Where they differ the story was told anew, and history does not know it yet."""
+    known = {event.seq: event for event in tail}
+    if any(known.get(event.seq, event) != event for event in recorded):
+        return [event for event in recorded if event.seq < tail[0].seq] + tail
+    last = recorded[-1].seq if recorded else 0
+    return recorded + [event for event in tail if event.seq > last]
+
+
+async def read_events_of_jobs(
+    storage: Outbox, history: HistoryStorage, job_ids: Sequence[str], limit: int = 1000
+) -> dict[str, list[Event]]:
+    """The first events of several jobs. Those whose outbox still has everything cost history nothing."""
+    found: dict[str, list[Event]] = {}
+    partly: dict[str, list[Event]] = {}
+    for job_id in job_ids:
+        tail = await storage.tail(job_id, 0)
+        (found if tail and tail[0].seq == 1 else partly)[job_id] = tail
+    if partly:
+        recorded = await history.events_of_jobs(list(partly), limit)
+        for job_id, tail in partly.items():
+            found[job_id] = _joined(recorded.get(job_id, []), tail)[:limit]
+    return found

@@ -15,18 +15,18 @@ from .nodes import (
     KIND_OF,
     STATUS,
     SYSTEM,
-    All,
-    Among,
-    Either,
+    And,
+    Compare,
     Field,
-    Is,
+    In,
+    IsNull,
     Key,
     Kind,
-    Missing,
     Node,
     Not,
+    Or,
     Query,
-    Starts,
+    StartsWith,
     Value,
 )
 from .parse import Literal, RawGroup, RawQuery, RawTest, Word, parse
@@ -44,16 +44,16 @@ _STATUSES: dict[str, tuple[JobStatus, ...]] = {
     **dict.fromkeys(("Terminated", "ContinuedAsNew", "TimedOut"), ()),
     **{status.value: (status,) for status in JobStatus},
 }
-_ORDERED = frozenset({Kind.WORD, Kind.NUMBER, Kind.TIME, Kind.MOMENT, Kind.SPAN})
+_ORDERED = frozenset({Kind.KEYWORD, Kind.NUMBER, Kind.DATETIME, Kind.TIMESTAMP, Kind.DURATION})
 _EXPECTED = {
-    Kind.WORD: "text in quotes",
+    Kind.KEYWORD: "text in quotes",
     Kind.TEXT: "words in quotes",
-    Kind.WORDS: "text in quotes",
+    Kind.KEYWORD_LIST: "text in quotes",
     Kind.NUMBER: "a number",
-    Kind.TRUTH: "true or false",
-    Kind.TIME: "a time in quotes, like '2026-01-31' or '2026-01-31T12:00:00Z'",
-    Kind.MOMENT: "a time in quotes, like '2026-01-31' or '2026-01-31T12:00:00Z'",
-    Kind.SPAN: "a length of time, like '1h30m', '90s' or a number of nanoseconds",
+    Kind.BOOL: "true or false",
+    Kind.DATETIME: "a time in quotes, like '2026-01-31' or '2026-01-31T12:00:00Z'",
+    Kind.TIMESTAMP: "a time in quotes, like '2026-01-31' or '2026-01-31T12:00:00Z'",
+    Kind.DURATION: "a length of time, like '1h30m', '90s' or a number of nanoseconds",
 }
 
 
@@ -61,7 +61,7 @@ _EXPECTED = {
 _MEANT = {"status": "ExecutionStatus", "blueprint": "BlueprintName", "id": "JobId", "client": "ClientName"}
 
 
-def understand(text: str, attributes: Attributes, zone: tzinfo = UTC) -> Query:
+def parse_query(text: str, attributes: Attributes, zone: tzinfo = UTC) -> Query:
     """The query that a text means, or BadQuery. Times without a zone are in `zone`."""
     return Checker(attributes, zone).query(parse(text))
 
@@ -97,7 +97,7 @@ class Checker:
 
     def query(self, raw: RawQuery) -> Query:
         """All of it."""
-        where = All(()) if raw.where is None else self._node(raw.where)
+        where = And(()) if raw.where is None else self._node(raw.where)
         if not raw.order:
             return Query(where)
         if len(raw.order) > MAX_KEYS:
@@ -107,7 +107,7 @@ class Checker:
 
     def _sortable(self, name: Word) -> Field:
         field = self._field(name)
-        if field.kind not in (*_ORDERED, Kind.TRUTH):
+        if field.kind not in (*_ORDERED, Kind.BOOL):
             raise BadQuery(
                 name.at, "an attribute that can be sorted by", f"{name.text}, which is {field.kind}"
             )
@@ -121,7 +121,7 @@ class Checker:
             parts = tuple(self._node(part) for part in raw.of)
             if raw.kind == "negated":
                 return Not(parts[0])
-            return All(parts) if raw.kind == "both" else Either(parts)
+            return And(parts) if raw.kind == "both" else Or(parts)
         self._tests += 1
         if self._tests > MAX_TESTS:
             raise BadQuery(raw.name.at, f"at most {MAX_TESTS} conditions", "more")
@@ -135,11 +135,11 @@ class Checker:
             case "between":
                 low, high = (self._value(field, each) for each in raw.values)
                 self._must_be_ordered(raw, field, "BETWEEN")
-                return All((Is(field, ">=", low), Is(field, "<=", high)))
+                return And((Compare(field, ">=", low), Compare(field, "<=", high)))
             case "among":
                 return self._among(raw, field)
             case "missing":
-                return Missing(field)
+                return IsNull(field)
             case _:
                 return self._starts(raw, field)
 
@@ -147,11 +147,13 @@ class Checker:
         operator, (literal,) = raw.operator, raw.values
         if operator in ("=", "!=", "<>"):
             node = (
-                self._statuses([literal]) if field is STATUS else Is(field, "=", self._value(field, literal))
+                self._statuses([literal])
+                if field is STATUS
+                else Compare(field, "=", self._value(field, literal))
             )
             return node if operator == "=" else Not(node)
         self._must_be_ordered(raw, field, operator)
-        return Is(field, operator, self._value(field, literal))
+        return Compare(field, operator, self._value(field, literal))
 
     def _must_be_ordered(self, raw: RawTest, field: Field, operator: str) -> None:
         if field.kind not in _ORDERED or field is STATUS:
@@ -167,24 +169,24 @@ class Checker:
             return self._statuses(raw.values)
         if field.kind is Kind.TEXT:
             raise BadQuery(raw.name.at, f"= and !=, which are all that {field.name} takes", "IN")
-        return Among(field, tuple(dict.fromkeys(self._value(field, each) for each in raw.values)))
+        return In(field, tuple(dict.fromkeys(self._value(field, each) for each in raw.values)))
 
-    def _statuses(self, literals: Iterable[Literal]) -> Among:
+    def _statuses(self, literals: Iterable[Literal]) -> In:
         found: dict[Value, None] = {}
         for literal in literals:
-            fits = _STATUSES.get(str(literal.value))
-            if fits is None:
+            matches = _STATUSES.get(str(literal.value))
+            if matches is None:
                 near = _near(str(literal.value), _STATUSES)
                 hint = f"did you mean {near}?" if near else ""
                 expected = f"one of {', '.join(_STATUSES)}"
                 raise BadQuery(literal.at, expected, literal.text[:40], hint)
-            found |= dict.fromkeys(status.value for status in fits)
-        return Among(STATUS, tuple(found))
+            found |= dict.fromkeys(status.value for status in matches)
+        return In(STATUS, tuple(found))
 
     def _starts(self, raw: RawTest, field: Field) -> Node:
         (literal,) = raw.values
         word = "LIKE" if raw.kind == "like" else "STARTS_WITH"
-        if field.kind is not Kind.WORD or field is STATUS:
+        if field.kind is not Kind.KEYWORD or field is STATUS:
             raise BadQuery(raw.name.at, f"a Keyword for {word}", f"{field.name}, which is none")
         prefix = str(self._value(field, literal))
         if raw.kind == "like":
@@ -196,7 +198,7 @@ class Checker:
                     "no other LIKE is known; = compares whole words, and STARTS_WITH takes a beginning as it is",
                 )
             prefix = prefix[:-1]
-        return Starts(field, prefix)
+        return StartsWith(field, prefix)
 
     def _value(self, field: Field, literal: Literal) -> Value:
         found = self._converted(field.kind, literal.value)
@@ -206,22 +208,22 @@ class Checker:
 
     def _converted(self, kind: Kind, value: str | int | float | bool) -> Value | None:
         match kind, value:
-            case (Kind.TRUTH, bool()):
+            case (Kind.BOOL, bool()):
                 return value
             case (_, bool()):
                 return None
-            case (Kind.WORD | Kind.TEXT | Kind.WORDS, str()):
+            case (Kind.KEYWORD | Kind.TEXT | Kind.KEYWORD_LIST, str()):
                 return None if "\0" in value else value
             case (Kind.NUMBER, int()):
                 return value if abs(value) < 1 << 200 else None
             case (Kind.NUMBER, float()):
                 return value if isfinite(value) else None
-            case (Kind.MOMENT, str() | int()):
+            case (Kind.TIMESTAMP, str() | int()):
                 return moment_of(value, self._zone)
-            case (Kind.TIME, str() | int()):
+            case (Kind.DATETIME, str() | int()):
                 moment = moment_of(value, self._zone)
                 return None if moment is None else canonical_time(moment)
-            case (Kind.SPAN, str() | int()):
+            case (Kind.DURATION, str() | int()):
                 return span_of(value)
             case _:
                 return None

@@ -3,8 +3,9 @@ import asyncio
 import pytest
 
 from regista.errors import HistoryDisabled
-from regista.history.none import NoHistory
-from regista.history.recorder import HistoryRecorder, read_events
+from regista.history.reader import read_events
+from regista.history.recorder import HistoryRecorder
+from regista.history.store_only import NoHistory
 from regista.storage.memory import MemoryStorage
 from regista.testing.conformance.storage.kit import ALL, create, event, make_job, running
 
@@ -37,6 +38,6 @@ async def test_what_needs_a_history_is_refused() -> None:
     for question in (history.summaries(), history.summary("job-1")):
         with pytest.raises(HistoryDisabled, match="HISTORY_DATABASE_URI names one"):
             await question
-    assert await history.stories(["job-1"]) == {}
+    assert await history.events_of_jobs(["job-1"]) == {}
     assert await history.entries(7) == ([], 7)
     await history.stop()
