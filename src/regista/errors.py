@@ -16,6 +16,11 @@ RegistaError
 │   ├── ApprovalConflict     not waiting for a person, or already decided otherwise
 │   └── NotQuarantined       release and fail are for quarantined jobs
 ├── QuotaExceeded            the month's jobs are used up
+├── OperatorsOnly            the caller is not an operator
+├── BatchTooLarge            more than REGISTA_MAX_BATCH jobs or ids in one request
+├── WorkerNotFound           no worker with that id is registered
+├── PasswordsDisabled        workers authenticate by certificate only
+├── DeliveryNotFound         no such webhook delivery is pending or given up
 ├── CallError                what a client met instead of an answer
 │   ├── ApiError             refused, for a reason that has no class of its own here
 │   └── Unreachable          no orchestrator answered in time
@@ -218,6 +223,58 @@ class QuotaExceeded(RegistaError):
         self.facts = {"limit": limit, "used": used, "resets_at": self.resets_at}
         #: Seconds until it begins anew.
         self.retry_after_s = retry_after_s
+
+
+class OperatorsOnly(RegistaError):
+    """The caller is not an operator; `action` completes "only an operator may …"."""
+
+    code = "operators_only"
+
+    def __init__(self, action: str) -> None:
+        super().__init__(f"only an operator may {action}")
+        self.action = action
+
+
+class BatchTooLarge(RegistaError):
+    """One request names too many jobs."""
+
+    code = "batch_too_large"
+
+    def __init__(self, unit: str, limit: int, got: int) -> None:
+        super().__init__(f"expected at most {limit} {unit}, got {got}")
+        self.limit = limit
+        self.got = got
+
+
+class WorkerNotFound(RegistaError):
+    """No worker with that id is registered."""
+
+    code = "worker_not_found"
+
+    def __init__(self, worker_id: str) -> None:
+        super().__init__(f"no worker named {worker_id!r} is known here")
+        self.worker_id = worker_id
+
+
+class PasswordsDisabled(RegistaError):
+    """Workers authenticate by certificate only, so a one-time password would be useless."""
+
+    code = "passwords_disabled"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "workers authenticate by certificate only (WORKER_AUTH_MODE is mtls-only); issue a certificate instead"
+        )
+
+
+class DeliveryNotFound(RegistaError):
+    """No webhook delivery with that id is pending or given up, or it belongs to another client."""
+
+    code = "delivery_not_found"
+
+    def __init__(self, delivery_id: str) -> None:
+        super().__init__(f"no delivery {delivery_id[:100]!r} of yours is pending or given up")
+        self.delivery_id = delivery_id
 
 
 class CallError(RegistaError):

@@ -39,6 +39,15 @@ from .model import ClientConfig, Event, Job, Summary
 from .model.attributes import declared_types
 from .observe.parts import CountedPost, counted_start
 from .observe.telemetry import Telemetry, started_line
+from .services import (
+    AuditService,
+    QueueService,
+    ScheduleService,
+    Services,
+    SystemService,
+    WebhookService,
+    WorkerAdminService,
+)
 from .storage.base import StorageBackend
 from .storage.memory import MemoryStorage
 from .tokens import CLIENT_FILE, WORKER_FILE, digest, token_for
@@ -168,6 +177,25 @@ class OrchestratorEngine:
         self.engine.effects.on_item = self.upkeep.nudge
         self.webhooks.on_room = lambda: self.upkeep.nudge(self.webhooks.name)
         self.filing.join(self.engine, self.upkeep)
+        self.services = self._build_services()
+
+    def _build_services(self) -> Services:
+        config, clock = self.config, self.clock
+        audit = AuditService(self.storage, clock, config.instance_id, config.audit_days)
+        return Services(
+            audit=audit,
+            schedules=ScheduleService(
+                self.scheduler.book,
+                self.scheduler,
+                self.library,
+                audit,
+                lambda: self.upkeep.nudge(self.scheduler.name),
+            ),
+            webhooks=WebhookService(self.storage, self.webhooks.book, clock, audit),
+            workers=WorkerAdminService(self.workers, audit),
+            queues=QueueService(self.storage, self.workers),
+            system=SystemService(self.upkeep.statuses),
+        )
 
     def _chores(self) -> list[Chore]:
         """What is done again and again, in this order."""
@@ -307,6 +335,7 @@ class OrchestratorEngine:
 
     async def _stop(self, grace_s: float) -> None:
         # In the opposite order: nothing is closed before whoever writes to it.
+        await self.services.audit.stop()
         await self.upkeep.stop()
         await self.webhooks.stop(min(grace_s, 2.0))
         for worker in self._workers:
@@ -385,9 +414,7 @@ class OrchestratorEngine:
                 history=self.history,
                 feed=self.feed,
                 doors=self._open_doors(host),
-                webhooks=self.webhooks.book,
-                scheduler=self.scheduler,
-                upkeep=self.upkeep,
+                services=self.services,
                 is_ready=lambda: self._started and self._failure is None,
                 telemetry=self.telemetry,
             )

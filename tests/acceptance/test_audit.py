@@ -144,6 +144,26 @@ def test_every_deed_is_a_line_in_the_log_that_programs_can_read(caplog: pytest.L
     assert SECRET not in str(lines)
 
 
+async def test_what_a_client_does_and_then_disconnects_is_recorded_all_the_same() -> None:
+    async with serving(asks()) as house:
+        host, port = house.url.removeprefix("http://").split(":")
+        names = [f"beat-{number}" for number in range(20)]
+        for name in names:
+            body = f'{{"name": "{name}", "blueprint": "asks", "interval_seconds": 3600}}'
+            head = f"POST /api/v1/schedules HTTP/1.1\r\nHost: {host}\r\nX-Client-Token: t-ops\r\n"
+            _, writer = await asyncio.open_connection(host, int(port))
+            writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+            writer.close()
+        made: list[str] = []
+        async with asyncio.timeout(5):
+            while len(made) < len(names):
+                await asyncio.sleep(0.05)
+                listed = (await house.get("/api/v1/schedules", token="t-ops")).json["items"]
+                made = sorted(one["name"] for one in listed)
+        told = await records(house, "?action=schedule.create")
+        assert sorted(one["target"] for one in told) == made
+
+
 def test_reading_the_files_anew_is_told_as_the_systems_deed(tmp_path: Path) -> None:
     @in_loop
     async def main() -> None:

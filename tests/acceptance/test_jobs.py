@@ -682,7 +682,7 @@ def test_workers_are_listed_and_drained_by_operators_alone() -> None:
         waits = await house.submit("script")
         assert waits["status"] == "waiting_for_worker"
         back = await house.post("/api/v1/workers/hands/drain", {"on": False}, token="t-ops")
-        assert back.json["state"] == "ready"
+        assert back.json["state"] in ("ready", "busy")  # the waiting job may be its already
         assert (await house.get(f"/api/v1/jobs/{waits['id']}?wait=5")).json["status"] == "finished"
         unknown = await house.get("/api/v1/workers/nobody")
         assert (unknown.status, unknown.code) == (404, "worker_not_found")

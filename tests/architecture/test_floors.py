@@ -12,7 +12,7 @@ SRC = Path(__file__).parents[2] / "src" / "regista"
 #: Room (the longest matching name wins) → floor. `x.__init__` is what `import regista.x` runs.
 FLOORS = {
     **dict.fromkeys(["orchestrator", "backends", "filing", "site", "cli", "__main__"], 5),
-    **dict.fromkeys(["api", "rpc", "dashboard"], 4),
+    **dict.fromkeys(["api", "rpc", "dashboard", "services"], 4),
     **dict.fromkeys(["engines.native", "dispatch", "fleet", "logs", "upkeep"], 3),
     **dict.fromkeys(["history.recorder", "history.reader"], 3),
     **dict.fromkeys(
@@ -60,7 +60,7 @@ ALSO = {
     "cli": {"orchestrator", "backends", "site", "observe", "worker", "payloads", "__init__"},
     # The version of the package stands in `__init__`, which loads nothing by itself.
     "observe": {"__init__"},
-    **{room: {"observe", "__init__"} for room in ("api", "rpc", "dashboard")},
+    **{room: {"services", "observe", "__init__"} for room in ("api", "rpc", "dashboard")},
     "client": {"wire", "config", "tokens"},
     "config": {"tokens"},
     "webhooks": {"config", "wire"},
@@ -212,6 +212,8 @@ KNOWN |= {"engines.native.executor", "dispatch.dispatcher", "upkeep.watcher", "o
         ("worker.local", "from ..blueprint import machine"),
         ("upkeep.watcher", "from ..testing.clock import Clock"),
         ("attic.trunk", "import json"),
+        ("services.audit", "from aiohttp import web"),
+        ("services.audit", "from ..api.app import create_app"),
     ],
 )
 def test_an_import_against_the_floors_is_noticed(module: str, source: str) -> None:

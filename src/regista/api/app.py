@@ -95,6 +95,7 @@ def create_app(stage: Stage) -> web.Application:
     performers.install(app)
     file_links.install(app)
     channel.install(app)
+    tokens.install(app)
     for operation in app[OPERATIONS]:
         _add(app, operation)
     app.router.add_route("*", "/api/{tail:.*}", endpoints.anything_else)

@@ -11,7 +11,7 @@ from ..model import Job
 from ..wire.jobs import Decision, Fork, GiveUp, JobObject, Release
 from . import bodies, parameters, view
 from .allowance import allowance
-from .audit import deed, tell, tell_submitted
+from .callers import caller_of
 from .operations import Operations
 from .parameters import KEY, Parameter
 from .problems import Problem
@@ -43,9 +43,9 @@ async def approve(request: web.Request) -> web.Response:
     stage = request.app[STAGE]
     said = await bodies.take(request, Decision)
     job = await view.own_job(request)
-    by = deed(request, "job.approve", job.id, decision=said.decision)
+    by = stage.services.audit.action(caller_of(request), "job.approve", job.id, decision=said.decision)
     job = await stage.engine.approve(job.id, said.decision, said.comment, said.data, by=by)
-    tell(request, "job.approve", job.id)
+    stage.services.audit.log(caller_of(request), "job.approve", job.id)
     return await view.answer(stage, job)
 
 
@@ -67,9 +67,9 @@ async def approve_by_token(request: web.Request) -> web.Response:
     said = await bodies.take(request, Decision)
     job = await _admit(stage, job_id, request.query.get("token", ""), said)
     if job is not None:
-        by = deed(request, "job.approve", job_id, decision=said.decision)
+        by = stage.services.audit.action(caller_of(request), "job.approve", job_id, decision=said.decision)
         await stage.engine.approve(job_id, said.decision, said.comment, said.data, job.visit, by)
-        tell(request, "job.approve", job_id)
+        stage.services.audit.log(caller_of(request), "job.approve", job_id)
     return view.json({"status": "approval_received", "job_id": job_id})
 
 
@@ -120,8 +120,10 @@ async def release(request: web.Request) -> web.Response:
     stage = request.app[STAGE]
     wish = await bodies.take_optional(request, Release)
     job = await view.own_job(request)
-    job = await stage.engine.release(job.id, wish.data, deed(request, "job.release", job.id))
-    tell(request, "job.release", job.id)
+    job = await stage.engine.release(
+        job.id, wish.data, stage.services.audit.action(caller_of(request), "job.release", job.id)
+    )
+    stage.services.audit.log(caller_of(request), "job.release", job.id)
     return await view.answer(stage, job)
 
 
@@ -152,8 +154,10 @@ async def give_up(request: web.Request) -> web.Response:
     stage = request.app[STAGE]
     wish = await bodies.take_optional(request, GiveUp)
     job = await view.own_job(request)
-    job = await stage.engine.fail(job.id, wish.reason, deed(request, "job.fail", job.id))
-    tell(request, "job.fail", job.id)
+    job = await stage.engine.fail(
+        job.id, wish.reason, stage.services.audit.action(caller_of(request), "job.fail", job.id)
+    )
+    stage.services.audit.log(caller_of(request), "job.fail", job.id)
     return await view.answer(stage, job)
 
 
@@ -189,6 +193,6 @@ async def fork(request: web.Request) -> web.Response:
         ),
         allowance(request),
     )
-    tell_submitted(request, job.id)
+    stage.services.audit.log_submission(caller_of(request), job.id)
     place = request.path.removesuffix(f"{old.id}/fork")
     return await view.answer(stage, job, 202, {"Location": f"{place}{job.id}"})

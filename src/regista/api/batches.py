@@ -15,7 +15,7 @@ from ..wire.jobs import JobObject, Waited, WaitForAny, Wish
 from ..wire.story import job_object
 from . import bodies, parameters, view
 from .allowance import allowance
-from .audit import tell_submitted
+from .callers import caller_of
 from .jobs import submission_of
 from .middleware.ratelimit import gate_of
 from .operations import Operations, Schema, ref
@@ -93,7 +93,7 @@ async def create_batch(request: web.Request) -> web.Response:
     client = request[CLIENT]
     sound = [_submission(wish, client) for wish in wishes if isinstance(wish, Wish)]
     created = iter(await stage.engine.submit_each(sound, allowance(request)) if sound else ())
-    tell_submitted(request, f"{len(sound)} jobs")
+    stage.services.audit.log_submission(caller_of(request), f"{len(sound)} jobs")
     show = view.clock_of(stage.config)
     items: list[Any] = []
     for wish in wishes:

@@ -11,7 +11,7 @@ from ..engines.native.library import version_of
 from ..wire.jobs import Accepted, Positive, Text, WebhookUrl
 from . import bodies, parameters, view
 from .allowance import allowance
-from .audit import tell_submitted
+from .callers import caller_of
 from .middleware.known_query import check_query
 from .operations import CLIENTS_ONLY, QUERIES, Handler
 from .stage import CLIENT, STAGE
@@ -55,7 +55,7 @@ async def anything_else(request: web.Request) -> web.StreamResponse:
         ),
         allowance(request),
     )
-    tell_submitted(request, job.id)
+    stage.services.audit.log_submission(caller_of(request), job.id)
     return view.json(Accepted("accepted", job.id), 202)
 
 

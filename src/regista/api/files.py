@@ -18,13 +18,14 @@ from ..wire.pages import Page, token_of
 from . import bodies, parameters, view
 from .address import is_secure
 from .operations import Operations
-from .parameters import LIMIT, NEXT, Parameter
+from .parameters import NEXT, Parameter, page_limit
 from .problems import Problem
 from .stage import STAGE, Stage
 
 routes = Operations("files")
 
 _PROBLEMS = {501: "no payload store is configured", 503: "the payload store is away"}
+_LIMIT = page_limit(1000)
 _NOT_YOURS = "no such job of yours"
 _EXPIRES = Parameter(
     name="expires_in",
@@ -42,7 +43,7 @@ class _Wish(Struct, frozen=True, forbid_unknown_fields=True):
 
 @routes.get(
     "/jobs/{job_id}/files",
-    parameters=[LIMIT, NEXT],
+    parameters=[_LIMIT, NEXT],
     answers={200: Page[FileObject]},
     problems={404: _NOT_YOURS, **_PROBLEMS},
 )
@@ -53,7 +54,7 @@ async def find(request: web.Request) -> web.Response:
     """
     stage = request.app[STAGE]
     after = parameters.place(request, str) or ""
-    limit = parameters.whole(request, "limit", 1000, 1, stage.config.max_page)
+    limit = parameters.limit(request, stage.config.max_page, _LIMIT)
     files = await _files(request, stage)
     show = view.clock_of(stage.config)
     found = [each for each in await files.list() if each.name > after]

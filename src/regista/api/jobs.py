@@ -16,10 +16,10 @@ from ..wire.jobs import Cancel, JobObject, Wish
 from ..wire.pages import Page, token_of
 from . import bodies, parameters, view
 from .allowance import allowance
-from .audit import deed, tell, tell_submitted
+from .callers import caller_of
 from .listing import NO_HISTORY, QUERY, asked, list_jobs, place_in
 from .operations import Operations
-from .parameters import BLUEPRINT, KEY, LIMIT, NEXT, STATUS, WAIT, Parameter
+from .parameters import BLUEPRINT, KEY, LIMIT, NEXT, STATUS, WAIT, Parameter, page_limit
 from .searches import story_lines, stream
 from .stage import CLIENT, STAGE, Stage
 
@@ -33,6 +33,7 @@ class Format(StrEnum):
     JSONL = "jsonl"
 
 
+_LIMIT = page_limit(1000)
 FORMAT = Parameter(
     name="format",
     words="`jsonl` streams all events, a line each, and pays no heed to `limit`.",
@@ -63,7 +64,7 @@ async def create(request: web.Request) -> web.Response:
     wish = await bodies.take(request, Wish)
     key = parameters.idempotency_key(request, wish.idempotency_key)
     job = await stage.engine.submit(submission_of(wish, request[CLIENT], key), allowance(request))
-    tell_submitted(request, job.id)
+    stage.services.audit.log_submission(caller_of(request), job.id)
     if wait_s:
         job = await patient(stage, job, wait_s)
     location: dict[str, str] = {hdrs.LOCATION: f"{request.path}/{job.id}"}
@@ -112,7 +113,7 @@ async def find(request: web.Request) -> web.Response:
     """
     stage = request.app[STAGE]
     query = await asked(request)
-    limit = parameters.whole(request, "limit", 100, 1, stage.config.max_page)
+    limit = parameters.limit(request, stage.config.max_page)
     return view.json(await list_jobs(stage, query, place_in(request, query), limit, request[CLIENT].operator))
 
 
@@ -149,14 +150,16 @@ async def cancel(request: web.Request) -> web.Response:
     stage = request.app[STAGE]
     wish = await bodies.take_optional(request, Cancel)
     job = await view.own_job(request)
-    job = await stage.engine.cancel(job.id, wish.reason, by=deed(request, "job.cancel", job.id))
-    tell(request, "job.cancel", job.id)
+    job = await stage.engine.cancel(
+        job.id, wish.reason, by=stage.services.audit.action(caller_of(request), "job.cancel", job.id)
+    )
+    stage.services.audit.log(caller_of(request), "job.cancel", job.id)
     return await view.answer(stage, job)
 
 
 @routes.get(
     "/jobs/{job_id}/history",
-    parameters=[LIMIT, NEXT, FORMAT],
+    parameters=[_LIMIT, NEXT, FORMAT],
     answers={200: Page[Event]},
     media=["application/jsonl"],
     problems={404: "no such job of yours"},
@@ -170,7 +173,7 @@ async def history(request: web.Request) -> web.StreamResponse:
     """
     stage = request.app[STAGE]
     after = parameters.place(request, int) or 0
-    limit = parameters.whole(request, "limit", 1000, 1, stage.config.max_page)
+    limit = parameters.limit(request, stage.config.max_page, _LIMIT)
     lines = parameters.choice(request, "format", Format) is Format.JSONL
     job = await view.own_job(request)
     if lines:

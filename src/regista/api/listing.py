@@ -1,5 +1,6 @@
 """Listing: a page of jobs, as answers, and the words that lead from one page to the next."""
 
+import asyncio
 from datetime import datetime, timedelta
 from math import isfinite
 from typing import Any
@@ -50,10 +51,11 @@ async def list_jobs(
 ) -> Page[JobObject]:
     """The jobs that fit. `after` is where the page before has ended; `whose` says whose each job is."""
     found = await find_jobs(stage.storage, stage.history, query, after, limit)
-    items = [await item_of(stage, row) for row in found.rows]
+    # Concurrent questions share round trips to the store.
+    items = await asyncio.gather(*(item_of(stage, row) for row in found.rows))
     if whose:
         items = [replace(item, client=row.client) for item, row in zip(items, found.rows, strict=True)]
-    return Page(items, None if found.end is None else token_for(query, found.end))
+    return Page(list(items), None if found.end is None else token_for(query, found.end))
 
 
 def token_for(query: Query, place: Place) -> str:

@@ -53,12 +53,6 @@ class Logins(Struct, frozen=True):
         now = await self.credentials.fingerprint(doors.token_of(login.worker_id))
         return hmac.compare_digest(login.grounds, now)
 
-    async def revoke(self, worker_id: str) -> tuple[int, int]:
-        """End all that a worker was given: how many logins, and how many unused passwords."""
-        self.keys.forget(worker_id)
-        passwords = await self.passwords.revoke(worker_id)
-        return await self.credentials.revoke(worker_id), passwords
-
 
 LOGINS = web.AppKey("logins", Logins)
 

@@ -21,12 +21,21 @@ from .stage import STAGE, Stage
 
 routes = Operations("api")
 
-_TAGS = {
-    "jobs": "Start, watch and steer jobs.",
-    "streams": "What happens, as it happens.",
-    "blueprints": "The scripts that jobs follow.",
-    "workers": "Who performs the tasks.",
-    "queues": "What waits and what runs.",
+#: Every tag of an operation, in the order of the document.
+TAGS = {
+    "jobs": "Start, follow and control jobs.",
+    "searches": "Find, count and export jobs.",
+    "streams": "Events as they happen.",
+    "files": "Files and large values of jobs.",
+    "blueprints": "The state machines that jobs run.",
+    "workers": "Workers that perform tasks.",
+    "tokens": "Credentials of workers.",
+    "queues": "Waiting and running tasks.",
+    "schedules": "Jobs that start by the clock.",
+    "webhooks": "Deliveries to webhooks, and their secrets.",
+    "audit": "Who did what.",
+    "upkeep": "Background work of this instance.",
+    "me": "The calling client.",
     "health": "For probes and load balancers. No token.",
     "api": "This document.",
 }
@@ -90,7 +99,7 @@ def document(operations: list[Operation], stage: Stage) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "Regista", "version": __version__, "description": _ABOUT},
-        "tags": [{"name": name, "description": words} for name, words in _TAGS.items()],
+        "tags": [{"name": name, "description": words} for name, words in TAGS.items()],
         "paths": paths,
         "components": {
             "schemas": components,

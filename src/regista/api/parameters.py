@@ -34,12 +34,19 @@ WAIT = Parameter(
     words="Seconds to wait for the job to settle; cut at `REGISTA_MAX_WAIT_SECONDS`.",
     schema={"type": "number", "minimum": 0},
 )
-LIMIT = Parameter(
-    name="limit",
-    words="Items on a page, at most.",
-    schema={"type": "integer", "minimum": 1, "default": 100},
-    most="max_page",
-)
+
+
+def page_limit(default: int) -> Parameter:
+    """The parameter `limit` of an operation whose pages have `default` items unless the caller wants others."""
+    return Parameter(
+        name="limit",
+        words="Items on a page, at most.",
+        schema={"type": "integer", "minimum": 1, "default": default},
+        most="max_page",
+    )
+
+
+LIMIT = page_limit(100)
 NEXT = Parameter(
     name="next",
     words="The `next` of the page before.",
@@ -95,6 +102,11 @@ def seconds(request: web.Request, name: str, most: float) -> float | None:
     if not value >= 0:  # NaN is not, either
         raise bad(name, "seconds, 0 or more", text)
     return min(value, most)
+
+
+def limit(request: web.Request, most: int, declared: Parameter = LIMIT) -> int:
+    """How many items a page has at most, as the parameter was declared."""
+    return whole(request, "limit", declared.schema["default"], 1, most)
 
 
 def whole(request: web.Request, name: str, default: int, least: int = 0, most: int | None = None) -> int:

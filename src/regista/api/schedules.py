@@ -1,7 +1,6 @@
-"""Schedules over HTTP, for operators: what is started when, what became of it, and a hand on it."""
+"""Schedules over HTTP, for operators."""
 
 from datetime import datetime
-from secrets import token_urlsafe
 from typing import Annotated, Any
 
 import msgspec
@@ -9,19 +8,18 @@ from aiohttp import web
 from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
-from ..schedules.calendar import upcoming
 from ..schedules.schedule import Schedule
 from ..schedules.state import Record, fires_at, is_paused
+from ..services.schedules import Tick
 from ..upkeep.schedule_book import Entry
 from ..wire.jobs import Words
 from ..wire.pages import Page
 from ..wire.story import Show
 from . import bodies, parameters, view
-from .audit import audit
+from .callers import caller_of
 from .operations import Operations
 from .parameters import KEY, Parameter
-from .problems import Problem
-from .stage import CLIENT, STAGE, Stage
+from .stage import STAGE, Stage
 
 routes = Operations("schedules")
 
@@ -37,7 +35,7 @@ COUNT = Parameter(
 
 
 class NewSchedule(Schedule, frozen=True, kw_only=True):
-    """A schedule that somebody wants, with its name. The other members are those of `schedules.toml`."""
+    """A new schedule, with its name. The other members are those of `schedules.toml`."""
 
     name: Annotated[
         str,
@@ -50,13 +48,13 @@ class NewSchedule(Schedule, frozen=True, kw_only=True):
     ]
 
 
-class Said(Struct, frozen=True, forbid_unknown_fields=True):
-    """Why, for the record."""
+class ReasonBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The reason, for the audit record."""
 
     reason: Words = ""
 
 
-class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
+class TriggerRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """A job of a schedule, now. The same key is the same job; the header `Idempotency-Key` says the same."""
 
     idempotency_key: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
@@ -85,13 +83,6 @@ class ScheduleObject(Struct, frozen=True, kw_only=True):
     records: list[Record]
 
 
-class Tick(Struct, frozen=True):
-    """A tick to come: by the calendar, and with its jitter."""
-
-    tick: datetime
-    fires_at: datetime
-
-
 class Triggered(Struct, frozen=True):
     """The job that was started."""
 
@@ -105,9 +96,8 @@ async def find(request: web.Request) -> web.Response:
     Those of `schedules.toml` and those that were made here. `records` is left empty: look at one for what became of
     its ticks.
     """
-    _operators_only(request)
     stage = request.app[STAGE]
-    entries = await stage.scheduler.book.all()
+    entries = await stage.services.schedules.list_all(caller_of(request))
     items = [replace(_object(stage, entry), records=[]) for entry in entries]
     return view.json(Page(items, None))
 
@@ -124,15 +114,12 @@ async def create(request: web.Request) -> web.Response:
     Its members are those of a table of `schedules.toml`, and `name`. The first tick is the next one from now. The very same schedule
     again is fine.
     """
-    wish = await bodies.take(request, NewSchedule)
-    _operators_only(request)
     stage = request.app[STAGE]
-    stage.library.get(wish.blueprint)
-    members = {name: value for name, value in asdict(wish).items() if name != "name"}
-    entry = await stage.scheduler.book.create(wish.name, Schedule(**members))
-    await audit(request, "schedule.create", wish.name)
-    stage.upkeep.nudge("scheduler")
-    return view.json(_object(stage, entry), 201, {"Location": f"{request.path}/{wish.name}"})
+    wanted = await bodies.take(request, NewSchedule)
+    members = {name: value for name, value in asdict(wanted).items() if name != "name"}
+    schedule = Schedule(**members)
+    entry = await stage.services.schedules.create(caller_of(request), wanted.name, schedule)
+    return view.json(_object(stage, entry), 201, {"Location": f"{request.path}/{wanted.name}"})
 
 
 @routes.get("/schedules/{schedule}", answers={200: ScheduleObject}, problems=_UNKNOWN)
@@ -142,9 +129,8 @@ async def get(request: web.Request) -> web.Response:
     `records`, newest first: `started` and `triggered` name the job; `skipped` says why (`missed`, `outside_window`,
     `superseded`, `overlap`, `replaced`, `paused`, `refused` or the code of a refusal) and for how many ticks in a row.
     """
-    _operators_only(request)
-    stage = request.app[STAGE]
-    return view.json(_object(stage, await stage.scheduler.book.get(request.match_info["schedule"])))
+    stage, name = request.app[STAGE], request.match_info["schedule"]
+    return view.json(_object(stage, await stage.services.schedules.get(caller_of(request), name)))
 
 
 @routes.get("/schedules/{schedule}/next", parameters=[COUNT], answers={200: Page[Tick]}, problems=_UNKNOWN)
@@ -153,38 +139,34 @@ async def coming(request: web.Request) -> web.Response:
 
     As if it were not paused.
     """
-    _operators_only(request)
-    stage = request.app[STAGE]
+    stage, name = request.app[STAGE], request.match_info["schedule"]
     count = parameters.whole(request, "count", 10, 1, _MOST)
-    entry = await stage.scheduler.book.get(request.match_info["schedule"])
+    ticks = await stage.services.schedules.next_ticks(caller_of(request), name, count)
     show = view.clock_of(stage.config)
-    ticks = upcoming(entry.calendar, entry.state.cursor, count)
-    return view.json(Page([Tick(show(tick), show(_fires(entry, tick))) for tick in ticks], None))
+    return view.json(Page([Tick(show(each.tick), show(each.fires_at)) for each in ticks], None))
 
 
 @routes.post(
     "/schedules/{schedule}/pause",
-    body=Said,
+    body=ReasonBody,
     body_required=False,
     answers={200: ScheduleObject},
     problems=_UNKNOWN,
 )
 async def pause(request: web.Request) -> web.Response:
-    """Let nothing fire until somebody resumes it. For operators only.
+    """Let nothing fire until it is resumed. For operators only.
 
     Ticks are recorded as skipped. Jobs that run go on. Twice is fine.
     """
-    wish = await bodies.take_optional(request, Said)
-    _operators_only(request)
     stage, name = request.app[STAGE], request.match_info["schedule"]
-    entry = await stage.scheduler.book.pause(name, wish.reason)
-    await audit(request, "schedule.pause", name)
+    body = await bodies.take_optional(request, ReasonBody)
+    entry = await stage.services.schedules.pause(caller_of(request), name, body.reason)
     return view.json(_object(stage, entry))
 
 
 @routes.post(
     "/schedules/{schedule}/resume",
-    body=Said,
+    body=ReasonBody,
     body_required=False,
     answers={200: ScheduleObject},
     problems=_UNKNOWN,
@@ -194,19 +176,16 @@ async def resume(request: web.Request) -> web.Response:
 
     What came while it was paused stays skipped. Twice is fine.
     """
-    wish = await bodies.take_optional(request, Said)
-    _operators_only(request)
     stage, name = request.app[STAGE], request.match_info["schedule"]
-    entry = await stage.scheduler.book.resume(name, wish.reason)
-    await audit(request, "schedule.resume", name)
-    stage.upkeep.nudge("scheduler")
+    body = await bodies.take_optional(request, ReasonBody)
+    entry = await stage.services.schedules.resume(caller_of(request), name, body.reason)
     return view.json(_object(stage, entry))
 
 
 @routes.post(
     "/schedules/{schedule}/trigger",
     parameters=[KEY],
-    body=Wanted,
+    body=TriggerRequest,
     body_required=False,
     answers={202: Triggered},
     problems={403: "for operators only", 404: "no such schedule, or its blueprint is not registered"},
@@ -216,19 +195,17 @@ async def trigger(request: web.Request) -> web.Response:
 
     Paused or not, and beside whatever runs. With an idempotency key twice is once.
     """
-    wish = await bodies.take_optional(request, Wanted)
-    _operators_only(request)
     stage, name = request.app[STAGE], request.match_info["schedule"]
-    key = parameters.idempotency_key(request, wish.idempotency_key) or token_urlsafe()
-    job_id = await stage.scheduler.trigger(name, key)
-    await audit(request, "schedule.trigger", name, job_id=job_id)
+    body = await bodies.take_optional(request, TriggerRequest)
+    key = parameters.idempotency_key(request, body.idempotency_key)
+    job_id = await stage.services.schedules.trigger(caller_of(request), name, key)
     place = request.path.removesuffix(f"/schedules/{name}/trigger")
     return view.json(Triggered(job_id), 202, {"Location": f"{place}/jobs/{job_id}"})
 
 
 @routes.post(
     "/schedules/{schedule}/delete",
-    body=Said,
+    body=ReasonBody,
     body_required=False,
     answers={204: None},
     problems=_UNKNOWN | {409: "it stands in schedules.toml"},
@@ -238,17 +215,10 @@ async def delete(request: web.Request) -> web.Response:
 
     Its jobs stay. One that stands in `schedules.toml` can only be taken out there, or paused.
     """
-    await bodies.take_optional(request, Said)
-    _operators_only(request)
-    name = request.match_info["schedule"]
-    await request.app[STAGE].scheduler.book.delete(name)
-    await audit(request, "schedule.delete", name)
+    stage, name = request.app[STAGE], request.match_info["schedule"]
+    await bodies.take_optional(request, ReasonBody)
+    await stage.services.schedules.delete(caller_of(request), name)
     return web.Response(status=204)
-
-
-def _operators_only(request: web.Request) -> None:
-    if not request[CLIENT].operator:
-        raise Problem(403, "operators_only", "only an operator may see and move schedules")
 
 
 def _object(stage: Stage, entry: Entry) -> ScheduleObject:
@@ -263,7 +233,7 @@ def _object(stage: Stage, entry: Entry) -> ScheduleObject:
         when=schedule.words(),
         timezone=schedule.timezone or stage.config.tz,
         paused=paused,
-        next=None if tick is None else show(_fires(entry, tick)),
+        next=None if tick is None else show(fires_at(entry.name, tick, schedule, entry.calendar)),
         last_tick=show(state.last_tick),
         last_job_id=state.last_job_id,
         fired=state.fired,
@@ -272,10 +242,6 @@ def _object(stage: Stage, entry: Entry) -> ScheduleObject:
         schedule=msgspec.to_builtins(schedule),
         records=[_shown(record, show) for record in reversed(state.records)],
     )
-
-
-def _fires(entry: Entry, tick: datetime) -> datetime:
-    return fires_at(entry.name, tick, entry.schedule, entry.calendar)
 
 
 def _shown(record: Record, show: Show) -> Record:

@@ -1,5 +1,6 @@
 """Searches over HTTP: how many jobs fit, and all of them with their stories, line by line."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -48,7 +49,7 @@ async def count(request: web.Request) -> web.Response:
     query = await asked(request)
     name = request.query.get("group_by")
     by = None if not name else group_of(name, stage.library.attributes())
-    limit = parameters.whole(request, "limit", 100, 1, stage.config.max_page)
+    limit = parameters.limit(request, stage.config.max_page)
     return view.json(await count_jobs(stage.storage, stage.history, query, by, limit))
 
 
@@ -68,8 +69,9 @@ async def _exported(stage: Stage, query: Query) -> AsyncIterator[bytes]:
     after: Place | None = None
     while True:
         page = await find_jobs(stage.storage, stage.history, query, after, _JOBS)
-        for row in page.rows:
-            yield line({"job": await item_of(stage, row)})
+        items = await asyncio.gather(*(item_of(stage, row) for row in page.rows))
+        for row, item in zip(page.rows, items, strict=True):
+            yield line({"job": item})
             jobs += 1
             async for chunk, told in _story(stage, row.job_id, "event"):
                 events += told

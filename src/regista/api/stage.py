@@ -18,10 +18,8 @@ from ..history.base import HistoryStorage
 from ..model import ClientConfig, Job
 from ..observe.telemetry import Telemetry
 from ..payloads.task_files import TaskFiles
+from ..services import Services
 from ..storage.base import StorageBackend
-from ..upkeep.loop import UpkeepLoop
-from ..upkeep.scheduler import Scheduler
-from ..webhooks.book import Book
 from ..wire.jobs import JobObject
 from .doors import Doors
 
@@ -71,10 +69,7 @@ class Stage(Struct, frozen=True):
     history: HistoryStorage
     feed: Feed
     doors: Doors
-    #: Who is told where of jobs.
-    webhooks: Book
-    scheduler: Scheduler
-    upkeep: UpkeepLoop
+    services: Services
     #: Started, and neither stopping nor failed.
     is_ready: Callable[[], bool]
     #: Ended jobs that were lately shown: they never change, and their story may be a read of history.

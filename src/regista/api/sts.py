@@ -11,7 +11,7 @@ from ..fleet.passwords import WrongWorker
 from ..wire.bad_message import BadMessage, read
 from ..wire.worker import ID_HEADER, VERSION_HEADER, Message, registers_again
 from . import bodies
-from .audit import audit
+from .callers import worker_calling
 from .certificate import certificate_name
 from .logins import LOGINS
 from .middleware.ratelimit import gate_of
@@ -81,7 +81,8 @@ async def refresh(request: web.Request) -> web.Response:
         tokens = await credentials.refresh(said.refresh_token, *wish)
     except TokenRefused as refusal:
         if refusal.code == "token_reused":
-            await audit(request, "token.reused", worker_id, actor=f"worker:{worker_id}")
+            audit = request.app[STAGE].services.audit
+            await audit.record(worker_calling(request, worker_id), "token.reused", worker_id)
         raise refused(refusal) from refusal
     return _answer(tokens)
 
@@ -89,13 +90,14 @@ async def refresh(request: web.Request) -> web.Response:
 async def trade(request: web.Request, worker_id: str, request_id: str = "") -> Tokens:
     """The login that the one-time password of this request is good for, once."""
     logins, token = request.app[LOGINS], request[SPEAKER].token
+    audit, caller = request.app[STAGE].services.audit, worker_calling(request, worker_id)
+    work = logins.passwords.trade(token, worker_id, request_id)
     try:
-        tokens = await logins.passwords.trade(token, worker_id, request_id)
+        tokens = await audit.perform(caller, "token.traded", worker_id, work)
     except TokenRefused as refusal:
         if refusal.code == "password_used":
-            await audit(request, "token.reused", worker_id, actor=f"worker:{worker_id}")
+            await audit.record(caller, "token.reused", worker_id)
         raise refused(refusal) from refusal
-    await audit(request, "token.traded", worker_id, actor=f"worker:{worker_id}")
     # The newer stock SDK goes on signing with what it came with.
     logins.keys.remember(worker_id, token)
     return tokens

@@ -1,4 +1,4 @@
-"""What workers may come in with, for operators: make a one-time password, take everything back."""
+"""Credentials of workers over HTTP, for operators: one-time passwords, and revocation."""
 
 from typing import Annotated
 
@@ -6,15 +6,16 @@ from aiohttp import web
 from msgspec import Meta, Struct
 
 from ..fleet.passwords import LIFETIME_S
+from ..services.tokens import Revoked, TokenService
 from . import bodies, view
-from .audit import audit
+from .callers import caller_of
 from .channel import CHANNELS
 from .logins import LOGINS
 from .operations import Operations
-from .problems import Problem
-from .stage import CLIENT, STAGE
+from .stage import STAGE
 
 routes = Operations("tokens")
+TOKENS = web.AppKey("tokens", TokenService)
 
 #: As `wire.worker.check_identifier` has it.
 _WorkerId = Annotated[
@@ -28,7 +29,7 @@ _OPERATORS = {403: "for operators only"}
 _NO_USE = {409: "workers come in by certificates alone, so a password would open nothing"}
 
 
-class PasswordWish(Struct, frozen=True, forbid_unknown_fields=True):
+class PasswordRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """For whom, and for how long. Without a worker it is good for whichever uses it first."""
 
     worker_id: _WorkerId | None = None
@@ -50,17 +51,26 @@ class Revocation(Struct, frozen=True, forbid_unknown_fields=True):
     worker_id: _WorkerId
 
 
-class Revoked(Struct, frozen=True):
-    """What has ended: logins, and one-time passwords that nobody had used."""
+def install(app: web.Application) -> None:
+    """Add the service. It needs what ends the open streams of a worker."""
+    stage, logins, channels = app[STAGE], app[LOGINS], app[CHANNELS]
 
-    worker_id: str
-    logins: int
-    passwords: int
+    async def disconnect(worker_id: str) -> None:
+        logins.keys.forget(worker_id)
+        await channels.check(worker_id)
+
+    app[TOKENS] = TokenService(
+        logins.credentials,
+        logins.passwords,
+        stage.services.audit,
+        certificates_only=stage.config.worker_auth_mode == "mtls-only",
+        on_revoked=disconnect,
+    )
 
 
 @routes.post(
     "/tokens/otp",
-    body=PasswordWish,
+    body=PasswordRequest,
     body_required=False,
     answers={201: PasswordObject},
     problems=_OPERATORS | _NO_USE,
@@ -70,14 +80,8 @@ async def make_password(request: web.Request) -> web.Response:
 
     It is good once and for minutes; the worker trades it for tokens of its own. For operators only.
     """
-    wish = await bodies.take_optional(request, PasswordWish)
-    _refuse_others(request)
-    if request.app[STAGE].config.worker_auth_mode == "mtls-only":
-        words = "workers come in by certificates alone here (WORKER_AUTH_MODE is mtls-only): make a certificate instead"
-        raise Problem(409, "passwords_disabled", words)
-    passwords = request.app[LOGINS].passwords
-    made = await passwords.make(wish.worker_id or "", wish.lifetime)
-    await audit(request, "token.otp", wish.worker_id or "")
+    body = await bodies.take_optional(request, PasswordRequest)
+    made = await request.app[TOKENS].create_password(caller_of(request), body.worker_id or "", body.lifetime)
     shown = PasswordObject(made.text, made.worker_id or None, made.lifetime_s)
     return view.json(shown, 201, {"Cache-Control": "no-store"})
 
@@ -89,16 +93,5 @@ async def revoke(request: web.Request) -> web.Response:
     Its short-lived tokens and its one-time passwords are no good any more, and its stream is closed. What stands in
     `workers.toml` or WORKER_TOKEN is not touched: a worker that knows such a token comes in again. For operators only.
     """
-    wish = await bodies.take(request, Revocation)
-    _refuse_others(request)
-    logins, passwords = await request.app[LOGINS].revoke(wish.worker_id)
-    await request.app[CHANNELS].check(wish.worker_id)
-    await audit(request, "token.revoke", wish.worker_id)
-    return view.json(Revoked(wish.worker_id, logins, passwords))
-
-
-def _refuse_others(request: web.Request) -> None:
-    if not request[CLIENT].operator:
-        raise Problem(
-            403, "operators_only", "only an operator may hand out or take back the tokens of workers"
-        )
+    body = await bodies.take(request, Revocation)
+    return view.json(await request.app[TOKENS].revoke(caller_of(request), body.worker_id))

@@ -1,49 +1,37 @@
-"""Webhooks over HTTP: what is on its way, what was given up, and the secret that proves both."""
+"""Webhook deliveries and signing secrets over HTTP."""
 
 import re
 from datetime import datetime
-from enum import StrEnum
 
 from aiohttp import web
 from msgspec import Struct
-from msgspec.structs import replace
 
-from ..model import ClientConfig, Item, ItemWrite
-from ..model.delivery import DEAD_SHELF, WEBHOOK_SHELF, Delivery, delivery_write, readable
+from ..services.webhooks import DeliveryState, FoundDelivery
 from ..wire.pages import Page
 from ..wire.story import Show
 from . import bodies, parameters, view
-from .audit import audit
+from .callers import caller_of
 from .operations import Operations
+from .pagination import page_request, record_page
 from .parameters import LIMIT, NEXT, Parameter
-from .problems import Problem
-from .shelf_pages import shelf_page
-from .stage import CLIENT, STAGE
+from .stage import STAGE
 
 routes = Operations("webhooks")
 
-#: Who and with what password, in a URL: nobody's business but the receiver's.
+#: User and password in a URL; only the receiver needs them.
 _PASSWORD = re.compile(r"://[^/?#]*@")
 _UNKNOWN = {404: "no such delivery of yours"}
 
 
-class Fate(StrEnum):
-    """Where a delivery stands."""
-
-    PENDING = "pending"
-    DEAD = "dead"
-
-
-_SHELVES = {Fate.DEAD: DEAD_SHELF, Fate.PENDING: WEBHOOK_SHELF}
 STATE = Parameter(
     name="state",
     words="`dead`: what was given up; `pending`: what is still tried.",
-    schema={"type": "string", "enum": [fate.value for fate in Fate], "default": "dead"},
+    schema={"type": "string", "enum": [state.value for state in DeliveryState], "default": "dead"},
 )
 
 
 class DeliveryObject(Struct, frozen=True, kw_only=True):
-    """A word about a job on its way to its webhook, or given up."""
+    """A webhook delivery that is pending or was given up."""
 
     #: Names the event; the header `webhook-id` of every try.
     id: str
@@ -64,7 +52,7 @@ class DeliveryObject(Struct, frozen=True, kw_only=True):
 
 
 class Empty(Struct, frozen=True, forbid_unknown_fields=True):
-    """Nothing more to say."""
+    """A body without members."""
 
 
 class SecretObject(Struct, frozen=True, kw_only=True):
@@ -81,16 +69,12 @@ async def find(request: web.Request) -> web.Response:
 
     Yours; an operator's list has everybody's. In the order of their jobs. A page may be short and yet have a `next`.
     """
-    fate = parameters.choice(request, "state", Fate) or Fate.DEAD
-    show = view.clock_of(request.app[STAGE].config)
-
-    def shown(item: Item) -> DeliveryObject | None:
-        delivery = readable(item)
-        if delivery is None or not _may_see(request[CLIENT], delivery):
-            return None
-        return _object(delivery, item, fate, show)
-
-    return view.json(await shelf_page(request, _SHELVES[fate], shown))
+    stage = request.app[STAGE]
+    state = parameters.choice(request, "state", DeliveryState) or DeliveryState.DEAD
+    after, limit = page_request(request)
+    page = await stage.services.webhooks.list_page(caller_of(request), state, after, limit)
+    show = view.clock_of(stage.config)
+    return view.json(record_page(page, lambda found: _object(found, show)))
 
 
 @routes.get("/webhooks/secret", answers={200: SecretObject})
@@ -99,8 +83,8 @@ async def secret(request: web.Request) -> web.Response:
 
     Yours alone: nobody, not even an operator, sees another client's.
     """
-    book, name = request.app[STAGE].webhooks, request[CLIENT].name
-    answer = SecretObject(secrets=list(await book.secrets_of(name)), derived=not book.has_own(name))
+    known = await request.app[STAGE].services.webhooks.secrets(caller_of(request))
+    answer = SecretObject(secrets=list(known.secrets), derived=known.derived)
     return view.json(answer, headers={"Cache-Control": "no-store"})
 
 
@@ -108,8 +92,8 @@ async def secret(request: web.Request) -> web.Response:
 async def get(request: web.Request) -> web.Response:
     """Look at a delivery. One that was heard is gone."""
     stage = request.app[STAGE]
-    delivery, item, fate = await _own(request)
-    return view.json(_object(delivery, item, fate, view.clock_of(stage.config)))
+    found = await stage.services.webhooks.get(caller_of(request), request.match_info["delivery_id"])
+    return view.json(_object(found, view.clock_of(stage.config)))
 
 
 @routes.post(
@@ -127,20 +111,8 @@ async def redeliver(request: web.Request) -> web.Response:
     """
     stage = request.app[STAGE]
     await bodies.take_optional(request, Empty)
-    delivery, item, fate = await _own(request)
-    now = stage.clock.now()
-    if fate is Fate.PENDING and delivery.tries == 0:  # it is on its way: to ask again changes nothing
-        return view.json(_object(delivery, item, fate, view.clock_of(stage.config)))
-    fresh = replace(delivery, tries=0)
-    if fate is Fate.DEAD:
-        # On to the one shelf before off the other: a crash in between repeats it, and loses nothing.
-        writes = [delivery_write(fresh, now), ItemWrite(DEAD_SHELF, item.key, None, expected=item.revision)]
-    else:
-        writes = [delivery_write(fresh, now, item.revision)]
-    await stage.storage.put(writes)
-    await audit(request, "webhook.redeliver", delivery.id)
-    shown = replace(item, due=now)
-    return view.json(_object(fresh, shown, Fate.PENDING, view.clock_of(stage.config)))
+    found = await stage.services.webhooks.redeliver(caller_of(request), request.match_info["delivery_id"])
+    return view.json(_object(found, view.clock_of(stage.config)))
 
 
 @routes.post(
@@ -154,33 +126,15 @@ async def discard(request: web.Request) -> web.Response:
     """Forget a delivery: it is not tried any more."""
     stage = request.app[STAGE]
     await bodies.take_optional(request, Empty)
-    delivery, item, fate = await _own(request)
-    await stage.storage.put([ItemWrite(item.shelf, item.key, None)])
-    await audit(request, "webhook.discard", delivery.id)
-    return view.json(_object(delivery, item, fate, view.clock_of(stage.config)))
+    found = await stage.services.webhooks.discard(caller_of(request), request.match_info["delivery_id"])
+    return view.json(_object(found, view.clock_of(stage.config)))
 
 
-async def _own(request: web.Request) -> tuple[Delivery, Item, Fate]:
-    """The delivery that the path names, if it is the asker's; others' are as unknown as those that are gone."""
-    stage, wanted = request.app[STAGE], request.match_info["delivery_id"]
-    for fate in (Fate.PENDING, Fate.DEAD):
-        item = await stage.storage.item(_SHELVES[fate], wanted)
-        if item is not None:
-            delivery = readable(item)
-            if delivery is not None and _may_see(request[CLIENT], delivery):
-                return delivery, item, fate
-    detail = f"no delivery {wanted[:100]!r} of yours is under way or given up"
-    raise Problem(404, "delivery_not_found", detail)
-
-
-def _may_see(client: ClientConfig, delivery: Delivery) -> bool:
-    return view.may_see(client, delivery.job)
-
-
-def _object(delivery: Delivery, item: Item, fate: Fate, show: Show) -> DeliveryObject:
+def _object(found: FoundDelivery, show: Show) -> DeliveryObject:
+    delivery = found.delivery
     return DeliveryObject(
         id=delivery.id,
-        state=fate.value,
+        state=found.state.value,
         event=delivery.event,
         job_id=delivery.job.id,
         client=delivery.job.client,
@@ -188,7 +142,7 @@ def _object(delivery: Delivery, item: Item, fate: Fate, show: Show) -> DeliveryO
         at=show(delivery.at),
         tries=delivery.tries,
         last_try_at=show(delivery.tried_at),
-        next_try_at=show(item.due),
+        next_try_at=show(found.item.due),
         last_status=delivery.status,
         last_error=delivery.error,
     )

@@ -1,4 +1,4 @@
-"""Workers over HTTP, for people: who is there, and no new tasks for one of them."""
+"""Workers over HTTP, for clients and operators."""
 
 from datetime import datetime
 from typing import Any
@@ -6,15 +6,13 @@ from typing import Any
 from aiohttp import web
 from msgspec import Struct
 
-from ..fleet.facts import WorkerFacts
-from ..model import ClientConfig
+from ..services.workers import ListedWorker
 from ..wire.pages import Page
 from ..wire.story import Show
 from . import bodies, view
-from .audit import audit
+from .callers import caller_of
 from .operations import Operations
-from .problems import Problem
-from .stage import CLIENT, STAGE, Stage
+from .stage import STAGE
 
 routes = Operations("workers")
 
@@ -58,13 +56,18 @@ class Drain(Struct, frozen=True, forbid_unknown_fields=True):
 @routes.get("/workers", answers={200: Page[WorkerObject]})
 async def find(request: web.Request) -> web.Response:
     """List the workers that are known, by id."""
-    return view.json(Page(await _all(request.app[STAGE], request[CLIENT]), None))
+    stage = request.app[STAGE]
+    show = view.clock_of(stage.config)
+    listed = await stage.services.workers.list_all(caller_of(request))
+    return view.json(Page([worker_view(each, show) for each in listed], None))
 
 
 @routes.get("/workers/{worker_id}", answers={200: WorkerObject}, problems=_UNKNOWN)
 async def get(request: web.Request) -> web.Response:
     """Describe a worker."""
-    return view.json(await _one(request))
+    stage = request.app[STAGE]
+    listed = await stage.services.workers.get(caller_of(request), request.match_info["worker_id"])
+    return view.json(worker_view(listed, view.clock_of(stage.config)))
 
 
 @routes.post(
@@ -80,35 +83,15 @@ async def drain(request: web.Request) -> web.Response:
     What it has in its hands it may finish. `{"on": false}` takes it back. For operators only.
     """
     stage = request.app[STAGE]
-    wish = await bodies.take_optional(request, Drain)
-    if not request[CLIENT].operator:
-        raise Problem(403, "operators_only", "only an operator may drain a worker")
-    if not await stage.workers.ask_to_drain(request.match_info["worker_id"], wish.on):
-        raise _unknown(request)
-    await audit(request, "worker.drain" if wish.on else "worker.undrain", request.match_info["worker_id"])
-    return view.json(await _one(request))
+    body = await bodies.take_optional(request, Drain)
+    worker_id = request.match_info["worker_id"]
+    listed = await stage.services.workers.drain(caller_of(request), worker_id, body.on)
+    return view.json(worker_view(listed, view.clock_of(stage.config)))
 
 
-async def _one(request: web.Request) -> WorkerObject:
-    wanted = request.match_info["worker_id"]
-    for worker in await _all(request.app[STAGE], request[CLIENT]):
-        if worker.id == wanted:
-            return worker
-    raise _unknown(request)
-
-
-def _unknown(request: web.Request) -> Problem:
-    return Problem(
-        404, "worker_not_found", f"no worker named {request.match_info['worker_id']!r} is known here"
-    )
-
-
-async def _all(stage: Stage, client: ClientConfig) -> list[WorkerObject]:
-    show = view.clock_of(stage.config)
-    return [_object(facts, client.operator, show) for facts in await stage.workers.describe()]
-
-
-def _object(facts: WorkerFacts, operator: bool, show: Show) -> WorkerObject:
+def worker_view(listed: ListedWorker, show: Show) -> WorkerObject:
+    """The worker as a response."""
+    facts = listed.facts
     worker, profile = facts.worker, facts.worker.profile
     return WorkerObject(
         id=worker.id,
@@ -118,9 +101,8 @@ def _object(facts: WorkerFacts, operator: bool, show: Show) -> WorkerObject:
         queues=None if worker.queues is None else list(worker.queues),
         capacity=worker.capacity,
         free=facts.free,
-        running=len(facts.holding),
-        # An attempt's id names the job, and the job may be somebody else's.
-        holding=list(facts.holding) if operator else [],
+        running=listed.running,
+        holding=list(facts.holding),
         transport=worker.transport,
         hostname=worker.hostname,
         zone=profile.zone,

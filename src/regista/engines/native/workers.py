@@ -491,7 +491,17 @@ class WorkerService:
     async def describe(self) -> list[WorkerFacts]:
         """Everybody who is known, in the order of their ids."""
         silent = {worker.id for worker in await self._storage.lapsed()}
-        return [await self._facts(worker, worker.id in silent) for worker in await self._storage.workers()]
+        workers = await self._storage.workers()
+        # Concurrent questions share round trips to the store.
+        return await asyncio.gather(*(self._facts(worker, worker.id in silent) for worker in workers))
+
+    async def describe_one(self, worker_id: str) -> WorkerFacts | None:
+        """One worker; None if it is not registered."""
+        worker = await self._storage.worker(worker_id)
+        if worker is None:
+            return None
+        silent = any(lapsed.id == worker_id for lapsed in await self._storage.lapsed())
+        return await self._facts(worker, silent)
 
     async def _facts(self, worker: Worker, silent: bool) -> WorkerFacts:
         seat = self._dispatcher.find(worker.id)
