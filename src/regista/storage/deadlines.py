@@ -48,15 +48,20 @@ class DeadlineIndex:
         """The passed deadlines, earliest first; they stay until `set` moves them."""
         limit_second = int(now.timestamp())
         found: list[Due] = []
-        for second in sorted(second for second in self._buckets if second <= limit_second):
+        visited: list[int] = []
+        while self._seconds and self._seconds[0] <= limit_second and len(found) < limit:
+            second = heappop(self._seconds)
+            if second not in self._buckets or second in visited[-1:]:
+                continue  # a second that was left behind, or that is in the heap twice
+            visited.append(second)
             rows = [
                 Due(self._at[key][0], key[0], key[1], self._at[key][1])
                 for key in self._buckets[second]
                 if self._at[key][0] <= now
             ]
             found += sorted(rows)
-            if len(found) >= limit:
-                break
+        for second in visited:
+            heappush(self._seconds, second)
         return found[:limit]
 
     def earliest(self) -> datetime | None:

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from regista.storage.base import Due, DueKind
 from regista.storage.deadlines import DeadlineIndex
+from tests.stopwatch import Stopwatch
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -93,3 +94,16 @@ def test_what_is_near_is_never_taken_for_far() -> None:
     index.set(DueKind.JOB, "y", "y", START + timedelta(seconds=2))
     assert index.is_near(START, 2.0)
     assert index.is_near(START + timedelta(seconds=90), 2.0)  # it has passed, and is still there
+
+
+def test_looking_for_the_first_passed_deadline_costs_the_same_however_many_there_are() -> None:
+    def cost_s(deadlines: int) -> float:
+        index = DeadlineIndex()
+        for n in range(deadlines):
+            index.set(DueKind.JOB, f"{n}", f"{n}", START + timedelta(seconds=n))
+        watch = Stopwatch()
+        for _ in range(100):
+            assert [due.id for due in index.due(START + timedelta(days=365), 1)] == ["0"]
+        return watch.elapsed_s()
+
+    assert cost_s(50_000) < 20 * max(cost_s(50), 0.001)
