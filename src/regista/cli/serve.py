@@ -1,6 +1,7 @@
 """`regista serve`: the orchestrator of an app, until it is told to stop."""
 
 import argparse
+import gc
 import logging
 import resource
 from contextlib import suppress
@@ -118,6 +119,7 @@ def _serve(director: OrchestratorEngine, config: Config, screen: Screen, redacti
     served: list[Address] = []
 
     def begun(where: site.Site) -> None:
+        gc.freeze()  # what was recovered stays: full collections need not walk over it
         redaction.learn(secrets_of(config))  # the first start has just made its tokens
         served.append(_leave_address(config, where.url))
         greet(screen, config, where.url)

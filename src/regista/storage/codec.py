@@ -1,13 +1,19 @@
 """Records to bytes and back. A parked record is the very bytes that are on disk."""
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
 import msgspec
 
 from ..clock import EPOCH
 from ..model import Entry, Job, JobStatus, Message, Summary, Task
 from .base import Standing
+
+log = logging.getLogger("regista.storage")
+
+T = TypeVar("T")
 
 #: What encoding a record may raise.
 UNENCODABLE = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
@@ -71,3 +77,14 @@ def micros(moment: datetime) -> int:
 def moment_of(micros: float) -> datetime:
     """The instant that so many microseconds mean. Exact until the year 2255; after that within some microseconds."""
     return EPOCH + timedelta(microseconds=min(int(micros), _END))
+
+
+def readable(decode: Callable[[Any], T], rows: Iterable[Any]) -> list[T]:
+    """The records that can be decoded. An unreadable one is logged and skipped: it must not stop the others."""
+    records = []
+    for row in rows:
+        try:
+            records.append(decode(row))
+        except (msgspec.MsgspecError, TypeError) as error:  # damaged, of another version, or gone
+            log.error("a record cannot be read and is left alone: %s", error, extra={"action": "unreadable"})
+    return records

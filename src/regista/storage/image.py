@@ -7,7 +7,7 @@ objects, nothing for the garbage collector to walk, and whoever loads one owns a
 
 import logging
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from itertools import islice
 from typing import NamedTuple
@@ -33,7 +33,7 @@ from ..model import (
     Worker,
 )
 from .base import Due, DueKind, Hint, HintKind, Version
-from .codec import decode_entry, decode_job, decode_message, decode_task, encode, encode_entry
+from .codec import decode_entry, decode_job, decode_message, decode_task, encode, encode_entry, readable
 from .counters import Quotas, check_quota
 from .deadlines import DeadlineIndex
 from .journal import Batch, JobRow, Snapshot
@@ -171,7 +171,7 @@ class Image:
         return list(self._held)
 
     def messages(self, limit: int) -> list[Message]:
-        return [decode_message(body) for body in islice(self._messages.values(), limit)]
+        return readable(decode_message, islice(self._messages.values(), limit))
 
     # -- changing --------------------------------------------------------------------------------
 
@@ -556,8 +556,8 @@ class Image:
         self._forgotten = snapshot.last_id
         self.shelves.restore(snapshot.items)
         self.quotas.restore(snapshot.counts)
-        for body in snapshot.messages:
-            self._messages[decode_message(body).id] = body
+        for message in readable(decode_message, snapshot.messages):
+            self._messages[message.id] = encode(message)
         for row in snapshot.jobs:
             try:
                 job = decode_job(row.body)
@@ -570,12 +570,12 @@ class Image:
         scratch = Batch()
         # Equal tasks of one job wait in dispatch order again; those of different jobs in the order of the
         # jobs' ids, which is that of their birth.
-        for task in sorted(_readable_tasks(snapshot.tasks), key=lambda task: (task.job_id, task.index)):
+        for task in sorted(readable(decode_task, snapshot.tasks), key=lambda task: (task.job_id, task.index)):
             cell = self._jobs.get(task.job_id)
             if cell is not None:
                 self._put_task(cell, task, encode(task), scratch)
-        for body in snapshot.entries:
-            self.told.put(0, decode_entry(body))
+        for entry in readable(decode_entry, snapshot.entries):
+            self.told.put(0, entry)
         self.told.last = max(self.told.last, first_entry)
 
     def _restore_job(self, row: JobRow, job: Job) -> None:
@@ -588,14 +588,6 @@ class Image:
         self.deadlines.set(_JOB, job.id, job.id, cell.due)
         if job.runnable(cell.open):
             self._make_ready(job.id, cell, None)
-
-
-def _readable_tasks(bodies: list[bytes]) -> Iterator[Task]:
-    for body in bodies:
-        try:
-            yield decode_task(body)
-        except msgspec.MsgspecError as error:
-            log.error("a task cannot be read and is left alone: %s", error, extra={"action": "restore"})
 
 
 def refuse_ended(change: Change, body: bytes) -> Outcome:

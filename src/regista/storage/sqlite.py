@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import gc
 import logging
 import os
 import sqlite3
@@ -48,17 +47,6 @@ class SqliteStorage(MemoryStorage):
     ) -> None:
         self.path = Path(path)
         super().__init__(clock, SqliteJournal(self.path, owner_patience_s))
-
-    async def start(self) -> None:
-        """Open the file and rebuild the hot state from it."""
-        await super().start()
-        # What was rebuilt stays: no full collection needs to walk over it again.
-        gc.freeze()
-
-    async def stop(self) -> None:
-        """Flush and close."""
-        gc.unfreeze()
-        await super().stop()
 
 
 class SqliteJournal:

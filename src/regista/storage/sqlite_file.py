@@ -11,6 +11,7 @@ import msgspec
 
 from ..errors import SchemaError
 from ..places import wal_of
+from .codec import readable
 from .journal import CountRow, ItemRow, JobRow, Snapshot
 from .sqlite_refusals import refuse_strange
 
@@ -123,5 +124,11 @@ def _read_outbox(connection: sqlite3.Connection) -> list[bytes]:
     """The entries that were not pruned; the last one in any case, since numbers go on from it."""
     (upto,) = connection.execute("SELECT upto FROM pruned").fetchone()
     rows = connection.execute("SELECT body FROM outbox ORDER BY number")
-    entries = [bytes(entry) for (body,) in rows for entry in _split(body)]
-    return [entry for entry in entries if _numbered(entry).number > upto] or entries[-1:]
+    batches = readable(_split, (body for (body,) in rows))
+    entries = readable(_with_number, (entry for batch in batches for entry in batch))
+    kept = [body for number, body in entries if number > upto]
+    return kept or [body for _, body in entries[-1:]]
+
+
+def _with_number(entry: msgspec.Raw) -> tuple[int, bytes]:
+    return _numbered(entry).number, bytes(entry)

@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import os
 import resource
 import signal
@@ -8,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,15 @@ from regista.testing.conformance.storage.kit import (
     running,
     write,
 )
+
+
+#: The row of the first of two jobs, in each table.
+_FIRST = {
+    "jobs": "id = 'bad'",
+    "tasks": "id = 'bad_1_0'",
+    "messages": "id = 'to bad'",
+    "outbox": "number = (SELECT min(number) FROM outbox)",
+}
 
 
 @pytest.fixture
@@ -611,3 +622,34 @@ def test_nobody_else_can_read_what_jobs_carry(path: Path) -> None:
         return modes
 
     assert set(asyncio.run(scenario())) == {0o600}
+
+
+async def test_the_collector_of_the_process_is_left_alone(tmp_path: Path) -> None:
+    before = gc.get_freeze_count()
+    async with running(SqliteStorage(tmp_path / "one.db")):
+        assert gc.get_freeze_count() <= before
+        gc.freeze()  # the application's own decision
+        frozen = gc.get_freeze_count()
+        async with running(SqliteStorage(tmp_path / "two.db")):
+            pass
+    assert gc.get_freeze_count() > frozen / 2  # frozen objects may still be freed one by one
+    gc.unfreeze()
+
+
+@pytest.mark.parametrize("table", ["jobs", "tasks", "messages", "outbox"])
+async def test_one_unreadable_row_does_not_stop_the_start(
+    path: Path, table: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(SqliteStorage(path)) as storage:
+        for name in ("bad", "good"):
+            parts = {"events": (event("told"),), "messages": (message(f"to {name}", to_job=name),)}
+            await dispatch(storage, make_task(name), **parts)
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute(f"UPDATE {table} SET body = ? WHERE {_FIRST[table]}", (b"\xc1",))
+
+    async with running(SqliteStorage(path)) as storage:
+        assert [task.job_id for task in await storage.tasks_of("good")] == ["good"]
+        assert [one.id for one in await storage.messages(ALL)][-1:] == ["to good"]
+        assert [event.message for event in await storage.tail("good", 0)] == ["told"]
+        assert await offers(storage) == ["bad_1_0", "good_1_0"][table in ("jobs", "tasks") :]
+    assert [record.levelname for record in caplog.records if record.name == "regista.storage"] == ["ERROR"]

@@ -1,9 +1,8 @@
 """From what the server answers back to records."""
 
-import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -25,10 +24,6 @@ from ...model import (
 from ..base import Due, DueKind, Hint, HintKind
 from ..codec import decode_task, moment_of
 from .encode import STATES, Told
-
-log = logging.getLogger("regista.storage")
-
-T = TypeVar("T")
 
 #: The answers of commit.lua and, the last two, of put.lua.
 OUTCOMES = {
@@ -55,17 +50,6 @@ _decode_worker = msgspec.msgpack.Decoder(Worker).decode
 _decode_slots = msgspec.msgpack.Decoder(list[Slots]).decode
 _decode_head = msgspec.msgpack.Decoder(list[Any]).decode
 _decode_words = msgspec.msgpack.Decoder(list[str]).decode
-
-
-def readable(decode: Callable[[Any], T], found: Iterable[Any]) -> list[T]:
-    """What can be read. The rest is named in the log and left alone: one spoiled record must not stop all others."""
-    records = []
-    for each in found:
-        try:
-            records.append(decode(each))
-        except (msgspec.MsgspecError, TypeError) as error:  # of another version, or gone
-            log.error("a record cannot be read and is left alone: %s", error, extra={"action": "unreadable"})
-    return records
 
 
 def hints_of(packed: bytes) -> list[Hint]:

@@ -23,7 +23,7 @@ from ...model import (
     lane_name,
 )
 from ..base import Due, Hint, Standing, Version
-from ..codec import decode_job, decode_message, encode, micros, moment_of, standing_of
+from ..codec import decode_job, decode_message, encode, micros, moment_of, readable, standing_of
 from ..group_commit import GroupCommit
 from .checks import check_server
 from .crier import Crier
@@ -34,7 +34,6 @@ from .decode import (
     hints_of,
     lane_status_of,
     placed_task,
-    readable,
     task_of,
 )
 from .encode import field_of, length, version_name
@@ -301,7 +300,7 @@ class RedisStorage(RedisWorkers, RedisShelves):
         if limit < 1:
             return []
         (found,) = await self._ask(("XRANGE", f"{self._prefix}outbox", f"({after}-0", "+", "COUNT", limit))
-        return [entry_of(row) for row in found]
+        return readable(entry_of, found)
 
     async def newest(self) -> int:
         """The number of the newest entry that there ever was; 0 at first."""

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from ...clock import Clock
 from ...model import Slots, Worker
 from ..base import Hint, HintKind
-from ..codec import encode
+from ..codec import encode, readable
 from .crier import Crier
-from .decode import readable, slots_of, worker_of
+from .decode import slots_of, worker_of
 from .encode import length
 from .scripts import Scripts
 
