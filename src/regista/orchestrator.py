@@ -49,7 +49,6 @@ from .services import (
     WorkerAdminService,
 )
 from .storage.base import StorageBackend
-from .storage.memory import MemoryStorage
 from .tokens import CLIENT_FILE, WORKER_FILE, digest, token_for
 from .upkeep.audit import AuditTrimmer, note
 from .upkeep.gauges import GaugeKeeper
@@ -121,6 +120,7 @@ class OrchestratorEngine:
         self._site: Site | None = None
         self._started = False
         self._failure: StorageFailed | None = None
+        self._failing: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
         self._build(self._clients)
 
@@ -304,9 +304,8 @@ class OrchestratorEngine:
     async def _start(self) -> None:
         # Each part needs the ones before it.
         await self.setup()
-        if isinstance(self.storage, MemoryStorage):
-            self.storage.on_failure = self._storage_failed
         await opened(self.storage.start, self.config.store_wait_s)
+        self._failing = asyncio.get_running_loop().create_task(self._stop_on_failure(), name="storage-failed")
         await self.filing.start()
         if self._timekeeper is not None:
             await self._timekeeper.run_once(self.clock.now())  # before anything is stamped
@@ -349,7 +348,11 @@ class OrchestratorEngine:
         try:
             await self.storage.stop()
         except StorageFailed as failure:
+            self._failure = self._failure or failure
             log.error("the store had failed: %s", failure, extra={"action": "storage_failed"})
+        failing, self._failing = self._failing, None
+        if failing is not None and failing is not asyncio.current_task():
+            failing.cancel()
         await self.telemetry.stop()
         self._stopped.set()
 
@@ -362,13 +365,14 @@ class OrchestratorEngine:
     ) -> None:
         await self.stop()
 
-    def _storage_failed(self, failure: StorageFailed) -> None:
+    async def _stop_on_failure(self) -> None:
         """A failed flush is final: say so, and stop by ourselves (FENCES 2)."""
+        failure = await self.storage.failed()
         self._failure = failure
         self.telemetry.is_now(failed=True)
         log.critical("storage failed, stopping: %s", failure, extra={"action": "storage_failed"})
         self.engine.effects.give_up(failure)
-        self._stopping = asyncio.get_running_loop().create_task(self.stop(0.0), name="stop-after-failure")
+        await self.stop(0.0)
 
     async def wait_stopped(self) -> None:
         """Return when the orchestrator has stopped; raise what stopped it, if something did."""

@@ -333,7 +333,7 @@ class StorageMachine(RuleBasedStateMachine):
         now = self.clock.now()
         lanes = [lane for lane in self.model.lanes() if who.serves(lane.queue, lane.type)][skip:]
         offered = self.both(lambda store: store.claim_tasks(who, lanes, limit, now))
-        assert offered == self.model.offer(who, lanes, limit, now)
+        assert offered.tasks == self.model.offer(who, lanes, limit, now)
 
     # Leases, workers, the outbox
 

@@ -20,6 +20,9 @@ log = logging.getLogger("regista.dispatch")
 _LANES_ASKED = 256
 #: Seats that are asked for at once, when the store keeps answering in full.
 _SEATS_ASKED = 64
+#: Seconds for which a worker is not asked for again after the store gave it nothing because its session was replaced or
+#: its lease is over.
+_REFUSED_S = 1.0
 
 
 class _Question(NamedTuple):
@@ -176,13 +179,17 @@ class Puller:
     async def _ask(self, question: _Question) -> bool:
         """Let the seat have what the store gives it. True when that was all it could take."""
         seat, lanes, limit, asked = question
-        tasks: list[Task] = []
         try:
-            tasks = await self._storage.claim_tasks(seat.worker, lanes, limit, self._clock.now())
-        finally:
-            self._seats.claimed(seat, limit, tasks)
+            tasks, exhausted = await self._storage.claim_tasks(seat.worker, lanes, limit, self._clock.now())
+        except BaseException:
+            self._seats.claimed(seat, limit, [])
+            raise
+        if not tasks and not exhausted:
+            self._leave_alone(seat, limit)
+            return False
+        self._seats.claimed(seat, limit, tasks)
         full = len(tasks) == limit
-        if not full:
+        if exhausted:
             self._board.clear(lanes, asked)
         if seat.kind is None:
             self._deliver(tasks)  # it sits elsewhere by now, or is gone
@@ -191,3 +198,12 @@ class Puller:
         if not full or seat.worker.limits:
             self.freed(seat)  # it has room for more than it asked for, and something may have come meanwhile
         return full
+
+    def _leave_alone(self, seat: Seat, slots: int) -> None:
+        """The store gives nothing to this worker: others get what waits while these slots stay reserved."""
+
+        def free_again() -> None:
+            self._seats.claimed(seat, slots, [])
+            self.freed(seat)
+
+        asyncio.get_running_loop().call_later(_REFUSED_S, free_again)

@@ -112,6 +112,8 @@ class Outcome(Struct, frozen=True, gc=False):
     ready: bool = False
     #: Why it is UNSTORABLE.
     reason: str = ""
+    #: Ids of tasks that were to be offered but wait in their lane: the session named was replaced, or its lease is over.
+    not_offered: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, cast
 from ..clock import Clock
 from ..errors import StorageError
 from ..model import Change, Job, Lane, Outcome, Task, Worker
-from ..storage.base import StorageBackend
+from ..storage.base import StorageBackend, TaskClaim
 from .booking import Book
 from .catalogue import Catalogue
 from .spans import Spans
@@ -67,12 +67,12 @@ class Watched:
 
     async def claim_tasks(
         self, worker: Worker, lanes: Collection[Lane], limit: int, now: datetime
-    ) -> list[Task]:
+    ) -> TaskClaim:
         """Claim, and count how long they have waited."""
-        tasks = await self._inner.claim_tasks(worker, lanes, limit, now)
-        if tasks:
-            self._book.handed_over(tasks, worker, self._clock.now())
-        return tasks
+        claim = await self._inner.claim_tasks(worker, lanes, limit, now)
+        if claim.tasks:
+            self._book.handed_over(claim.tasks, worker, self._clock.now())
+        return claim
 
 
 def watched(

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ..clock import Clock
 from ..errors import FileMissing
 from ..model import AttemptState, Birth, Change, Event, Job, Lane, Message, Outcome, Task, TaskWrite, Worker
-from ..storage.base import Standing, StorageBackend, Version
+from ..storage.base import Standing, StorageBackend, TaskClaim, Version
 from .base import MARK, Broken, Payloads, broken, refs_of
 from .offload import Offloader, shown, unfetched
 
@@ -139,10 +139,14 @@ class KeptRecords:
 
     async def claim_tasks(
         self, worker: Worker, lanes: Collection[Lane], limit: int, now: datetime
-    ) -> list[Task]:
-        """Claim, and fetch what lies elsewhere. What cannot be had is nobody's work: it is told to `on_broken`."""
-        tasks = await self._whole_tasks(await self._inner.claim_tasks(worker, lanes, limit, now))
-        return [task for task in tasks if self._is_sound(task)]
+    ) -> TaskClaim:
+        """Claim, and fetch what lies elsewhere. Tasks whose payload is broken go to `on_broken` instead of the worker."""
+        while True:
+            found, exhausted = await self._inner.claim_tasks(worker, lanes, limit, now)
+            tasks = await self._whole_tasks(found)
+            sound = [task for task in tasks if self._is_sound(task)]
+            if sound or exhausted or not found:
+                return TaskClaim(sound, exhausted)
 
     def _is_sound(self, task: Task) -> bool:
         why = broken(task.params)

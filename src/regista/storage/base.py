@@ -15,6 +15,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from ..errors import StorageFailed
 from ..model import (
     Change,
     Entry,
@@ -90,6 +91,14 @@ class Standing(NamedTuple):
     settled: dict[str, Job]
     #: Whose those are that have not settled: the clients' names.
     going: dict[str, str]
+
+
+class TaskClaim(NamedTuple):
+    """What a worker was given."""
+
+    tasks: list[Task]
+    #: Nothing more waits in these lanes. False with no tasks: this worker may be given nothing, but others may.
+    exhausted: bool
 
 
 class JobStore(Protocol):
@@ -170,11 +179,11 @@ class TaskQueue(Protocol):
 
     async def claim_tasks(
         self, worker: Worker, lanes: Collection[Lane], limit: int, now: datetime
-    ) -> list[Task]:
+    ) -> TaskClaim:
         """Offer up to `limit` of the tasks that wait in these lanes to the worker.
 
-        Whoever calls has made sure that the worker may do what waits there. Fewer than `limit` means
-        that these lanes are empty.
+        The caller has made sure that the worker may do what waits there. A worker whose session was replaced
+        is given nothing, and is not told that the lanes are empty.
 
         Clients take turns: next is the one whose line in any of these lanes was served longest ago (a new
         line counts as served when it began), and then all its lines in these lanes count as served. It
@@ -376,6 +385,10 @@ class StorageBackend(
 
     async def stop(self) -> None:
         """Flush and close. Twice is fine, and so is before `start`."""
+        ...
+
+    async def failed(self) -> StorageFailed:
+        """Return when a flush has failed for good. The process should stop then: the store answers nothing any more."""
         ...
 
     async def now(self) -> datetime:

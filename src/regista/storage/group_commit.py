@@ -28,12 +28,10 @@ class GroupCommit(Generic[BatchT]):
         new_batch: Callable[[], BatchT],
         flush: Callable[[BatchT], Awaitable[None]],
         on_flushed: Callable[[BatchT], None] | None = None,
-        on_failure: Callable[[StorageFailed], None] | None = None,
     ) -> None:
         self._new_batch = new_batch
         self._flush = flush
         self._on_flushed = on_flushed
-        self._on_failure = on_failure
         self._open = new_batch()
         self._touched = False
         self._number = 1
@@ -42,6 +40,13 @@ class GroupCommit(Generic[BatchT]):
         #: The number of the last batch that is durable, or was given up.
         self.flushed = 0
         self.failure: StorageFailed | None = None
+        self._failed = asyncio.Event()
+
+    async def failed(self) -> StorageFailed:
+        """Return when a flush has failed for good."""
+        await self._failed.wait()
+        assert self.failure is not None
+        return self.failure
 
     def batch(self) -> BatchT:
         """The batch that is open for writes right now."""
@@ -111,8 +116,7 @@ class GroupCommit(Generic[BatchT]):
         for waiter in (waiter for group in waiters.values() for waiter in group):
             if not waiter.done():
                 waiter.set_exception(self.failure)
-        if self._on_failure is not None:
-            self._on_failure(self.failure)
+        self._failed.set()
 
 
 class TurnCommit(GroupCommit[BatchT]):

@@ -127,6 +127,8 @@ class Image:
         self._forgotten = ""
         self._tasks: dict[str, _TaskCell] = {}
         self._held: dict[str, dict[str, None]] = {}
+        #: The newest session of each registered worker. A worker that is not here may be offered anything.
+        self.sessions: dict[str, int] = {}
         self.ready = ReadyQueue()
         self.leases = Leases()
         #: Each once, however many jobs have it.
@@ -186,11 +188,16 @@ class Image:
         # All is encoded before anything is written: what cannot be leaves no half behind.
         job = change.job
         drops = change.drop_tasks
-        tasks = [
-            (write.task, encode(write.task), write.wakes)
-            for write in change.tasks
-            if not (drops and write.attempt)
-        ]
+        tasks: list[tuple[Task, bytes, str]] = []
+        not_offered: list[str] = []
+        for write in change.tasks:
+            if drops and write.attempt:
+                continue
+            task = write.task
+            if task.state is _OFFERED and self._is_replaced(task):
+                task = requeued(task)
+                not_offered.append(task.id)
+            tasks.append((task, encode(task), write.wakes))
         messages = [(message, encode(message)) for message in change.messages] if change.messages else ()
         births = self._encode_births(change) if change.children else ()
         if change.items:
@@ -237,7 +244,17 @@ class Image:
         else:
             woken, live = False, self._settle(cell, job, change.hold_s, batch, instance, elapsed)
         batch.jobs[change.job_id] = _new(JobRow, (change.job_id, live, cell.seq, cell.open, cell.body))
+        if not_offered:
+            return Outcome(OutcomeKind.APPLIED, not_offered=tuple(not_offered))
         return _APPLIED_READY if woken else _APPLIED
+
+    def _is_replaced(self, task: Task) -> bool:
+        """Whether the task is offered anew, and to a session that its worker has replaced by a newer one."""
+        newest = self.sessions.get(task.worker_id or "", 0)
+        if task.session >= newest:
+            return False
+        known = self._tasks.get(task.id)
+        return known is None or known.state is not _OFFERED or known.attempt != task.attempt
 
     def _refuse(self, change: Change, cell: _JobCell | None) -> Outcome | None:
         """The fences: revision and token of the job, state of each task's attempt, the message."""
@@ -588,6 +605,13 @@ class Image:
         self.deadlines.set(_JOB, job.id, job.id, cell.due)
         if job.runnable(cell.open):
             self._make_ready(job.id, cell, None)
+
+
+def requeued(task: Task) -> Task:
+    """The task without its offer: it waits for another worker."""
+    return replace(
+        task, state=AttemptState.QUEUED, worker_id=None, session=0, price=0.0, offered_at=None, seen_at=None
+    )
 
 
 def refuse_ended(change: Change, body: bytes) -> Outcome:

@@ -24,7 +24,7 @@ from ..model import (
     Worker,
 )
 from ..serialization import safe_text
-from .base import Due, Hint, HintKind, Standing, Version
+from .base import Due, Hint, HintKind, Standing, TaskClaim, Version
 from .codec import UNENCODABLE, decode_job, standing_of
 from .counters import Buckets
 from .group_commit import GroupCommit, TurnCommit
@@ -62,8 +62,6 @@ class MemoryStorage(MemoryShelves):
         self._sessions = 0
         self._roll = 0
         self._started = False
-        #: Called once when a flush failed. The process should stop then.
-        self.on_failure: Callable[[StorageFailed], None] | None = None
         self._reset()
 
     def _reset(self) -> None:
@@ -72,7 +70,7 @@ class MemoryStorage(MemoryShelves):
         self._group = (
             TurnCommit(Batch, self._flushed)
             if type(self._journal) is NoJournal
-            else GroupCommit(Batch, self._journal.write, self._flushed, self._failed)
+            else GroupCommit(Batch, self._journal.write, self._flushed)
         )
         self._workers: dict[str, tuple[Worker, float]] = {}
         self._slots: dict[str, tuple[list[Slots], float]] = {}
@@ -108,6 +106,9 @@ class MemoryStorage(MemoryShelves):
                 # The file has it all; a second start reads it from there.
                 self._reset()
 
+    async def failed(self) -> StorageFailed:
+        return await self._group.failed()
+
     async def now(self) -> datetime:
         return self._clock.now()
 
@@ -137,10 +138,6 @@ class MemoryStorage(MemoryShelves):
                     hear(hint)
             except Exception:  # a listener's error is no failed flush; hints may be lost anyway
                 log.exception("a listener failed", extra={"action": "storage_hint"})
-
-    def _failed(self, failure: StorageFailed) -> None:
-        if self.on_failure is not None:
-            self.on_failure(failure)
 
     # -- jobs ------------------------------------------------------------------------------------
 
@@ -262,14 +259,16 @@ class MemoryStorage(MemoryShelves):
 
     async def claim_tasks(
         self, worker: Worker, lanes: Collection[Lane], limit: int, now: datetime
-    ) -> list[Task]:
+    ) -> TaskClaim:
         batch = self._group.batch()
         if limit < 1 or not self._image.lanes.waits_in(lanes):
-            return []  # nothing to offer is not worth a flush
+            return TaskClaim([], exhausted=limit > 0)  # nothing to offer is not worth a flush
+        if worker.session < self._image.sessions.get(worker.id, 0):
+            return TaskClaim([], exhausted=False)
         number = self._group.touch()
         tasks = self._image.claim_tasks(worker, lanes, limit, now, batch, number)
         await self._group.wait(number)
-        return tasks
+        return TaskClaim(tasks, exhausted=len(tasks) < limit)
 
     async def lanes(self) -> list[LaneStatus]:
         self._group.batch()
@@ -308,6 +307,7 @@ class MemoryStorage(MemoryShelves):
         self._sessions += 1
         known = replace(worker, session=self._sessions, notes=0, registered_at=self._clock.now())
         self._workers[worker.id] = (known, self._clock.elapsed() + lease_s)
+        self._image.sessions[worker.id] = known.session
         self._tell_of(worker.id)
         return known
 
@@ -371,6 +371,7 @@ class MemoryStorage(MemoryShelves):
         if lapsed and known[1] > self._clock.elapsed():
             return False
         del self._workers[worker_id]
+        self._image.sessions.pop(worker_id, None)
         self._tell_of(worker_id)
         return True
 

@@ -91,6 +91,14 @@ class Outlet:
         return None
 
 
+class _UnwatchedStorage(MemoryStorage):
+    """A failed write is a power cut here: the orchestrator must not stop by itself."""
+
+    async def failed(self) -> StorageFailed:
+        await asyncio.Event().wait()
+        raise AssertionError("an event that is never set")
+
+
 class Life:
     """An `OrchestratorEngine` whose chores are run by hand.
 
@@ -109,7 +117,7 @@ class Life:
         letterbox: Letterbox,
     ) -> None:
         self.outlet = Outlet(disk)
-        self.storage = MemoryStorage(clock, self.outlet)
+        self.storage = _UnwatchedStorage(clock, self.outlet)
         self.director = OrchestratorEngine(
             self.storage, config, history=history, clients=clients, clock=clock, ids=ids
         )
@@ -130,10 +138,9 @@ class Life:
             if worker.skills:
                 self.director.add_worker(worker)
         await self.director.start()
-        # From here on both are driven by the keeper, and a failed write is a power cut, not an accident.
+        # From here on both are driven by the keeper.
         await self.director.upkeep.stop()
         await self.director.recorder.stop()
-        self.storage.on_failure = None
         self.storage.near_s = math.inf  # the keeper sleeps for as long as nobody tells it anything
         self.director.engine.effects.on_deadline = self.wake
         self.storage.listen(lambda _: self.stirred.set())

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from regista.dispatch.dispatcher import Dispatcher
 from regista.errors import StorageError
 from regista.model import Profile, Task, Worker, lane_of
-from regista.storage.base import Hint, HintKind
+from regista.storage.base import Hint, HintKind, TaskClaim
 from regista.storage.memory import MemoryStorage
 from regista.testing.clock import Clock
 from regista.testing.conformance.storage.kit import START, at, dispatch, make_task, make_worker
@@ -400,7 +400,7 @@ def test_a_pull_that_fails_is_tried_again() -> None:
         real = hall.storage.claim_tasks
         failures = 0
 
-        async def fails_once(*arguments: Any) -> list[Task]:
+        async def fails_once(*arguments: Any) -> TaskClaim:
             nonlocal failures
             failures += 1
             if failures == 1:
@@ -425,7 +425,7 @@ def test_the_store_is_asked_only_for_slots_that_can_be_used() -> None:
         real = hall.storage.claim_tasks
         asked: list[str] = []
 
-        async def noted(worker: Worker, *arguments: Any) -> list[Task]:
+        async def noted(worker: Worker, *arguments: Any) -> TaskClaim:
             asked.append(worker.id)
             return await real(worker, *arguments)
 
@@ -452,7 +452,7 @@ def test_what_comes_while_the_store_is_asked_for_another_lane_is_not_forgotten()
     async def body(hall: Hall) -> None:
         real, gate = hall.storage.claim_tasks, asyncio.Event()
 
-        async def slow(*arguments: Any) -> list[Task]:
+        async def slow(*arguments: Any) -> TaskClaim:
             found = await real(*arguments)
             await gate.wait()
             return found
@@ -484,5 +484,21 @@ def test_a_stopped_dispatcher_offers_nothing() -> None:
         hall.dispatcher.wake()
         await hall.settle()
         assert hall.sent == {"w1": ["first"]}
+
+    play(body)
+
+
+def test_a_worker_whose_session_was_replaced_does_not_hide_what_waits_from_others() -> None:
+    async def body(hall: Hall) -> None:
+        hall.sit("w1")
+        await hall.storage.register(make_worker("w1"), 30)  # it sits elsewhere by now
+        hall.sit("w2", skills=("other",))
+        await hall.settle()
+        await hall.wait(make_task("a"))
+        await hall.settle()
+        assert hall.sent == {}
+        hall.sit("w3")
+        await hall.settle()
+        assert hall.sent == {"w3": ["a"]}
 
     play(body)

@@ -19,7 +19,7 @@ from regista import (
 from regista.blueprint import ActionFactory, JobContext
 from regista.config import Config
 from regista.errors import OrchestratorStopped, StorageError, StorageFailed
-from regista.model import Change, Outcome
+from regista.model import Change, Outcome, Task, Worker
 from regista.testing.clock import LoopClock
 from regista.testing.disk import SimulatedDisk
 from regista.testing.loop import VirtualLoop
@@ -430,17 +430,22 @@ def test_a_result_that_the_crash_swallowed_is_worked_out_again_and_counts_once()
         assert types(kit.events(job)).count("task_finished") == 1
 
 
+class UnwatchedStorage(MemoryStorage):
+    async def failed(self) -> StorageFailed:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
 def test_after_a_failed_flush_the_executor_does_not_spin_and_everybody_is_told() -> None:
     loop = VirtualLoop()
     clock = LoopClock(loop)
     disk = SimulatedDisk()
-    storage = MemoryStorage(clock, disk)
+    storage = UnwatchedStorage(clock, disk)  # nobody stops us: the executor has to keep quiet by itself
 
     async def main() -> None:
         director = OrchestratorEngine(storage, clock=clock)
         director.register_blueprint(one_task())
         await director.start()
-        storage.on_failure = None  # nobody stops us: the executor has to keep quiet by itself
         asking = asyncio.ensure_future(director.submit("script"))
         await asyncio.sleep(0.0001)  # its write takes 0.0005
         disk.pull_the_plug()
@@ -531,3 +536,35 @@ async def test_a_stop_that_comes_before_the_turn_refuses_what_has_arrived() -> N
     async with asyncio.timeout(5):
         await director.submit("script")
     await director.stop()
+
+
+class ReplacingStorage(MemoryStorage):
+    """The worker registers again, at another instance, while an offer to its last session is on its way."""
+
+    moving: Worker | None = None
+
+    async def commit(self, changes: Sequence[Change], instance: str) -> list[Outcome]:
+        worker, self.moving = self.moving, None
+        if worker is not None:
+            await self.register(worker, 30)
+        return await super().commit(changes, instance)
+
+
+async def test_an_offer_that_the_store_did_not_take_is_not_sent() -> None:
+    storage = ReplacingStorage()
+    async with OrchestratorEngine(storage) as director:
+        director.register_blueprint(one_task())
+        sent: list[str] = []
+
+        def send(tasks: Sequence[Task]) -> None:
+            sent.extend(task.attempt_id for task in tasks)
+
+        worker = await storage.register(Worker(id="w1", skills=("work",)), 30)
+        director.dispatcher.seat(worker, send, lambda attempts: None, ())
+        storage.moving = worker
+        job = await director.submit("script")
+        assert (await storage.held_by("w1"), sent) == ([], [])
+        ((task,), _) = await storage.claim_tasks(
+            await storage.register(worker, 30), [(await storage.tasks_of(job.id))[0].lane], 1, job.created_at
+        )
+        assert task.attempt_id == f"{task.id}-1"

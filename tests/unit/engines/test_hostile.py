@@ -192,9 +192,22 @@ def test_progress_that_is_no_number_is_refused_where_it_is_said() -> None:
         assert "a number from 0 to 1" in job.error.message
 
 
+class BreakableStorage(MemoryStorage):
+    """Says that a flush has failed when a test wants it to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.broken = asyncio.Event()
+
+    async def failed(self) -> StorageFailed:
+        await self.broken.wait()
+        return StorageFailed("the disk is gone")
+
+
 @pytest.mark.parametrize("how", ["stop", "fail"])
 async def test_who_waits_for_a_job_is_told_when_nothing_will_come_any_more(how: str) -> None:
-    director = OrchestratorEngine("memory", Config())
+    storage = BreakableStorage()
+    director = OrchestratorEngine(storage, Config())
     director.register_blueprint(one_task())
     await director.start()
     job = await director.submit("script")
@@ -203,7 +216,7 @@ async def test_who_waits_for_a_job_is_told_when_nothing_will_come_any_more(how: 
     if how == "stop":
         await director.stop()
     else:
-        director._storage_failed(StorageFailed("the disk is gone"))
+        storage.broken.set()
     with pytest.raises((OrchestratorStopped, StorageFailed)):
         await asyncio.wait_for(waiting, 5)
     with contextlib.suppress(StorageFailed):

@@ -156,12 +156,29 @@ async def test_a_task_whose_params_are_broken_is_given_to_nobody() -> None:
     records.on_broken = lambda task, why: told.append((task.id, why))
     worker = Worker(id="w", skills=("work",), session=1)
 
-    given = await records.claim_tasks(worker, [tasks[0].lane], 10, NOW)
+    given, _ = await records.claim_tasks(worker, [tasks[0].lane], 10, NOW)
 
     assert len(given) == 1
     ((broken_id, why),) = told
     assert {given[0].id, broken_id} == {"j1_1_0", "j1_1_1"}
     assert why.code == "integrity_error"
+
+
+async def test_a_claim_goes_on_behind_tasks_whose_params_are_broken() -> None:
+    store = MemoryPayloads()
+    records, storage = await kept(store)
+    tasks = [
+        Task(id=f"j1_1_{n}", job_id="j1", type="work", index=n, queued_at=NOW, params=params)
+        for n, params in enumerate([{"p": BIG}, {"p": BIG + "2"}, {}])
+    ]
+    await write(records, job=a_job(), tasks=tuple(TaskWrite(task) for task in tasks))
+    for each in [each async for each in store.files("records")]:
+        await store.put(each.name, b"something else")
+    records = KeptRecords(storage, Offloader(store, 100, SystemClock()))
+
+    claim = await records.claim_tasks(Worker(id="w", skills=("work",)), [tasks[0].lane], 1, NOW)
+
+    assert ([task.id for task in claim.tasks], claim.exhausted) == (["j1_1_2"], False)
 
 
 async def test_very_large_values_are_shown_by_size_and_had_by_checksum() -> None:
@@ -263,7 +280,7 @@ async def test_a_task_that_has_begun_keeps_its_params_when_it_is_written_again()
     task = Task(id="j1_1_0", job_id="j1", type="work", queued_at=NOW, params={"p": BIG})
     await write(records, job=a_job(), tasks=(TaskWrite(task),))
     worker = Worker(id="w", skills=("work",), session=1)
-    (offered,) = await records.claim_tasks(worker, [task.lane], 10, NOW)
+    ((offered,), _) = await records.claim_tasks(worker, [task.lane], 10, NOW)
     begun = replace(offered, state=AttemptState.STARTED)
     await records.commit([Change(job_id="j1", token="u", tasks=(TaskWrite(begun),))], "i")
 

@@ -15,10 +15,9 @@ class Disk:
         self.gates: list[asyncio.Event] = []
         self.flushed: list[list[str]] = []
         self.begun: list[list[str]] = []
-        self.failures: list[StorageFailed] = []
         self.error: BaseException | None = None
         self._gated = gated
-        self.group: GroupCommit[list[str]] = GroupCommit(list, self._flush, on_failure=self.failures.append)
+        self.group: GroupCommit[list[str]] = GroupCommit(list, self._flush)
 
     async def _flush(self, batch: list[str]) -> None:
         self.begun.append(batch)
@@ -137,7 +136,7 @@ def test_a_failed_flush_is_final_for_those_who_wait_and_those_who_come() -> None
             await disk.group.wait(2)
         await turns()
         assert (disk.begun, disk.flushed, disk.group.flushed) == ([["a"]], [], 0)
-        assert disk.failures == [disk.group.failure]
+        assert await disk.group.failed() is disk.group.failure
 
     play(body())
 
@@ -277,7 +276,7 @@ def test_a_store_that_is_away_fails_those_who_wait_and_nobody_else() -> None:
         await turns()
         disk.gates[1].set()
         await second
-        assert (disk.flushed, disk.failures) == ([["b"]], [])
+        assert (disk.flushed, disk.group.failure) == ([["b"]], None)
 
     play(body())
 

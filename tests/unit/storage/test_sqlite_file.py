@@ -75,9 +75,7 @@ async def test_nothing_is_acknowledged_that_is_written_to_a_file_without_its_nam
 ) -> None:
     monkeypatch.setattr(sqlite, "_LOOK_S", 0.0)
 
-    failures: list[StorageFailed] = []
     storage = SqliteStorage(path)
-    storage.on_failure = failures.append
     await storage.start()
     await create(storage, make_job("safe"))
 
@@ -85,7 +83,7 @@ async def test_nothing_is_acknowledged_that_is_written_to_a_file_without_its_nam
     with pytest.raises(StorageFailed, match=what):
         await storage.commit([write(make_job("lost"))], "me")
 
-    (failure,) = failures  # so the orchestrator stops
+    failure = await storage.failed()  # so the orchestrator stops
     assert "StorageFailed(" not in str(failure)  # words for people
     with pytest.raises(StorageFailed):
         await storage.stop()

@@ -523,7 +523,7 @@ class JobExecutor:
         """The effects of a commit: all of them follow from what is stored (see effects.py)."""
         if outcome.ok:
             if act.offers:
-                self._dispatcher.deliver(act.offers)
+                self._deliver(act.offers, outcome.not_offered)
             for task in act.called_off:
                 self._dispatcher.cancel(task.worker_id, [task.attempt_id])
             act.called_off = ()
@@ -541,6 +541,14 @@ class JobExecutor:
             act.answer(Verdict.JOB_NOT_FOUND)
         else:
             act.welcome(outcome.kind)  # where it exists, the submitter compares what is there
+
+    def _deliver(self, offers: tuple[Task, ...], not_offered: tuple[str, ...]) -> None:
+        """Send what the store has stored as offered. The rest waits in its lane, where another worker may take it."""
+        for task in offers:
+            if task.id in not_offered:
+                self._dispatcher.release(task.worker_id, task.attempt_id)
+        stored = [task for task in offers if task.id not in not_offered] if not_offered else offers
+        self._dispatcher.deliver(stored)
 
     def _take_back_offers(self, act: Act) -> None:
         """The slots are free again. If the offers were stored after all, heartbeats will lack them (FENCES 10)."""

@@ -23,6 +23,7 @@ from ...model import (
 )
 from ..base import Due, DueKind, Hint, HintKind
 from ..codec import decode_task, moment_of
+from ..image import requeued
 from .encode import STATES, Told
 
 #: The answers of commit.lua and, the last two, of put.lua.
@@ -50,6 +51,17 @@ _decode_worker = msgspec.msgpack.Decoder(Worker).decode
 _decode_slots = msgspec.msgpack.Decoder(list[Slots]).decode
 _decode_head = msgspec.msgpack.Decoder(list[Any]).decode
 _decode_words = msgspec.msgpack.Decoder(list[str]).decode
+
+
+def decode_answer(packed: bytes) -> tuple[list[Outcome], list[Hint], list[int], str]:
+    """What commit.lua and put.lua answer: outcomes, hints, and from which seq on each change has told."""
+    letters, *lists = _decode_head(packed)
+    words, not_offered, firsts = (each or [] for each in lists)  # Lua's empty table is a map
+    outcomes = [OUTCOMES[letter] for letter in letters.encode()]
+    for number, task_id in zip(not_offered[::2], not_offered[1::2], strict=True):
+        known = outcomes[number - 1]
+        outcomes[number - 1] = replace(known, not_offered=(*known.not_offered, task_id))
+    return outcomes, hints_from(words), firsts, letters
 
 
 def hints_of(packed: bytes) -> list[Hint]:
@@ -91,9 +103,7 @@ def _waiting(task: Task) -> Task:
     """The task, whose offer may have come too late for its worker."""
     if task.state is not AttemptState.OFFERED:
         return task
-    return replace(
-        task, state=AttemptState.QUEUED, worker_id=None, session=0, price=0.0, offered_at=None, seen_at=None
-    )
+    return requeued(task)
 
 
 def item_of(shelf: str, key: str, cell: bytes) -> Item:

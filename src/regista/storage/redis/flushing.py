@@ -9,7 +9,7 @@ from ...model import Change, ItemWrite, Outcome, OutcomeKind
 from ...serialization import safe_text
 from ..base import Hint
 from ..codec import UNENCODABLE
-from .decode import OUTCOMES, hints_of
+from .decode import decode_answer
 from .encode import Parcel
 from .lately import Lately
 from .scripts import Call, Scripts
@@ -125,12 +125,12 @@ class Flusher:
             # Whatever it was, it concerns this batch only: the server has the others.
             raise StorageUnavailable(safe_text(error)) from error
         for (script, parcel, answers), reply in zip(parcels, replies, strict=True):
-            letters, firsts, hints = reply.split(b"\n", 2)
-            for answer, letter in zip(answers, letters, strict=True):
-                answer.outcome = OUTCOMES[letter]
+            outcomes, hints, firsts, letters = decode_answer(reply)
+            for answer, outcome in zip(answers, outcomes, strict=True):
+                answer.outcome = outcome
             if script == "commit":
-                self._lately.wrote(parcel, letters, map(int, firsts.split()))
-            batch.hints += hints_of(hints)
+                self._lately.wrote(parcel, letters.encode(), firsts)
+            batch.hints += hints
 
     def flushed(self, batch: Batch) -> None:
         """Tell those in this process what others are told by the server."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
 from ...clock import Clock, SystemClock
-from ...errors import StorageError, StorageUnavailable
+from ...errors import StorageError, StorageFailed, StorageUnavailable
 from ...model import (
     Change,
     Entry,
@@ -22,7 +22,7 @@ from ...model import (
     job_of,
     lane_name,
 )
-from ..base import Due, Hint, Standing, Version
+from ..base import Due, Hint, Standing, TaskClaim, Version
 from ..codec import decode_job, decode_message, encode, micros, moment_of, readable, standing_of
 from ..group_commit import GroupCommit
 from .checks import check_server
@@ -129,6 +129,9 @@ class RedisStorage(RedisWorkers, RedisShelves):
         finally:
             await self._crier.stop()
             await self._link.close()
+
+    async def failed(self) -> StorageFailed:
+        return await self._group.failed()
 
     async def now(self) -> datetime:
         return moment_of(float(await self._scripts.call("time")))
@@ -247,15 +250,15 @@ class RedisStorage(RedisWorkers, RedisShelves):
 
     async def claim_tasks(
         self, worker: Worker, lanes: Collection[Lane], limit: int, now: datetime
-    ) -> list[Task]:
+    ) -> TaskClaim:
         if limit < 1 or not lanes:
-            return []
+            return TaskClaim([], exhausted=limit > 0)
         cost_of = worker.profile.cost_of
         asked = [part for lane in dict.fromkeys(lanes) for part in (lane_name(lane), cost_of(lane.type))]
         said = (self._crier.origin, worker.id, worker.session, micros(now), limit)
-        hints, cells = await self._scripts.call("claim_tasks", *said, encode(asked))
+        hints, cells, is_gone = await self._scripts.call("claim_tasks", *said, encode(asked))
         self._tell(hints_of(hints))
-        return readable(task_of, cells)
+        return TaskClaim(readable(task_of, cells), exhausted=not is_gone and len(cells) < limit)
 
     async def lanes(self) -> list[LaneStatus]:
         rows = [lane_status_of(row) for row in await self._scripts.call("lanes")]

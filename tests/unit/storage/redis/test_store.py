@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
-from regista.errors import StorageUnavailable
+from regista.errors import StorageFailed, StorageUnavailable
 from regista.model import AwaitTimer, JobStatus, TaskWrite
 from regista.storage.base import Hint, HintKind
+from regista.storage.redis import flushing
 from regista.storage.redis.store import RedisStorage
 from regista.testing.conformance.storage.kit import (
     ALL,
@@ -27,14 +27,13 @@ from regista.testing.conformance.storage.kit import (
     due,
     event,
     fan_out,
-    fenced,
     job_of,
     make_job,
     make_task,
     make_worker,
+    message,
     next_of,
     offers,
-    only,
     running,
     task_of,
     told,
@@ -358,36 +357,12 @@ async def test_nothing_is_offered_to_a_worker_whose_lease_is_over(
         await dispatch(store, make_task())
         worker = await store.register(make_worker(), 30)
         clock.move(31)
-        assert await offers(store, worker) == []
+        assert await store.claim_tasks(worker, [make_task().lane], ALL, START) == ([], False)
+        late = make_task("late", state=OFFERED, worker_id="w1", session=worker.session, offered_at=START)
+        (outcome,) = await store.commit([write(make_job("late"), tasks=(TaskWrite(late),))], "me")
+        assert outcome.not_offered == (late.id,)
         assert await store.heartbeat(worker.id, worker.session, 30)
-        assert await offers(store, worker) == ["job-1_1_0"]
-
-
-async def test_an_offer_in_a_commit_that_comes_too_late_waits_in_its_lane(open_store: Open) -> None:
-    async with running(open_store()) as store:
-        old = await store.register(make_worker(), 30)
-        new = await store.register(make_worker(), 30)
-        task = make_task(dispatch_by=at(600), attempt_timeout_s=10.0)
-        offered = replace(
-            task, state=OFFERED, worker_id="w1", session=old.session, offered_at=START, seen_at=START
-        )
-        await dispatch(store, offered)
-        assert await task_of(store, task.id) == task
-        assert (await store.held_by("w1"), await store.place(task.id)) == ([], 1)
-        assert [due.at for due in await store.due(at(1000), ALL)] == [at(600)]
-        (claimed,) = await claim_tasks(store, new, now=at(1))
-        assert (claimed.session, claimed.offered_at) == (new.session, at(1))
-
-
-async def test_what_is_written_about_an_offer_of_an_earlier_session_is_no_new_offer(open_store: Open) -> None:
-    async with running(open_store()) as store:
-        old = await store.register(make_worker(), 30)
-        await dispatch(store, make_task())
-        (task,) = await claim_tasks(store, old)
-        await store.register(make_worker(), 30)
-        cancelled = replace(task, cancel_requested=True)
-        assert await commit(store, only("job-1", fenced(cancelled))) == [APPLIED]
-        assert await store.held_by("w1") == [cancelled]
+        assert await offers(store, worker) == ["job-1_1_0", "late_1_0"]
 
 
 @pytest.mark.parametrize(("ahead", "since"), [(1500, at(-900)), (5000, at(-600))])
@@ -414,3 +389,36 @@ async def test_where_the_entries_of_a_long_job_are_is_forgotten_with_them(open_s
         (kept,) = await store._ask(("LLEN", f"{store._prefix}events:job-1"))
         assert kept <= 2
         assert [event.seq for event in await store.tail("job-1", 0)] == list(range(252, 301))
+
+
+async def test_a_flush_that_fails_for_good_is_reported(
+    open_store: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def garbled(answer: bytes) -> None:
+        raise RuntimeError("an answer that makes no sense")
+
+    monkeypatch.setattr(flushing, "decode_answer", garbled)
+    store = open_store()
+    await store.start()
+    failed = asyncio.ensure_future(store.failed())
+    with pytest.raises(StorageFailed, match="makes no sense"):
+        await create(store, make_job())
+    assert "makes no sense" in str(await asyncio.wait_for(failed, 1))
+    with pytest.raises(StorageFailed):
+        await store.stop()
+
+
+async def test_unreadable_entries_and_messages_are_skipped(open_store: Open) -> None:
+    async with running(open_store()) as store:
+        for name in ("bad", "good"):
+            parts = {"events": (event("told"),), "messages": (message(f"to {name}", to_job=name),)}
+            await dispatch(store, make_task(name), **parts)
+        prefix = store._prefix
+        ((number, _), _) = (await store._ask(("XRANGE", f"{prefix}outbox", "-", "+")))[0]
+        await store._ask(
+            ("HSET", f"{prefix}words", "to bad", b"\xc1"),
+            ("XDEL", f"{prefix}outbox", number),
+            ("XADD", f"{prefix}outbox", "9999999999999999-0", "j", "bad", "s", 1, "b", b"\xc1"),
+        )
+        assert [one.id for one in await store.messages(ALL)] == ["to good"]
+        assert [entry.job_id for entry in await store.outbox(0, ALL)] == ["good"]

@@ -1,4 +1,5 @@
--- claim_tasks: offers the best tasks that wait in these lanes to a worker; answers their cells.
+-- claim_tasks: offers the best tasks that wait in these lanes to a worker; answers hints, their cells, and 1 if
+-- the worker's session was replaced or its lease is over: then it is given nothing.
 -- ARGV: run, how often it was sent before, name of the call, origin, worker, session, the caller's now, limit, lanes and
 -- what the worker asks for each (packed in turn).
 -- Clients take turns. Next is the one whose line in any of these lanes was served longest ago, with the best of
@@ -17,7 +18,7 @@ if newest then
       hint('task', asked[number])
     end
   end
-  return { pack(hints), {} }
+  return { pack(hints), {}, 1 }
 end
 
 local function place_of(task)
@@ -35,7 +36,7 @@ if before then -- only the answer was lost
       cells[#cells + 1] = cell
     end
   end
-  return { pack(hints), cells }
+  return { pack(hints), cells, 0 }
 end
 
 -- Clients of a lane that are looked at in one go.
@@ -180,4 +181,4 @@ if #offered > 0 then
   call('SET', done, pack(offered), 'PX', DONE_MS)
 end
 publish(ARGV[4])
-return { pack(hints), cells }
+return { pack(hints), cells, 0 }

@@ -1,7 +1,7 @@
 -- commit: applies each change whole or refuses it, in order.
 -- ARGV: run, batch, origin, milliseconds for which ended jobs stay, entries that the outbox may have, changes (packed);
--- then the bodies, which the changes name by number. Answers a letter per change, the seq from which on each has told (0:
--- nothing), and the hints (packed).
+-- then the bodies, which the changes name by number. Answers (packed) a letter per change, the hints, the tasks that were
+-- not offered (number of the change and task id in turn), and the seq from which on each change has told (0: nothing).
 local done = P .. 'done:' .. ARGV[2]
 local before = call('GET', done)
 if before then
@@ -26,7 +26,8 @@ local DONE_MS = 120000
 
 local ended_ms, outbox_limit = ARGV[4], tonumber(ARGV[5])
 meet(ARGV[1], at)
-local told, told_from = 0, 0
+local not_offered = {}
+local told, told_from, number_of_change = 0, 0, 0
 
 local function knows(cell, token)
   return find(cell[TOKENS], '|' .. token .. '|', 1, true) ~= nil
@@ -233,7 +234,10 @@ local function write(change, page, cell)
   end
   for _, task in ipairs(change[WRITES]) do
     if task[TASK] then
-      put_task(page, cell, task[FIELD], task[TASK])
+      if not put_task(page, cell, task[FIELD], task[TASK]) then
+        not_offered[#not_offered + 1] = number_of_change
+        not_offered[#not_offered + 1] = page.id .. task[FIELD]
+      end
     end
   end
   if rest ~= PLAIN and rest ~= DROPPING then
@@ -281,7 +285,7 @@ end
 
 local answers, firsts = {}, {}
 for number, change in ipairs(unpacked(ARGV[BODIES])) do
-  told_from = 0
+  told_from, number_of_change = 0, number
   answers[number] = apply(change)
   firsts[number] = told_from
 end
@@ -294,6 +298,6 @@ if told > 0 then
 end
 write_down()
 publish(ARGV[3])
-local answer = table.concat(answers) .. '\n' .. table.concat(firsts, ' ') .. '\n' .. pack(hints)
+local answer = pack({ table.concat(answers), hints, not_offered, firsts })
 call('SET', done, answer, 'PX', DONE_MS)
 return answer

@@ -116,6 +116,7 @@ do
     return head
   end
 
+  -- False when the task was to be offered, and waits in its lane.
   function put_task(page, cell, field, task)
     local old, name = head_of(page, field), page.id .. field
     if old then
@@ -141,5 +142,6 @@ do
     end
     put(page, field, join(head, body_of(task[T_BODY])))
     page.heads[field] = head
+    return head[STATE] == task[T_STATE]
   end
 end

@@ -1,5 +1,5 @@
 -- put: writes or removes items, each behind its fence. Answers as commit does: a letter for each (y: done, n: the
--- fence), that nothing was told, and the hints.
+-- fence) and the hints.
 -- ARGV: name of the call, origin, writes (packed); then the values, which the writes name by number.
 local VALUES = 3
 local done = P .. 'done:' .. ARGV[1]
@@ -18,6 +18,6 @@ for number, write in ipairs(unpacked(ARGV[VALUES])) do
   answers[number] = put_item(write, value, at, true) and 'y' or 'n'
 end
 publish(ARGV[2])
-local answer = table.concat(answers) .. '\n\n' .. pack(hints)
+local answer = pack({ table.concat(answers), hints, {}, {} })
 call('SET', done, answer, 'PX', DONE_MS)
 return answer

@@ -254,7 +254,7 @@ async def claim_tasks(
     worker = worker or make_worker()
     waiting = dict.fromkeys(status.lane for status in await storage.lanes())
     lanes = [lane for lane in waiting if worker.serves(lane.queue, lane.type)]
-    return await storage.claim_tasks(worker, lanes, limit, now)
+    return (await storage.claim_tasks(worker, lanes, limit, now)).tasks
 
 
 async def job_of(storage: StorageBackend, job_id: str = "job-1") -> Job:

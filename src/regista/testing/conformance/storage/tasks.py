@@ -1,10 +1,11 @@
 """Promises about tasks that wait for a worker, and those in its hands."""
 
 import asyncio
+from typing import Any
 
 from msgspec.structs import replace
 
-from ....model import LaneStatus
+from ....model import LaneStatus, TaskWrite
 from ....storage.base import AGEING_STEP_S, StorageBackend
 from .kit import (
     ALL,
@@ -20,15 +21,18 @@ from .kit import (
     closed,
     commit,
     dispatch,
+    event,
     fan_out,
     fenced,
     job_of,
+    make_job,
     make_task,
     make_worker,
     offers,
     on_a_clock,
     only,
     task_of,
+    write,
 )
 
 
@@ -167,10 +171,13 @@ class TaskPromises:
         night, costly = make_task("c", queue="night"), make_task("d", max_cost=1.5)
         for task in (plain, big, night, costly):
             await dispatch(storage, task)
-        assert await storage.claim_tasks(make_worker(), [], ALL, START) == []
-        assert await storage.claim_tasks(make_worker(), [make_task(type="probe").lane], ALL, START) == []
+        assert await storage.claim_tasks(make_worker(), [], ALL, START) == ([], True)
+        assert await storage.claim_tasks(make_worker(), [make_task(type="probe").lane], ALL, START) == (
+            [],
+            True,
+        )
         for task in (big, costly, plain, night):
-            (given,) = await storage.claim_tasks(make_worker(), [task.lane], ALL, START)
+            ((given,), _) = await storage.claim_tasks(make_worker(), [task.lane], ALL, START)
             assert given.id == task.id
 
     @on_a_clock
@@ -182,7 +189,7 @@ class TaskPromises:
         other = make_task("c", requirements={"ram_gb": 4, "zone": "y"}, max_cost=1.0)
         for task in (first, second, other):
             await dispatch(storage, task)
-        taken = await storage.claim_tasks(make_worker(), [first.lane], ALL, START)
+        taken, _ = await storage.claim_tasks(make_worker(), [first.lane], ALL, START)
         assert [task.id for task in taken] == ["a_1_0", "b_1_0"]
 
     @on_a_clock
@@ -247,3 +254,65 @@ class TaskPromises:
         assert await storage.place("nobody_1_0") is None
         await offers(storage)
         assert await storage.place("late_1_0") is None
+
+    @on_a_clock
+    async def test_a_claim_says_whether_more_waits(self, storage: StorageBackend, clock: ManualClock) -> None:
+        tasks = [make_task(f"job-{n}") for n in range(3)]
+        for task in tasks:
+            await dispatch(storage, task)
+        claims = [
+            await storage.claim_tasks(make_worker(), [tasks[0].lane], limit, START) for limit in (0, 2, 2, 2)
+        ]
+        assert [(len(claim.tasks), claim.exhausted) for claim in claims] == [
+            (0, False),
+            (2, False),
+            (1, True),
+            (0, True),
+        ]
+
+    @on_a_clock
+    async def test_nothing_is_offered_to_a_session_that_was_replaced(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        task = make_task()
+        await dispatch(storage, task)
+        old = await storage.register(make_worker(), 30)
+        new = await storage.register(make_worker(), 30)
+        # Not exhausted: another worker may have what waits.
+        assert await storage.claim_tasks(old, [task.lane], ALL, START) == ([], False)
+        assert await offers(storage, new) == [task.id]
+
+    @on_a_clock
+    async def test_a_commit_names_the_offers_that_wait_instead(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        old = await storage.register(make_worker(), 30)
+        new = await storage.register(make_worker("w2"), 30)
+        await storage.register(make_worker(), 30)
+        given: dict[str, Any] = {"state": OFFERED, "offered_at": START, "seen_at": START}
+        task = make_task(dispatch_by=at(600), attempt_timeout_s=10.0)
+        late = replace(task, **given, worker_id="w1", session=old.session)
+        sound = make_task(index=1, **given, worker_id="w2", session=new.session)
+        (outcome,) = await storage.commit(
+            [write(make_job(), tasks=(TaskWrite(late), TaskWrite(sound)), events=(event(),))], "me"
+        )
+        assert (outcome.kind, outcome.not_offered) == (APPLIED, (task.id,))
+        assert await task_of(storage, task.id) == task
+        assert await storage.held_by("w1") == []
+        assert await storage.held_by("w2") == [sound]
+        assert [(due.id, due.at) for due in await storage.due(at(1000), ALL)] == [(task.id, at(600))]
+        (claimed,) = await claim_tasks(storage, new, now=at(1))
+        assert (claimed.session, claimed.offered_at) == (new.session, at(1))
+
+    @on_a_clock
+    async def test_what_is_written_about_an_offer_of_an_earlier_session_is_no_new_offer(
+        self, storage: StorageBackend, clock: ManualClock
+    ) -> None:
+        old = await storage.register(make_worker(), 30)
+        await dispatch(storage, make_task())
+        (task,) = await claim_tasks(storage, old)
+        await storage.register(make_worker(), 30)
+        cancelled = replace(task, cancel_requested=True)
+        (outcome,) = await storage.commit([only("job-1", fenced(cancelled))], "me")
+        assert (outcome.kind, outcome.not_offered) == (APPLIED, ())
+        assert await storage.held_by("w1") == [cancelled]
