@@ -39,6 +39,7 @@ from .model import ClientConfig, Event, Job, Summary
 from .model.attributes import declared_types
 from .observe.parts import CountedPost, counted_start
 from .observe.telemetry import Telemetry, started_line
+from .sdk.tasks import Worker
 from .services import (
     AuditService,
     QueueService,
@@ -64,14 +65,13 @@ from .upkeep.scheduler import build_scheduler, read_file, reread_file
 from .upkeep.telling import build_sender
 from .upkeep.timekeeper import Timekeeper
 from .upkeep.watcher import Watcher
-from .worker.tasks import Worker
 
 if TYPE_CHECKING:
     from aiohttp import web
 
     from .api.doors import Doors, Guests
+    from .sdk.local import LocalWorker
     from .site import Site
-    from .worker.local import LocalWorker
 
 log = logging.getLogger("regista")
 
@@ -264,7 +264,7 @@ class OrchestratorEngine:
 
     def add_worker(self, worker: Worker) -> "LocalWorker":
         """Perform this worker's tasks in this process, from `start` on; at once if that has been."""
-        from .worker.local import LocalWorker
+        from .sdk.local import LocalWorker
 
         local = LocalWorker(worker, self.workers, self.clock, files=self.filing.service)
         if any(known.id == local.id for known in self._workers):

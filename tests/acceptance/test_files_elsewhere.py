@@ -8,7 +8,7 @@ import pytest
 
 from regista import TaskFiles, Worker, WorkerConfig
 from regista.payloads.service import FileService, build_files
-from regista.worker.remote import RemoteWorker
+from regista.sdk.remote import RemoteWorker
 from tests.acceptance.house import TOKEN, House, house
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from regista import EventType, JobStatus
+from regista.sdk.connection import OrchestratorConnection
 from regista.testing.invariants import check_history
 from regista.worker import RemoteWorker, TaskContext, Worker
-from regista.worker.link import Link
 from tests.acceptance.stream_kit import QUICK, House, connected, play, until
 from tests.proxy import Proxy
 from tests.support import fan_out
@@ -205,7 +205,7 @@ def test_a_result_goes_to_the_store_that_gave_the_task_and_to_no_other() -> None
 def test_without_upgrades_the_worker_polls_and_finds_back_to_the_stream(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Link, "stream_again_s", 0.5)
+    monkeypatch.setattr(OrchestratorConnection, "stream_again_s", 0.5)
 
     async def main() -> None:
         steps = Steps(concurrency=2)
@@ -230,7 +230,7 @@ def test_without_upgrades_the_worker_polls_and_finds_back_to_the_stream(
 def test_a_proxy_that_lets_the_upgrade_through_and_swallows_frames_is_polled_through(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("regista.worker.streaming._OPENING_S", 0.3)
+    monkeypatch.setattr("regista.sdk.transports.stream._OPENING_S", 0.3)
 
     async def main() -> None:
         steps = Steps()

@@ -49,7 +49,7 @@ CHAIN = ["upkeep", "engines.native", "dispatch", "fleet", "logs"]
 #: What a room may import beyond that.
 ALSO = {
     "orchestrator": {room for room, floor in FLOORS.items() if floor == 2}
-    | {"worker", "site", "filing", "backends"},
+    | {"sdk", "site", "filing", "backends"},
     "backends": {"storage", "storage.redis", "history", "history.postgres"},
     "filing": {"payloads"},
     "site": {"orchestrator"},
@@ -57,14 +57,15 @@ ALSO = {
     "history.postgres": {"history"},
     "history.base": {"history.query"},
     "__main__": {"cli"},
-    "cli": {"orchestrator", "backends", "site", "observe", "worker", "payloads", "__init__"},
+    "cli": {"orchestrator", "backends", "site", "observe", "sdk", "payloads", "__init__"},
     # The version of the package stands in `__init__`, which loads nothing by itself.
     "observe": {"__init__"},
     **{room: {"services", "observe", "__init__"} for room in ("api", "rpc", "dashboard")},
     "client": {"wire", "config", "tokens"},
     "config": {"tokens"},
     "webhooks": {"config", "wire"},
-    "worker": {
+    "worker": {"sdk"},
+    "sdk": {
         "wire",
         "tokens",
         "model",
@@ -90,7 +91,7 @@ LIBRARIES = {
     "client": {"aiohttp", "yarl"},
     "wire": {"aiohappyeyeballs"},
     "webhooks": {"aiohttp", "yarl"},
-    "worker": {"aiohttp"},
+    "sdk": {"aiohttp"},
     "cli": {"rich"},
     "storage.redis": {"redis", "hiredis"},
     "payloads": {"obstore"},
@@ -108,7 +109,7 @@ def modules() -> dict[str, Path]:
 
 
 def room_of(module: str) -> str:
-    names = [*FLOORS, "worker", *FREE]
+    names = [*FLOORS, "sdk", "worker", *FREE]
     fits = [name for name in names if module == name or module.startswith(f"{name}.")]
     return max(fits, key=len, default="")
 
@@ -190,7 +191,7 @@ KNOWN |= {
     "storage.sqlite",
     "history.base",
     "history.sqlite",
-    "worker.local",
+    "sdk.local",
 }
 KNOWN |= {"engines.native.executor", "dispatch.dispatcher", "upkeep.watcher", "orchestrator", "testing.clock"}
 
@@ -209,7 +210,7 @@ KNOWN |= {"engines.native.executor", "dispatch.dispatcher", "upkeep.watcher", "o
         ("dispatch.dispatcher", "from ..engines.native.executor import JobExecutor"),
         ("engines.native.executor", "from ...storage.memory import MemoryStorage"),
         ("engines.native.executor", "from regista import OrchestratorEngine"),
-        ("worker.local", "from ..blueprint import machine"),
+        ("sdk.local", "from ..blueprint import machine"),
         ("upkeep.watcher", "from ..testing.clock import Clock"),
         ("attic.trunk", "import json"),
         ("services.audit", "from aiohttp import web"),
@@ -233,7 +234,7 @@ def test_an_import_against_the_floors_is_noticed(module: str, source: str) -> No
             "from ...dispatch.dispatcher import Dispatcher\nfrom ...storage import base",
         ),
         ("upkeep.watcher", "from ..engines.native import executor"),
-        ("worker.local", "from ..model import Task\nfrom ..config import Config"),
+        ("sdk.local", "from ..model import Task\nfrom ..config import Config"),
         ("orchestrator", "from .storage.sqlite import SqliteStorage\nimport aiohttp"),
         ("testing.clock", "import pytest\nfrom regista import OrchestratorEngine"),
     ],

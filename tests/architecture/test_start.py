@@ -35,7 +35,7 @@ SLOW = {
     "zoneinfo",
 }
 #: What an orchestrator without workers of its own can do without, and what only draws its blueprints.
-IDLE = {"regista.blueprint.dot", "regista.worker.local", "regista.worker.performer", "regista.worker.remote"}
+IDLE = {"regista.blueprint.dot", "regista.sdk.local", "regista.sdk.task_runner", "regista.sdk.remote"}
 #: What reads and checks the handlers of blueprints, which a worker's app may have.
 READING = {"regista.blueprint.analysis", "regista.blueprint.compiler", "regista.blueprint.validation"}
 #: What an orchestrator is made of, which is no business of a worker.
@@ -96,7 +96,7 @@ def test_a_plain_orchestrator_loads_nothing_that_is_optional_or_slow(folder: Pat
 def test_a_plain_worker_loads_nothing_of_an_orchestrator_either(folder: Path) -> None:
     loaded = _loaded(folder, "worker")
 
-    assert {"aiohttp", "regista.worker"} <= loaded
+    assert {"aiohttp", "regista.sdk"} <= loaded
     assert not loaded & (OPTIONAL | SLOW | ORCHESTRATOR | READING)
 
 
@@ -106,4 +106,4 @@ def test_saying_the_version_loads_neither_a_loop_nor_anything_that_is_served(tmp
 
     loaded = _loaded(tmp_path, "version")
     assert "regista.cli.output" in loaded
-    assert not loaded & (OPTIONAL | SLOW | ORCHESTRATOR | {"aiohttp", "asyncio", "regista.worker"})
+    assert not loaded & (OPTIONAL | SLOW | ORCHESTRATOR | {"aiohttp", "asyncio", "regista.sdk"})

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import ConfigError, StorageError
-from ..worker.hangup import Terminal
+from ..sdk.main import Terminal
 from . import exits
 from .app import AppError, files_of, load_app, refuse_absent
 from .entry import debug_wanted

@@ -6,8 +6,8 @@ from pathlib import Path
 from ..config import Connection, WorkerConfig
 from ..config.telemetry import as_json
 from ..payloads.service import build_files
+from ..sdk.main import run
 from ..tokens import WORKER_FILE, find_token
-from ..worker import run
 from . import exits, logs
 from .app import load_app
 from .log_ids import IDS

@@ -16,11 +16,11 @@ from ..errors import StorageFailed
 from ..history.base import HistoryStorage
 from ..model import ClientConfig, Event
 from ..orchestrator import OrchestratorEngine
+from ..sdk.local import LocalWorker
+from ..sdk.tasks import Worker
 from ..storage.codec import decode_entry
 from ..storage.journal import Batch, Snapshot
 from ..storage.memory import MemoryStorage
-from ..worker.local import LocalWorker
-from ..worker.tasks import Worker
 from .disk import PowerCut, SimulatedDisk
 from .letterbox import Letterbox
 

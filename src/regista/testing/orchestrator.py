@@ -15,7 +15,7 @@ from ..history.base import HistoryStorage
 from ..history.memory import MemoryHistory
 from ..model import ClientConfig, Event, EventType, Job
 from ..orchestrator import OrchestratorEngine
-from ..worker.tasks import Function, Worker
+from ..sdk.tasks import Function, Worker
 from .clock import LoopClock
 from .disk import SimulatedDisk
 from .invariants import audit, check_history, check_schedule

@@ -1,4 +1,4 @@
-"""Performer: a simulated worker behind a bad network. It dies, sleeps, repeats itself and comes late."""
+"""TaskRunner: a simulated worker behind a bad network. It dies, sleeps, repeats itself and comes late."""
 
 import asyncio
 import functools
@@ -27,7 +27,7 @@ class AnySkill(tuple[str, ...]):
 _POLL_S = 1.0
 
 
-class Performer:
+class TaskRunner:
     """Keeps results until they are acknowledged, and tells every new session what it still has.
 
     One that `polls` is offered a task only while it asks for one.

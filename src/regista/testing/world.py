@@ -25,7 +25,7 @@ from .ears import Ears
 from .instance import Instance, Line
 from .invariants import InvariantBroken, audit, check_history, check_schedule
 from .loop import VirtualLoop
-from .performer import Performer
+from .performer import TaskRunner
 from .storage_view import StorageView
 from .wardrobe import dress
 
@@ -101,7 +101,7 @@ class World:
         self.instances: dict[str, Instance] = {}
         self.ears = Ears(self)
         self._worker_count = workers
-        self.performers: list[Performer] = []
+        self.performers: list[TaskRunner] = []
         self.acked: dict[str, str] = {}
         self._accepted: dict[str, str] = {}
         self._started: dict[str, str] = {}
@@ -236,7 +236,7 @@ class World:
 
     # -- what is seen ----------------------------------------------------------------------------
 
-    def saw_start(self, performer: Performer, task: Task) -> None:
+    def saw_start(self, performer: TaskRunner, task: Task) -> None:
         """A worker got a task: the offer must be durable, nobody else's, and something that it may do."""
         worker_id, attempt = performer.id, task.attempt_id
         self.note(f"start {attempt} on {worker_id}")
@@ -341,7 +341,7 @@ class World:
                     self.count("worker nap")
                     self.spawn(performer.nap(self.chance.uniform(0.5, 2.5 * self.lease_s)))
 
-    async def _kill(self, performer: Performer) -> None:
+    async def _kill(self, performer: TaskRunner) -> None:
         if not performer.alive:
             return
         self.count("worker death")
@@ -364,7 +364,7 @@ class World:
                 if number % 3 == 1
                 else Profile()
             )
-            performer = Performer(self, f"worker-{number}", 3, polls=number % 3 == 2, profile=profile)
+            performer = TaskRunner(self, f"worker-{number}", 3, polls=number % 3 == 2, profile=profile)
             self.performers.append(performer)
             performer.start()
         crowd = Crowd(self)

@@ -6,7 +6,7 @@ from regista import trace
 from regista.cli.log_ids import Ids
 from regista.cli.logs import JsonLines, PrettyLines
 from regista.model import Task
-from regista.worker.light import Light
+from regista.sdk.running_task import AttemptScope
 
 
 def line(ids: Ids, **fields: str) -> dict[str, str]:
@@ -29,7 +29,7 @@ def test_every_line_names_who_wrote_it() -> None:
 def test_a_line_that_is_written_while_a_task_runs_carries_its_ids_and_the_trace() -> None:
     context = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
     about = trace.ABOUT.set(
-        Light(Task(id="j_1_0", job_id="j", type="work", tracing_context=context), worker_id="")
+        AttemptScope(Task(id="j_1_0", job_id="j", type="work", tracing_context=context), worker_id="")
     )
 
     told = line(Ids())

@@ -1,0 +1,1 @@
+"""Transports: the ways in which a worker exchanges tasks and results with an orchestrator."""
