@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ..fleet.classes import WorkerClass
 from ..fleet.seats import Seat, Seats
-from ..model import Lane
+from ..model import Lane, needs_of
 from .matching import blocker
 from .strategies import Standing, Strategy, strategy_of
 
@@ -45,6 +45,8 @@ class Board:
         #: Lanes in which something may wait → when that was last said. Written here only.
         self.waiting: dict[Lane, int] = {}
         self._said = 0
+        #: Where an isolated task waits → the worker that takes nothing else until it has it.
+        self._reserved: dict[Lane, Seat] = {}
 
     # -- verdicts --------------------------------------------------------------------------------
 
@@ -75,7 +77,7 @@ class Board:
 
     def _joined(self, kind: WorkerClass) -> None:
         for lane, view in self._views.items():
-            if self._judge(lane, view, kind) and lane in self.waiting:
+            if self._judge(lane, view, kind) and lane in self.waiting and not needs_of(lane).isolated:
                 kind.owed[lane] = None
 
     def _left(self, kind: WorkerClass) -> None:
@@ -94,18 +96,56 @@ class Board:
     def waits(self, lane: Lane) -> None:
         """Something waits there: the free slots of whoever may do it belong to it."""
         self._said += 1
-        if lane not in self.waiting:
+        # An isolated task does not hold others back: it waits for a worker that is reserved for it.
+        if lane not in self.waiting and not needs_of(lane).isolated:
             for candidate in self.view(lane).candidates:
                 candidate.kind.owed[lane] = None
         self.waiting[lane] = self._said
 
-    def clear(self, lanes: Iterable[Lane], asked: int) -> None:
-        """Nothing waited there at the moment `asked`."""
+    def clear(self, lanes: Iterable[Lane], asked: int) -> list[Seat]:
+        """Nothing waited there at the moment `asked`. Returns the seats that were reserved for it, and no longer are."""
+        unreserved = []
         for lane in lanes:
             if self.waiting.get(lane, asked + 1) <= asked:
                 del self.waiting[lane]
                 for candidate in self.view(lane).candidates:
                     candidate.kind.owed.pop(lane, None)
+                seat = self._reserved.pop(lane, None)
+                if seat is not None:
+                    self.seats.end_reservation(seat)
+                    unreserved.append(seat)
+        return unreserved
+
+    # -- isolated tasks --------------------------------------------------------------------------
+
+    def reserve(self, lane: Lane) -> Seat | None:
+        """A worker for an isolated task that waits in this lane: an idle one, else the one with the least to finish.
+
+        None while no worker may do the task. One worker is reserved for a lane at a time.
+        """
+        seat = self._reserved.get(lane)
+        if seat is not None and seat.kind is not None and not seat.draining and seat.cut_at is None:
+            return seat
+        self.release_reserved(lane)
+        free = [seat for seat in self._able(lane) if not seat.isolated and seat.reserved_for is None]
+        if not free:
+            return None
+        found = min(free, key=lambda seat: (not seat.is_idle, len(seat.holding), seat.turn))
+        self._reserved[lane] = found
+        self.seats.reserve(found, lane)
+        return found
+
+    def release_reserved(self, lane: Lane) -> None:
+        """The worker that was reserved for this lane takes any task again."""
+        seat = self._reserved.pop(lane, None)
+        if seat is not None:
+            self.seats.end_reservation(seat)
+
+    def _able(self, lane: Lane) -> Iterator[Seat]:
+        for candidate in self.view(lane).candidates:
+            for seat in candidate.kind.seats:
+                if not seat.draining and seat.cut_at is None:
+                    yield seat
 
     # -- choosing --------------------------------------------------------------------------------
 

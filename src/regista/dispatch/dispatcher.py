@@ -43,10 +43,18 @@ class Dispatcher:
     # -- workers ---------------------------------------------------------------------------------
 
     def seat(
-        self, worker: Worker, send: Send, cancel: Cancel, holding: Iterable[str] | Mapping[str, str] = ()
+        self,
+        worker: Worker,
+        send: Send,
+        cancel: Cancel,
+        holding: Iterable[str] | Mapping[str, str] = (),
+        isolated: Iterable[str] = (),
     ) -> Seat:
-        """Give a connected worker its seat; `holding` are the attempts that it still runs (→ their skill)."""
-        seat = Seat(worker, send, cancel, holding)
+        """Give a connected worker its seat; `holding` are the attempts that it still runs (→ their skill).
+
+        Those of them that are `isolated` run alone.
+        """
+        seat = Seat(worker, send, cancel, holding, isolated)
         self._seats.add(seat)
         self._puller.freed(seat)
         if not self._puller.informed:
@@ -118,7 +126,7 @@ class Dispatcher:
         """The task as offered to a worker with a free slot, or None: it has to wait in its lane."""
         lane = task.lane
         seat = None
-        if self._puller.informed and lane not in self.board.waiting:
+        if self._puller.informed and lane not in self.board.waiting and not task.isolated:
             seat = self.board.choose(lane, fresh=True)
             if self.elsewhere.rivals and self.elsewhere.better_than(seat, lane) is not None:
                 return None  # it is woken for it, and nothing has to wait behind it here

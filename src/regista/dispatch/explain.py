@@ -177,6 +177,9 @@ def _unready(
     able = [facts for facts in classes if not any(blockers(task.lane, facts.worker))]
     line = _line(task, lanes, place)
     reasons = []
+    if task.isolated:
+        alone = f"{task.lost_runs} of its attempts were lost, so it runs alone: it waits until a worker has nothing else"
+        reasons.append(Reason("runs_alone", alone, "wait, or start a worker"))
     if free := sum(facts.free for facts in able):
         reasons.append(Reason("about_to_start", f"{free} slots are free; {line}", "wait a moment"))
     if full := sum(facts.full for facts in able):

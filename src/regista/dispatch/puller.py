@@ -3,14 +3,14 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
 from ..clock import Clock
 from ..errors import StorageAway
 from ..fleet.seats import Seat
-from ..model import Lane, Task
+from ..model import Lane, Task, needs_of
 from ..storage.base import StorageBackend
 from .board import Board
 
@@ -85,14 +85,16 @@ class Puller:
         """A task was left in a lane."""
         behind = lane in self._board.waiting
         self._board.waits(lane)
-        if not behind or self._look:
+        if not behind or self._look or needs_of(lane).isolated:
             self._news[lane] = None
             self._run_soon()
 
     def freed(self, seat: Seat) -> None:
         """The seat may have a free slot: whatever waits for its class comes first."""
         kind = seat.kind
-        if kind is not None and kind.owed and seat.free:
+        if kind is None:
+            return
+        if seat.is_idle if seat.reserved_for is not None else kind.owed and seat.free:
             self._freed[seat] = None
             self._run_soon()
 
@@ -131,7 +133,7 @@ class Puller:
         asked, known = self._board.now, list(self._board.waiting)
         self._look = False
         found = dict.fromkeys(status.lane for status in await self._storage.lanes())
-        self._board.clear([lane for lane in known if lane not in found], asked)
+        self._clear([lane for lane in known if lane not in found], asked)
         for lane in found:
             self._board.waits(lane)
         # Those as well that came while we looked: whoever left them there thought that we would find them.
@@ -152,19 +154,32 @@ class Puller:
         """Somebody with a free slot for something that waits. Looks only at what is new."""
         while self._freed:
             seat, _ = self._freed.popitem(last=False)
-            if seat.kind is not None and seat.kind.owed:
+            if seat.kind is not None and (seat.kind.owed or seat.reserved_for is not None):
                 return seat
         while self._news:
             lane = next(iter(self._news))
-            if lane in self._board.waiting and (found := self._board.choose(lane, fresh=False)) is not None:
+            if lane in self._board.waiting and (found := self._seat_for(lane)) is not None:
                 return found
             del self._news[lane]
         return None
+
+    def _seat_for(self, lane: Lane) -> Seat | None:
+        if not needs_of(lane).isolated:
+            return self._board.choose(lane, fresh=False)
+        seat = self._board.reserve(lane)
+        # One that still has something in its hands is looked at again when it has finished.
+        return seat if seat is not None and seat.is_idle else None
+
+    def _clear(self, lanes: Iterable[Lane], asked: int) -> None:
+        for seat in self._board.clear(lanes, asked):
+            self.freed(seat)
 
     @staticmethod
     def _wanted(seat: Seat) -> tuple[tuple[Lane, ...], int]:
         """The waiting lanes that the seat has room for, and how many tasks all of them may give at once."""
         assert seat.kind is not None
+        if seat.reserved_for is not None:
+            return (seat.reserved_for,), int(seat.is_idle)
         owed, limits = seat.kind.owed, seat.worker.limits
         if not limits and len(owed) <= _LANES_ASKED:
             return tuple(owed), seat.free
@@ -190,7 +205,10 @@ class Puller:
         self._seats.claimed(seat, limit, tasks)
         full = len(tasks) == limit
         if exhausted:
-            self._board.clear(lanes, asked)
+            self._clear(lanes, asked)
+        if tasks and seat.reserved_for is not None:
+            self._board.release_reserved(seat.reserved_for)
+            self._news.update(dict.fromkeys(lanes))  # another worker for the next one that waits there
         if seat.kind is None:
             self._deliver(tasks)  # it sits elsewhere by now, or is gone
         elif tasks:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from ..model import Task, Worker
+from ..model import Lane, Task, Worker
 from .classes import ClassKey, WorkerClass, class_key
 
 #: Hands tasks to a connected worker. Called only with what is flushed.
@@ -20,11 +20,18 @@ class Seat:
     """
 
     __slots__ = (
-        "cancel", "claiming", "counted", "credit", "cut_at", "draining", "grant", "holding", "kind", "send",
-        "turn", "unsent", "worker",
+        "cancel", "claiming", "counted", "credit", "cut_at", "draining", "grant", "holding", "isolated", "kind",
+        "reserved_for", "send", "turn", "unsent", "worker",
     )  # fmt: skip
 
-    def __init__(self, worker: Worker, send: Send, cancel: Cancel, holding: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        worker: Worker,
+        send: Send,
+        cancel: Cancel,
+        holding: Iterable[str] = (),
+        isolated: Iterable[str] = (),
+    ) -> None:
         self.worker = worker
         self.send = send
         self.cancel = cancel
@@ -32,6 +39,10 @@ class Seat:
         self.holding: dict[str, str] = (
             dict(holding) if isinstance(holding, Mapping) else dict.fromkeys(holding, "")
         )
+        #: Held attempts that run alone: while there is one, the worker takes nothing else.
+        self.isolated = set(isolated)
+        #: Where an isolated task waits for this worker: until its hands are empty the worker takes nothing new.
+        self.reserved_for: Lane | None = None
         self.draining = False
         #: When its stream was closed; it gets another seat when it comes back.
         self.cut_at: datetime | None = None
@@ -53,13 +64,19 @@ class Seat:
     @property
     def free(self) -> int:
         """How many tasks it would take now."""
-        if self.draining:
+        if self.draining or self.isolated or self.reserved_for is not None:
             return 0
         slots = self.worker.capacity - len(self.holding)
         if self.credit is not None and self.credit < slots:
             slots = self.credit
         slots -= self.claiming
         return slots if slots > 0 else 0
+
+    @property
+    def is_idle(self) -> bool:
+        """It could take a task that runs alone: it has nothing in its hands, and takes offers."""
+        busy = self.holding or self.claiming or self.draining
+        return not busy and (self.credit is None or self.credit > 0)
 
     def room_for(self, skill: str) -> int:
         """How many tasks of this skill it would take now."""
@@ -171,6 +188,16 @@ class Seats:
 
     # -- slots -----------------------------------------------------------------------------------
 
+    def reserve(self, seat: Seat, lane: Lane) -> None:
+        """The worker takes nothing new but the isolated task that waits in this lane."""
+        seat.reserved_for = lane
+        self.placed(seat)
+
+    def end_reservation(self, seat: Seat) -> None:
+        """The worker takes any task again."""
+        seat.reserved_for = None
+        self.placed(seat)
+
     def hold(self, seat: Seat, attempt_id: str, skill: str) -> None:
         """Take a slot for an offer that is not sent yet."""
         seat.holding[attempt_id] = skill
@@ -191,6 +218,7 @@ class Seats:
         """Free the slot of an attempt. An offer that was never sent gives its credit back."""
         if seat.holding.pop(attempt_id, None) is None:
             return False
+        seat.isolated.discard(attempt_id)
         if seat.unsent:
             grant = seat.unsent.pop(attempt_id, None)
             if grant == seat.grant and seat.credit is not None:
@@ -208,6 +236,8 @@ class Seats:
         seat.claiming -= slots
         for task in tasks:
             seat.holding[task.attempt_id] = task.type
+            if task.isolated:
+                seat.isolated.add(task.attempt_id)
         if tasks:
             self._turns += 1
             seat.turn = self._turns

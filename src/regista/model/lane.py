@@ -30,6 +30,8 @@ class Needs(Struct, frozen=True, omit_defaults=True, gc=False):
     requirements: dict[str, Any] = field(default_factory=dict)
     max_cost: float | None = None
     strategy: str | None = None
+    #: The worker that runs the task runs nothing else meanwhile.
+    isolated: bool = False
 
 
 class LaneStatus(Struct, frozen=True, gc=False):
@@ -42,11 +44,13 @@ class LaneStatus(Struct, frozen=True, gc=False):
     oldest: datetime | None
 
 
-def needs_text(requirements: Mapping[str, Any], max_cost: float | None, strategy: str | None) -> str:
+def needs_text(
+    requirements: Mapping[str, Any], max_cost: float | None, strategy: str | None, isolated: bool = False
+) -> str:
     """The same text for the same needs, on every machine; empty when nothing is asked."""
-    if not requirements and max_cost is None and strategy in (None, "default"):
+    if not requirements and max_cost is None and strategy in (None, "default") and not isolated:
         return ""
-    needs = Needs(dict(requirements), max_cost, None if strategy == "default" else strategy)
+    needs = Needs(dict(requirements), max_cost, None if strategy == "default" else strategy, isolated)
     return _in_order.encode(needs).decode()
 
 

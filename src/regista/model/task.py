@@ -13,6 +13,8 @@ from .status import AttemptState
 
 #: `Lane(...)`, remembered: every task asks for its lane several times, and there are few of them.
 _lane_of = lru_cache(maxsize=4096)(Lane)
+#: A task that was lost so often runs alone on its worker.
+ISOLATED_AFTER_LOSSES = 2
 #: Members that every task is asked about: to find one through its class costs more than the question.
 _QUEUED, _CLOSED = AttemptState.QUEUED, AttemptState.CLOSED
 
@@ -163,9 +165,15 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     def lane(self) -> Lane:
         """Where it waits."""
         task_type, needs = self.type, ""
-        if self.requirements or self.max_cost is not None or self.strategy is not None:
-            needs = needs_text(self.requirements, self.max_cost, self.strategy)
+        isolated = self.lost_runs >= ISOLATED_AFTER_LOSSES
+        if self.requirements or self.max_cost is not None or self.strategy is not None or isolated:
+            needs = needs_text(self.requirements, self.max_cost, self.strategy, isolated)
         return _lane_of(self.queue or task_type, task_type, needs)
+
+    @property
+    def isolated(self) -> bool:
+        """It runs alone on its worker: it was lost so often that it may be what ends its workers."""
+        return self.lost_runs >= ISOLATED_AFTER_LOSSES
 
     @property
     def waiting(self) -> bool:

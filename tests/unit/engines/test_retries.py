@@ -98,12 +98,22 @@ def test_the_way_of_a_code_comes_after_the_retries_and_before_the_kind() -> None
 
 def test_lost_attempts_have_a_budget_of_their_own_and_spend_no_run() -> None:
     policy = RetryPolicy(max_attempts=1, lost_budget=2)
-    fate = fate_of_lost(task(retry=policy, lost_runs=1), NOW)
+    fate = fate_of_lost(task(retry=policy, lost_runs=1), NOW, 0.0)
     assert isinstance(fate, Retry)
-    assert (fate.task.lost_runs, fate.task.failed_runs, fate.task.not_before) == (2, 0, None)
-    spent = fate_of_lost(task(retry=policy, lost_runs=2), NOW)
+    assert (fate.task.lost_runs, fate.task.failed_runs) == (2, 0)
+    spent = fate_of_lost(task(retry=policy, lost_runs=2), NOW, 0.0)
     assert isinstance(spent, Quarantine)
     assert spent.fault.code == "lost"
+
+
+def test_each_loss_is_followed_by_a_longer_pause_than_the_one_before() -> None:
+    pauses = []
+    for losses in range(10):
+        fate = fate_of_lost(task(lost_runs=losses), NOW, 0.5)
+        assert isinstance(fate, Retry)
+        until = fate.task.not_before
+        pauses.append(0.0 if until is None else (until - NOW).total_seconds())
+    assert pauses == [0, *(pytest.approx(seconds) for seconds in (1, 2, 4, 8, 16, 32, 60, 60, 60))]
 
 
 def test_an_expired_deadline_follows_the_way_named_timeout_or_fails() -> None:

@@ -442,6 +442,7 @@ def test_lost_attempts_have_a_budget_apart_from_the_retry_policy() -> None:
         for number in range(1, 5):
             puppet = Puppet(kit, id=f"puppet-{number}")
             puppet.join()
+            kit.skip(5)
             assert [task.attempt for task in puppet.tasks] == [number]
             puppet.leave()
         job = kit.get(job)
@@ -459,6 +460,7 @@ def test_undelivered_attempts_spend_the_same_budget() -> None:
             puppet.beat()
             kit.skip(2)
             puppet.beat()
+            kit.skip(2)
         job = kit.get(job)
         assert (job.status, fault(job)) == (JobStatus.QUARANTINED, "lost")
         assert types(kit.events(job)).count("task_undelivered") == 3
@@ -469,11 +471,90 @@ def test_the_budget_is_ten_by_default() -> None:
         job = kit.submit("script")
         lost = 0
         while kit.get(job).status is not JobStatus.QUARANTINED:
-            puppet = Puppet(kit, id=f"puppet-{lost}")
+            puppet = Puppet(kit, id=f"puppet-{lost}", lease_s=100_000)
             puppet.join()
+            kit.skip(70)
             puppet.leave()
             lost += 1
         assert lost == 11
+
+
+def test_a_task_that_ends_its_workers_takes_no_innocent_one_into_quarantine() -> None:
+    policy = RetryPolicy(lost_budget=2)
+    with TestOrchestrator(one_task(retry=policy)) as kit:
+        jobs = [kit.submit("script") for _ in range(10)]
+        guilty = jobs[3].id
+        together: list[int] = []  # how many tasks the worker had beside the guilty one
+        for number in range(20):
+            puppet = Puppet(kit, id=f"puppet-{number}")
+            puppet.join()
+            for _ in range(30):
+                kit.skip(2)
+                tasks = puppet.tasks.copy()
+                puppet.tasks.clear()
+                if guilty in [task.job_id for task in tasks]:
+                    together.append(len(tasks) - 1)
+                    break
+                for task in tasks:
+                    puppet.finish(task)
+            puppet.leave()
+        # then
+        assert together == [9, 9, 0]
+        ended = {job.id: kit.get(job).status for job in jobs}
+        assert ended.pop(guilty) is JobStatus.QUARANTINED
+        assert set(ended.values()) == {JobStatus.FINISHED}
+
+
+def test_a_task_that_was_lost_twice_runs_alone_on_its_worker() -> None:
+    policy = RetryPolicy(lost_budget=5)
+    with TestOrchestrator(one_task(retry=policy)) as kit:
+        suspect = kit.submit("script")
+        for number in range(2):
+            puppet = Puppet(kit, id=f"dead-{number}")
+            puppet.join()
+            puppet.leave()
+        busy = Puppet(kit, id="busy", lease_s=100_000)
+        first = kit.submit("script")
+        busy.join()
+        assert [task.job_id for task in busy.tasks] == [first.id]
+        # when its pause is over, it waits until the worker has nothing else
+        kit.skip(2)
+        second = kit.submit("script")
+        busy.settle()
+        assert len(busy.tasks) == 1
+        waiting = kit.get(suspect)
+        explanation = kit.call(lambda: kit.director.dispatcher.explain_job(waiting))
+        codes = [reason.code for reason in explanation.reasons]
+        assert "runs_alone" in codes
+        busy.finish(busy.tasks.pop())
+        assert [task.job_id for task in busy.tasks] == [suspect.id]
+        # then nothing comes to the worker before it has finished it, not even after a reconnect
+        busy.settle()
+        assert len(busy.tasks) == 1
+        (alone,) = busy.tasks
+        busy.join(alone.attempt_id)
+        assert busy.tasks == []
+        busy.finish(alone)
+        assert [task.job_id for task in busy.tasks] == [second.id]
+
+
+def test_a_worker_that_was_kept_free_for_a_task_takes_others_when_that_was_cancelled() -> None:
+    with TestOrchestrator(one_task()) as kit:
+        suspect = kit.submit("script")
+        for number in range(2):
+            puppet = Puppet(kit, id=f"dead-{number}")
+            puppet.join()
+            puppet.leave()
+        busy = Puppet(kit, id="busy", lease_s=100_000)
+        kit.submit("script")
+        busy.join()
+        kit.skip(2)
+        kit.submit("script")
+        busy.settle()
+        assert len(busy.tasks) == 1
+        kit.cancel(suspect)
+        kit.skip(4)
+        assert len(busy.tasks) == 2
 
 
 def test_silence_longer_than_the_heartbeat_timeout_is_a_lost_attempt() -> None:

@@ -128,7 +128,7 @@ def _late(job: Job, task: Task | None, attempt_id: str) -> Verdict:
 def lost(job: Job, task: Task, kind: EventType, scene: Scene) -> Step | TaskStep:
     """The worker died with the attempt, or never got it. `kind` says which (FENCES 10, 14)."""
     event = _task_event(kind, job, task, scene.now)
-    fate = retries.fate_of_lost(task, scene.now)
+    fate = retries.fate_of_lost(task, scene.now, scene.chance)
     result = _own_result(task, "failure", "LOST", "attempt lost")
     return settle(job, task, result, fate, (event,), scene, task.heard)
 

@@ -6,7 +6,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...blueprint.step import retry_at
-from ...model import AttemptState, FailureKind, Fault, Task, TaskFailure, TaskResult
+from ...model import AttemptState, FailureKind, Fault, RetryPolicy, Task, TaskFailure, TaskResult
+
+#: Seconds before an attempt that follows the second loss and later ones.
+_PAUSES_AFTER_LOSSES = RetryPolicy(first_s=1.0, factor=2.0, cap_s=60.0)
 
 
 class Retry(Struct, frozen=True, gc=False):
@@ -67,11 +70,16 @@ def _fate_of_failure(task: Task, error: TaskFailure, now: datetime, chance: floa
     return Fail(fault) if kind is FailureKind.INVALID_INPUT else Quarantine(fault)
 
 
-def fate_of_lost(task: Task, now: datetime) -> Fate:
-    """The worker is gone, or never got it: no run is spent, but patience is (FENCES 14)."""
+def fate_of_lost(task: Task, now: datetime, chance: float) -> Fate:
+    """The worker is gone, or never got it: no run is spent, but patience is (FENCES 14).
+
+    The first loss is made up for at once. Each further one waits longer: a task that ends its workers must not take all
+    of them in turn.
+    """
     lost = task.lost_runs + 1
     if lost <= task.retry.lost_budget:
-        return Retry(next_attempt(task, now, lost_runs=lost))
+        pause = None if lost == 1 else retry_at(now, _PAUSES_AFTER_LOSSES, lost - 1, chance)
+        return Retry(next_attempt(task, now, lost_runs=lost, not_before=pause))
     message = f"{lost} attempts of task {task.type!r} were lost; expected at most {task.retry.lost_budget}"
     return Quarantine(Fault("lost", message))
 

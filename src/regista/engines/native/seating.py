@@ -88,7 +88,9 @@ class Seating:
         """The worker had a stream, and polls now: what it holds stays, and offers go to its mailbox."""
         session.mailbox.empty()  # what waited when the stream was opened has left through it
         worker = session.worker = replace(streaming.worker, transport="poll")
-        seat = self._dispatcher.seat(worker, *self.hands(session, worker.id), streaming.holding)
+        seat = self._dispatcher.seat(
+            worker, *self.hands(session, worker.id), streaming.holding, streaming.isolated
+        )
         if streaming.draining:
             self._dispatcher.drain(worker.id, True)
         self.grant(session)

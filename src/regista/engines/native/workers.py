@@ -202,7 +202,9 @@ class WorkerService:
             self._unseat(worker.id, None)
             worker = await self._move_here(worker, "poll", worker.lease_s) or worker
             held = await self._storage.held_by(worker.id)
-            self._dispatcher.seat(worker, send, cancel, {task.attempt_id: task.type for task in held})
+            holding = {task.attempt_id: task.type for task in held}
+            isolated = [task.attempt_id for task in held if task.isolated]
+            self._dispatcher.seat(worker, send, cancel, holding, isolated)
             self._seen[worker.id] = self._clock.now()
             if worker.draining:
                 self._dispatcher.drain(worker.id, True)
@@ -330,7 +332,9 @@ class WorkerService:
         readopted = await self._readopt(again, worker)
         holding = {attempt: held[attempt].type for attempt in kept}
         holding.update((task.attempt_id, task.type) for task in readopted)
-        self._dispatcher.seat(worker, send, cancel, holding)
+        isolated = [attempt for attempt in kept if held[attempt].isolated]
+        isolated += [task.attempt_id for task in readopted if task.isolated]
+        self._dispatcher.seat(worker, send, cancel, holding, isolated)
         self._dispatcher.deliver(readopted)
         # What it has no right to any more, and what was cancelled while nobody could tell it (FENCES 7).
         return tuple(a for a in running or () if a not in held or held[a].cancel_requested)
