@@ -25,7 +25,7 @@ from regista.history.postgres import PostgresHistory
 from regista.history.query import Query, field_named, parse_query
 from regista.history.sqlite import SqliteHistory
 from regista.history.sqlite_search import statement
-from regista.model import Entry, Event, EventType, Summary
+from regista.model import Event, EventType, JobSummary, OutboxEntry
 from regista.model.attributes import declared_types
 
 from .search_rows import ATTRIBUTES, BASE, fill_postgres, fill_sqlite
@@ -122,7 +122,7 @@ async def recording(history: SqliteHistory | PostgresHistory, rich: bool, jobs: 
     return (time.perf_counter() - began) / len(entries) * 1e6
 
 
-def entry(number: int, job_id: str, n: int, step: int, rich: bool) -> Entry:
+def entry(number: int, job_id: str, n: int, step: int, rich: bool) -> OutboxEntry:
     """One of the four commits of a job."""
     now = datetime.now(UTC)
     attributes = {
@@ -131,7 +131,7 @@ def entry(number: int, job_id: str, n: int, step: int, rich: bool) -> Entry:
         "UserId": "user-1",
         "FileSizeBytes": n * 7919,
     }
-    row = Summary(
+    row = JobSummary(
         job_id=job_id,
         blueprint="TranscodeWorkflow",
         version="v1",
@@ -143,7 +143,7 @@ def entry(number: int, job_id: str, n: int, step: int, rich: bool) -> Entry:
         finished_at=now if step == 3 else None,
         search_attributes=attributes if rich else {},
     )
-    return Entry(number, job_id, step * 2 + 1, (Event(type=EventType.STATE_STARTED, at=now),) * 2, row)
+    return OutboxEntry(number, job_id, step * 2 + 1, (Event(type=EventType.STATE_STARTED, at=now),) * 2, row)
 
 
 # -- the two ---------------------------------------------------------------------------------------

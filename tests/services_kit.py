@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from regista import ClientConfig, Config, OrchestratorEngine, StateMachineBlueprint
-from regista.model.audit import AUDIT_SHELF, AuditRecord, audit_record
+from regista.model.audit import AUDIT_COLLECTION, AuditRecord, audit_record
 from regista.services.caller import Caller, client_caller
 from regista.storage.base import Shelves, StorageBackend
 
@@ -32,7 +32,7 @@ async def orchestrator(
 
 async def audit_records(records: Shelves) -> list[AuditRecord]:
     """All audit records, newest first."""
-    return [audit_record(item) for item in await records.items(AUDIT_SHELF, limit=1000)]
+    return [audit_record(item) for item in await records.items(AUDIT_COLLECTION, limit=1000)]
 
 
 async def actions_of(records: Shelves, caller: Caller) -> list[tuple[str, str]]:

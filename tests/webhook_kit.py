@@ -12,7 +12,7 @@ from aiohttp import web
 
 from regista import Job, JobStatus
 from regista.model import Wait
-from regista.model.delivery import Delivery
+from regista.model.delivery import WebhookDelivery
 
 P = ParamSpec("P")
 #: When everything here happened.
@@ -38,7 +38,7 @@ def delivery(
     revision: int = 2,
     wait: Wait | None = None,
     **more: Any,
-) -> Delivery:
+) -> WebhookDelivery:
     """A word about a job that is in this status."""
     told = Job(
         id=job,
@@ -53,7 +53,7 @@ def delivery(
         wait=wait,
         result={"n": 1},
     )
-    return Delivery(id=f"{job}-{revision:06d}", event=status.value, at=THEN, url=url, job=told, **more)
+    return WebhookDelivery(id=f"{job}-{revision:06d}", event=status.value, at=THEN, url=url, job=told, **more)
 
 
 class Heard(NamedTuple):

@@ -35,7 +35,7 @@ from .history.base import HistoryStorage
 from .history.reader import read_events
 from .history.recorder import LEAD_S, HistoryRecorder
 from .history.store_only import NoHistory
-from .model import ClientConfig, Event, Job, Summary
+from .model import ClientConfig, Event, Job, JobSummary
 from .model.attributes import declared_types
 from .observe.parts import CountedPost, counted_start
 from .observe.telemetry import Telemetry, started_line
@@ -586,7 +586,7 @@ class OrchestratorEngine:
         client: str | None = None,
         before: str | None = None,
         limit: int = 100,
-    ) -> list[Summary]:
+    ) -> list[JobSummary]:
         """Find jobs, newest first, as history knows them (a moment behind).
 
         For the next page hand in the last `job_id` of this one as `before`.

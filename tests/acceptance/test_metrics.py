@@ -13,7 +13,7 @@ from regista import InvalidInputError, RetryPolicy, StateMachineBlueprint, Trans
 from regista.blueprint import ActionFactory, JobContext
 from regista.clock import SystemClock
 from regista.errors import StorageUnavailable
-from regista.model import Job, Outcome, TaskResult
+from regista.model import CommitOutcome, Job, TaskResult
 from regista.observe.catalogue import Catalogue
 from regista.storage.memory import MemoryStorage
 from tests.acceptance.any_store import history, redis_server, storage  # noqa: F401  # fixtures
@@ -127,7 +127,7 @@ class Moody(MemoryStorage):
     mood = "well"
     asked = 0
 
-    async def commit(self, changes: Any, instance: str) -> list[Outcome]:
+    async def commit(self, changes: Any, instance: str) -> list[CommitOutcome]:
         self._say()
         return await super().commit(changes, instance)
 

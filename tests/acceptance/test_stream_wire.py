@@ -389,7 +389,7 @@ def test_one_that_polls_since_its_stream_is_dead_is_offered_tasks_whatever_the_s
             assert await worker.closed() == 1000
             one = seat(worker.id)
             assert one is not None
-            assert (one.credit, one.draining, one.cut_at) == (1, False, None)
+            assert (one.credit, one.draining, one.disconnected_at) == (1, False, None)
             # then: the stream's end is not the worker's
             job = await house.submit()
             (task,) = await first

@@ -14,8 +14,8 @@ from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from regista import Client, Config, Connection, OrchestratorEngine, StateMachineBlueprint
-from regista.model import ItemWrite
-from regista.model.delivery import DEAD_SHELF, WEBHOOK_SHELF, delivery_write
+from regista.model import RecordWrite
+from regista.model.delivery import DEAD_COLLECTION, WEBHOOK_COLLECTION, delivery_write
 from regista.storage.base import StorageBackend
 from regista.webhooks import verify
 from regista.webhooks.addresses import Allowed
@@ -382,8 +382,8 @@ def test_the_command_line_shows_sends_again_and_discards(tmp_path: Path) -> None
 
 async def test_a_delivery_that_nobody_can_read_is_left_out_of_the_lists() -> None:
     async with house() as (served, _):
-        for shelf in (WEBHOOK_SHELF, DEAD_SHELF):
-            await served.director.storage.put([ItemWrite(shelf, "spoiled-000001", b"\xc1")])
+        for collection in (WEBHOOK_COLLECTION, DEAD_COLLECTION):
+            await served.director.storage.put([RecordWrite(collection, "spoiled-000001", b"\xc1")])
         for state in ("pending", "dead"):
             listed = await served.get(f"/api/v1/webhooks?state={state}", token="t-ops")
             assert (listed.status, listed.json["items"]) == (200, [])
@@ -398,6 +398,6 @@ async def test_what_is_on_its_way_already_is_not_sent_again_nor_told_in_the_audi
         await served.director.storage.put([delivery_write(waits, due)])
         for _ in range(3):
             assert (await served.post(f"/api/v1/webhooks/{waits.id}/redeliver")).status == 200
-        (item,) = await served.director.storage.items(WEBHOOK_SHELF)
+        (item,) = await served.director.storage.items(WEBHOOK_COLLECTION)
         assert item.due == due
         assert (await served.get("/api/v1/audit", token="t-ops")).json["items"] == []

@@ -9,7 +9,7 @@ import msgspec
 
 from regista import Event, Job
 from regista.history.encoding import decode_events
-from regista.model import Entry
+from regista.model import OutboxEntry
 from regista.storage.codec import decode_job
 
 
@@ -27,12 +27,12 @@ class Files:
             rows = jobs_db.execute("SELECT id, live, body FROM jobs").fetchall()
             recorded = history_db.execute("SELECT job_id, first_seq, number, body FROM entries").fetchall()
             waiting = jobs_db.execute("SELECT body FROM outbox").fetchall()
-        entries: dict[int, Entry] = {}
+        entries: dict[int, OutboxEntry] = {}
         for job_id, first_seq, number, body in recorded:
             assert number not in entries, f"two rows of history are entry {number}"
-            entries[number] = Entry(number, job_id, first_seq, decode_events(body))
+            entries[number] = OutboxEntry(number, job_id, first_seq, decode_events(body))
         for entry in (
-            entry for (body,) in waiting for entry in msgspec.msgpack.decode(body, type=list[Entry])
+            entry for (body,) in waiting for entry in msgspec.msgpack.decode(body, type=list[OutboxEntry])
         ):
             known = entries.setdefault(entry.number, entry)
             # What is in both must be the same, or a number was given twice.

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from regista.model import Entry, JobStatus, Summary
+from regista.model import JobStatus, JobSummary, OutboxEntry
 from regista.model.attributes import AttributeType, declared_types
 from regista.testing.conformance.history import make_entry
 
@@ -63,10 +63,10 @@ _attributes = st.fixed_dictionaries(
 
 
 @st.composite
-def summaries(draw: st.DrawFn, job_id: str) -> Summary:
+def summaries(draw: st.DrawFn, job_id: str) -> JobSummary:
     created = START + timedelta(microseconds=draw(st.integers(0, 3)))
     took = draw(st.none() | st.sampled_from([0, 1, 1_000_000, 90_000_000]))
-    return Summary(
+    return JobSummary(
         job_id=job_id,
         blueprint=draw(st.sampled_from(["transcode", "publish"])),
         version="v1",
@@ -83,7 +83,7 @@ def summaries(draw: st.DrawFn, job_id: str) -> Summary:
 
 
 @st.composite
-def batches(draw: st.DrawFn) -> list[Entry]:
+def batches(draw: st.DrawFn) -> list[OutboxEntry]:
     """One summary for each of some jobs, and a later one for a few of them."""
     count = draw(st.integers(0, 8))
     ids = [f"job-{number}" for number in range(count)]
@@ -96,7 +96,7 @@ def batches(draw: st.DrawFn) -> list[Entry]:
     ]
 
 
-def _like(first: Summary, row: Summary) -> Summary:
+def _like(first: JobSummary, row: JobSummary) -> JobSummary:
     """The later row, with what never changes about a job as it was."""
     took = None if row.finished_at is None else row.finished_at - row.created_at
     return replace(

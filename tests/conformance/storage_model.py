@@ -10,14 +10,14 @@ from regista.model import (
     HELD_STATES,
     AttemptState,
     Change,
-    Item,
-    ItemWrite,
+    CommitStatus,
     Job,
-    Lane,
-    LaneStatus,
-    Message,
-    OutcomeKind,
+    JobMessage,
+    QueueKey,
+    QueueStatus,
     Quota,
+    Record,
+    RecordWrite,
     Task,
     TaskWrite,
     Worker,
@@ -35,14 +35,14 @@ class Model:
         self.tasks: dict[str, Task] = {}
         self.arrivals: dict[str, int] = {}
         #: When each line was last served; only lines in which something waits.
-        self.turns: dict[tuple[Lane, str], int] = {}
+        self.turns: dict[tuple[QueueKey, str], int] = {}
         self.open: dict[str, int] = {}
-        self.messages: dict[str, Message] = {}
+        self.messages: dict[str, JobMessage] = {}
         self.told: list[tuple[str, int, tuple[str | None, ...]]] = []
         self.leases: dict[str, tuple[str, float]] = {}
         self._arrived = 0
         #: Each with the moment when its time is over.
-        self.items: dict[tuple[str, str], tuple[Item, float]] = {}
+        self.items: dict[tuple[str, str], tuple[Record, float]] = {}
         #: How often each quota was used, and until when that is known.
         self.counts: dict[str, tuple[int, float]] = {}
         #: Bucket → what is left in it, and when that was so.
@@ -50,50 +50,50 @@ class Model:
 
     # writing
 
-    def commit(self, change: Change, instance: str, elapsed: float) -> tuple[OutcomeKind, bool]:
+    def commit(self, change: Change, instance: str, elapsed: float) -> tuple[CommitStatus, bool]:
         """How the change goes, and whether it closed the last branch."""
         if change.job is None and not change.tasks:
-            there = self.messages.pop(change.consumes or "", None)
-            return (OutcomeKind.STALE if there is None else OutcomeKind.APPLIED, False)
+            there = self.messages.pop(change.consumes_message or "", None)
+            return (CommitStatus.STALE if there is None else CommitStatus.APPLIED, False)
         refusal = self._refuse(change, elapsed)
         if refusal is not None:
             return refusal, False
         if change.quota is not None and change.expected is None:
             used = self.used(change.quota.counter, elapsed) + 1
             self.counts[change.quota.counter] = (used, elapsed + change.quota.ttl_s)
-        for item in change.items:
+        for item in change.records:
             self.put(replace(item, expected=None), elapsed)
         self._apply(change)
         job = self.jobs[change.job_id]
         if change.job is None:
             woken = change.closes_branches > 0 and job.runnable(self.open[job.id]) and not self.open[job.id]
-            return OutcomeKind.APPLIED, woken
+            return CommitStatus.APPLIED, woken
         self.leases.pop(job.id, None)
-        if change.hold_s is not None and job.runnable(self.open[job.id]):
-            self.leases[job.id] = (instance, elapsed + change.hold_s)
-        return OutcomeKind.APPLIED, False
+        if change.keep_lease_s is not None and job.runnable(self.open[job.id]):
+            self.leases[job.id] = (instance, elapsed + change.keep_lease_s)
+        return CommitStatus.APPLIED, False
 
-    def put(self, write: ItemWrite, elapsed: float) -> bool:
+    def put(self, write: RecordWrite, elapsed: float) -> bool:
         """Write the item, unless its fence does not hold."""
-        old = self.item(write.shelf, write.key, elapsed)
+        old = self.item(write.collection, write.key, elapsed)
         revision = 0 if old is None else old.revision
         if write.expected not in (None, revision):
             return False
-        self.items.pop((write.shelf, write.key), None)
+        self.items.pop((write.collection, write.key), None)
         if write.value is not None:
-            item = Item(write.shelf, write.key, write.value, revision + 1, write.due)
+            item = Record(write.collection, write.key, write.value, revision + 1, write.due)
             until = math.inf if write.ttl_s is None else elapsed + write.ttl_s
-            self.items[write.shelf, write.key] = (item, until)
+            self.items[write.collection, write.key] = (item, until)
         return True
 
-    def item(self, shelf: str, key: str, elapsed: float) -> Item | None:
+    def item(self, collection: str, key: str, elapsed: float) -> Record | None:
         """The item, unless its time is over."""
-        item, until = self.items.get((shelf, key), (None, 0.0))
+        item, until = self.items.get((collection, key), (None, 0.0))
         return item if until > elapsed else None
 
-    def shelf(self, shelf: str, elapsed: float) -> list[Item]:
+    def collection(self, collection: str, elapsed: float) -> list[Record]:
         """The items of a shelf, in the order of their keys."""
-        there = (self.item(*name, elapsed) for name in sorted(self.items) if name[0] == shelf)
+        there = (self.item(*name, elapsed) for name in sorted(self.items) if name[0] == collection)
         return [item for item in there if item is not None]
 
     def used(self, counter: str, elapsed: float) -> int:
@@ -109,23 +109,23 @@ class Model:
         self.buckets[bucket] = (left - n if taken else left, elapsed)
         return taken
 
-    def _refuse(self, change: Change, elapsed: float) -> OutcomeKind | None:
+    def _refuse(self, change: Change, elapsed: float) -> CommitStatus | None:
         job = self.jobs.get(change.job_id)
         creates = change.job is not None and change.expected is None
         if job is None and not creates:
-            return OutcomeKind.MISSING
+            return CommitStatus.MISSING
         if job is not None and change.job is not None and (creates or job.revision != change.expected):
             if change.token in self.tokens[job.id] or change.token == job.token:
-                return OutcomeKind.REPEATED
-            return OutcomeKind.EXISTS if creates else OutcomeKind.STALE
+                return CommitStatus.REPEATED
+            return CommitStatus.EXISTS if creates else CommitStatus.STALE
         if job is not None and job.status.terminal:
-            return OutcomeKind.STALE
+            return CommitStatus.STALE
         if creates and self._is_used_up(change.quota, elapsed):
-            return OutcomeKind.OVER_QUOTA
+            return CommitStatus.OVER_QUOTA
         if not all(self._fence_holds(write) for write in change.tasks):
-            return OutcomeKind.STALE
-        if change.consumes is not None and change.consumes not in self.messages:
-            return OutcomeKind.STALE
+            return CommitStatus.STALE
+        if change.consumes_message is not None and change.consumes_message not in self.messages:
+            return CommitStatus.STALE
         return None
 
     def _is_used_up(self, quota: Quota | None, elapsed: float) -> bool:
@@ -156,8 +156,8 @@ class Model:
                 self._tell(birth.job.id, birth.events)
         for message in change.messages:
             self.messages[message.id] = message
-        if change.consumes is not None:
-            del self.messages[change.consumes]
+        if change.consumes_message is not None:
+            del self.messages[change.consumes_message]
         if change.job is not None:
             self._put_job(change.job)
         self._tell(change.job_id, change.events)
@@ -200,7 +200,7 @@ class Model:
         """Somebody got a lease."""
         self.leases[job_id] = (instance, until)
 
-    def offer(self, worker: Worker, lanes: list[Lane], limit: int, now: datetime) -> list[Task]:
+    def offer(self, worker: Worker, lanes: list[QueueKey], limit: int, now: datetime) -> list[Task]:
         """The next tasks of these lanes, offered to the worker."""
         offered: list[Task] = []
         while len(offered) < limit and (task := self._next(lanes)) is not None:
@@ -216,13 +216,13 @@ class Model:
             offered.append(self.tasks[task.id])
         return offered
 
-    def _next(self, lanes: list[Lane]) -> Task | None:
+    def _next(self, lanes: list[QueueKey]) -> Task | None:
         """The best task of the client that was served longest ago in any of these lanes."""
         lines = [line for line in self.turns if line[0] in lanes]
         if not lines:
             return None
         _, client = min(lines, key=lambda line: self.turns[line])
-        waiting = [task for task in self._waiting() if task.lane in lanes and task.client == client]
+        waiting = [task for task in self._waiting() if task.queue_key in lanes and task.client == client]
         turn = self._next_turn()
         self.turns.update({line: turn for line in lines if line[1] == client})
         return min(waiting, key=lambda task: (_age(task), self.arrivals[task.id]))
@@ -241,16 +241,18 @@ class Model:
 
     # reading
 
-    def lanes(self) -> list[Lane]:
+    def lanes(self) -> list[QueueKey]:
         """Where something waits."""
-        return sorted({task.lane for task in self._waiting()})
+        return sorted({task.queue_key for task in self._waiting()})
 
-    def lane_statuses(self) -> list[LaneStatus]:
+    def lane_statuses(self) -> list[QueueStatus]:
         """How much waits where, and since when."""
         rows = []
-        for lane, client in sorted(self.turns):
-            line = [task for task in self._waiting() if _line(task) == (lane, client)]
-            rows.append(LaneStatus(lane, client, len(line), min(task.queued_at or START for task in line)))
+        for queue_key, client in sorted(self.turns):
+            line = [task for task in self._waiting() if _line(task) == (queue_key, client)]
+            rows.append(
+                QueueStatus(queue_key, client, len(line), min(task.queued_at or START for task in line))
+            )
         return rows
 
     def ready(self, elapsed: float) -> set[str]:
@@ -288,14 +290,14 @@ class Model:
         return held
 
 
-def ripe_of(items: list[Item], now: datetime) -> list[Item]:
+def ripe_of(items: list[Record], now: datetime) -> list[Record]:
     """Those whose time has come, earliest first."""
     there = [(item.due, item.key, item) for item in items if item.due is not None and item.due <= now]
     return [item for _, _, item in sorted(there, key=lambda each: each[:2])]
 
 
-def _line(task: Task) -> tuple[Lane, str]:
-    return task.lane, task.client
+def _line(task: Task) -> tuple[QueueKey, str]:
+    return task.queue_key, task.client
 
 
 def _age(task: Task) -> float:

@@ -16,7 +16,7 @@ from regista.history.postgres import PostgresHistory
 from regista.history.query import Query, field_named, parse_query
 from regista.history.query.evaluate import sort_position
 from regista.history.sqlite import SqliteHistory
-from regista.model import Entry
+from regista.model import OutboxEntry
 from tests.conformance.search_plays import ATTRIBUTES, batches, groups, queries
 from tests.conftest import Require
 from tests.postgres_server import PostgresServer, serving
@@ -76,7 +76,7 @@ async def pages(history: HistoryStorage, query: Query, size: int) -> list[list[s
 )
 @example(told=[], text="", by=None, size=1, client=None)
 def test_random_searches_have_the_answer_of_the_reference(
-    played: Played, told: list[Entry], text: str, by: str | None, size: int, client: str | None
+    played: Played, told: list[OutboxEntry], text: str, by: str | None, size: int, client: str | None
 ) -> None:
     runner, history = played
     note(text)

@@ -20,13 +20,13 @@ from regista.model import (
     AwaitBranches,
     AwaitTask,
     AwaitVersion,
-    Birth,
     Cancellation,
     Change,
-    ItemWrite,
+    ChildJob,
     Job,
     JobStatus,
     Quota,
+    RecordWrite,
     Task,
     TaskWrite,
 )
@@ -75,8 +75,8 @@ seconds = st.sampled_from([0.0, 0.5, 7.0, 30.0, 61.0])
 #: Never over at the very moment at which somebody looks.
 lifetimes = st.sampled_from([0.0, 0.25, 7.3, 40.7])
 item_writes = st.builds(
-    ItemWrite,
-    shelf=st.sampled_from(SHELVES),
+    RecordWrite,
+    collection=st.sampled_from(SHELVES),
     key=st.sampled_from("abc"),
     value=st.sampled_from([None, b"", b"v", b"\x00\xff"]),
     due=st.none() | st.builds(at, st.integers(-5, 120)),
@@ -157,7 +157,7 @@ class StorageMachine(RuleBasedStateMachine):
         fields: dict[str, Any] = {"status": JobStatus.RUNNING, "wait": None}
         tasks: list[Task] = []
         if shape == "held":
-            parts["hold_s"] = float(pick % 50)
+            parts["keep_lease_s"] = float(pick % 50)
         elif shape in ("task", "fan-out"):
             tasks = [
                 make_task(
@@ -226,21 +226,21 @@ class StorageMachine(RuleBasedStateMachine):
         items=st.lists(item_writes, max_size=2),
     )
     def decide(
-        self, pick: int, shape: str, bears: bool, says: bool, instance: str, items: list[ItemWrite]
+        self, pick: int, shape: str, bears: bool, says: bool, instance: str, items: list[RecordWrite]
     ) -> None:
         job = self.live_job(pick)
         if job is None:
             return
         change = replace(self.shaped(next_of(job), shape, pick), items=tuple(items))
         if bears:
-            birth = Birth(make_job(self.name(), parent_id=job.id), (event("born"),) * (pick % 2))
+            birth = ChildJob(make_job(self.name(), parent_id=job.id), (event("born"),) * (pick % 2))
             change = replace(change, children=(birth,))
         if says:
             known = list(self.model.messages)
             said = known[pick % len(known)] if known and pick % 3 == 0 else self.name()
             change = replace(change, messages=(message(said, job.id, body={"n": pick}),))
         elif self.model.messages and pick % 2:
-            change = replace(change, consumes=next(iter(self.model.messages)))
+            change = replace(change, consumes_message=next(iter(self.model.messages)))
         self.commit(change, instance=instance)
 
     @rule(pick=picks, back=st.integers(1, 2), shape=st.sampled_from(SHAPES))
@@ -249,7 +249,7 @@ class StorageMachine(RuleBasedStateMachine):
         if job is None or job.revision <= back:
             return
         late = self.shaped(next_of(replace(job, revision=job.revision - back)), shape, pick)
-        birth = Birth(make_job(self.name()), (event("never"),))
+        birth = ChildJob(make_job(self.name()), (event("never"),))
         self.commit(replace(late, children=(birth,), messages=(message(self.name()),)))
 
     @rule(pick=picks, last=some)
@@ -282,7 +282,7 @@ class StorageMachine(RuleBasedStateMachine):
     @rule(known=some)
     def consume(self, known: bool) -> None:
         waiting = list(self.model.messages)
-        self.commit(only("whoever", consumes=waiting[-1] if known and waiting else "unknown"))
+        self.commit(only("whoever", consumes_message=waiting[-1] if known and waiting else "unknown"))
 
     # Tasks
 
@@ -331,7 +331,9 @@ class StorageMachine(RuleBasedStateMachine):
     ) -> None:
         who = make_worker(worker, skills, queues=queues, session=7)
         now = self.clock.now()
-        lanes = [lane for lane in self.model.lanes() if who.serves(lane.queue, lane.type)][skip:]
+        lanes = [
+            queue_key for queue_key in self.model.lanes() if who.serves(queue_key.queue, queue_key.type)
+        ][skip:]
         offered = self.both(lambda store: store.claim_tasks(who, lanes, limit, now))
         assert offered.tasks == self.model.offer(who, lanes, limit, now)
 
@@ -401,9 +403,11 @@ class StorageMachine(RuleBasedStateMachine):
         if known is None:
             assert self.both(lambda store: store.note(make_worker(worker))) is None
             return
-        asked = replace(known, draining=draining, instance=instance, notes=known.notes - old)
+        asked = replace(
+            known, draining=draining, instance=instance, record_version=known.record_version - old
+        )
         noted = self.both(lambda store: store.note(asked))
-        wanted = replace(asked, notes=asked.notes + 1)
+        wanted = replace(asked, record_version=asked.record_version + 1)
         assert noted == (wanted if not old or wanted == known else None)
         assert self.both(lambda store: store.worker(worker)) == (noted or known)
 
@@ -423,7 +427,7 @@ class StorageMachine(RuleBasedStateMachine):
     # Shelves and counters
 
     @rule(writes=st.lists(item_writes, max_size=3))
-    def put(self, writes: list[ItemWrite]) -> None:
+    def put(self, writes: list[RecordWrite]) -> None:
         done = self.both(lambda store: store.put(writes))
         assert done == [self.model.put(write, self.clock.elapsed()) for write in writes]
 
@@ -492,11 +496,11 @@ class StorageMachine(RuleBasedStateMachine):
         now, elapsed = self.clock.now(), self.clock.elapsed()
 
         async def look(store: StorageBackend) -> list[Any]:
-            shelves = [await store.items(shelf, limit=ALL) for shelf in SHELVES]
-            ripe = [await store.ripe(shelf, now, ALL) for shelf in SHELVES]
+            shelves = [await store.items(collection, limit=ALL) for collection in SHELVES]
+            ripe = [await store.ripe(collection, now, ALL) for collection in SHELVES]
             return [shelves, ripe, [await store.used(counter) for counter in COUNTERS]]
 
-        shelves = [self.model.shelf(shelf, elapsed) for shelf in SHELVES]
+        shelves = [self.model.collection(collection, elapsed) for collection in SHELVES]
         ripe = [ripe_of(items, now) for items in shelves]
         used = [self.model.used(counter, elapsed) for counter in COUNTERS]
         assert self.both(look) == [shelves, ripe, used]

@@ -96,7 +96,9 @@ async def test_tasks_are_offered_in_the_same_order_as_by_memory(server: RedisSer
                 change = some_job(step)
                 assert await commit(memory, change) == await commit(redis, change) == [APPLIED]
             else:
-                lanes = [make_task(type=kind).lane for kind in chance.sample("xyz", chance.randint(1, 3))]
+                lanes = [
+                    make_task(type=kind).queue_key for kind in chance.sample("xyz", chance.randint(1, 3))
+                ]
                 asked = (make_worker(session=3), lanes, chance.randint(1, 7), at(step))
                 assert await memory.claim_tasks(*asked) == await redis.claim_tasks(*asked)
             assert await memory.lanes() == await redis.lanes()

@@ -12,8 +12,18 @@ from regista.dispatch import board
 from regista.engines.native import results, retries
 from regista.engines.native.executor import JobExecutor
 from regista.fleet.seats import Seats
-from regista.model import Change, Event, ItemWrite, Job, Message, Outcome, OutcomeKind, Task, TaskWrite
-from regista.model.delivery import Delivery, delivery_write
+from regista.model import (
+    Change,
+    CommitOutcome,
+    CommitStatus,
+    Event,
+    Job,
+    JobMessage,
+    RecordWrite,
+    Task,
+    TaskWrite,
+)
+from regista.model.delivery import WebhookDelivery, delivery_write
 from regista.storage import image as image_module
 from regista.storage.base import Due, DueKind
 from regista.storage.counters import Quotas
@@ -39,10 +49,10 @@ def drop_the_commit_token(patch: pytest.MonkeyPatch) -> None:
     """A write whose answer was lost looks like one that lost a race."""
     original = Image._refuse
 
-    def refuse(self: Image, change: Change, cell: Any) -> Outcome | None:
+    def refuse(self: Image, change: Change, cell: Any) -> CommitOutcome | None:
         outcome = original(self, change, cell)
-        repeated = outcome is not None and outcome.kind is OutcomeKind.REPEATED
-        return Outcome(OutcomeKind.STALE) if repeated else outcome
+        repeated = outcome is not None and outcome.kind is CommitStatus.REPEATED
+        return CommitOutcome(CommitStatus.STALE) if repeated else outcome
 
     patch.setattr(Image, "_refuse", refuse)
 
@@ -116,7 +126,7 @@ def count_a_branch_twice(patch: pytest.MonkeyPatch) -> None:
     """The aggregator runs too early."""
     original = Image.apply
 
-    def apply(self: Image, change: Change, *rest: Any) -> Outcome:
+    def apply(self: Image, change: Change, *rest: Any) -> CommitOutcome:
         return original(self, replace(change, closes_branches=change.closes_branches * 2), *rest)
 
     patch.setattr(Image, "apply", apply)
@@ -126,7 +136,7 @@ def forget_to_count_a_branch(patch: pytest.MonkeyPatch) -> None:
     """The end of a branch that was retried is not counted, and the aggregator never runs."""
     original = Image.apply
 
-    def apply(self: Image, change: Change, *rest: Any) -> Outcome:
+    def apply(self: Image, change: Change, *rest: Any) -> CommitOutcome:
         if any(write.attempt > 1 for write in change.tasks):
             change = replace(change, closes_branches=0)
         return original(self, change, *rest)
@@ -176,7 +186,7 @@ def offer_without_taking_from_the_lane(patch: pytest.MonkeyPatch) -> None:
 
 def ignore_what_a_task_requires(patch: pytest.MonkeyPatch) -> None:
     """Any worker will do."""
-    patch.setattr(board, "blocker", lambda lane, worker: None)
+    patch.setattr(board, "blocker", lambda queue_key, worker: None)
 
 
 def never_free_a_slot(patch: pytest.MonkeyPatch) -> None:
@@ -186,7 +196,7 @@ def never_free_a_slot(patch: pytest.MonkeyPatch) -> None:
 
 def forget_that_something_waits(patch: pytest.MonkeyPatch) -> None:
     """A task that found no worker is never offered again."""
-    patch.setattr(board.Board, "waits", lambda self, lane: None)
+    patch.setattr(board.Board, "waits", lambda self, queue_key: None)
 
 
 def retry_under_the_same_attempt(patch: pytest.MonkeyPatch) -> None:
@@ -202,7 +212,7 @@ def retry_under_the_same_attempt(patch: pytest.MonkeyPatch) -> None:
 def lose_a_message(patch: pytest.MonkeyPatch) -> None:
     """The end of a child is told from memory, not from the store."""
 
-    def tell(job: Job) -> tuple[Message, ...]:
+    def tell(job: Job) -> tuple[JobMessage, ...]:
         return ()
 
     patch.setattr(machine, "_tell_parent", tell)
@@ -223,7 +233,7 @@ def follow_a_success_after_cancel(patch: pytest.MonkeyPatch) -> None:
 
 def report_a_lost_race_as_won(patch: pytest.MonkeyPatch) -> None:
     """A change that was refused is answered as if it had been written."""
-    patch.setattr(image_module, "_STALE", Outcome(OutcomeKind.APPLIED))
+    patch.setattr(image_module, "_STALE", CommitOutcome(CommitStatus.APPLIED))
 
 
 def write_the_events_twice(patch: pytest.MonkeyPatch) -> None:
@@ -273,9 +283,9 @@ def count_a_quota_when_it_is_only_asked_for(patch: pytest.MonkeyPatch) -> None:
 
     def apply(
         self: Image, change: Change, batch: Batch, number: int, instance: str, elapsed: float
-    ) -> Outcome:
+    ) -> CommitOutcome:
         outcome = original(self, change, batch, number, instance, elapsed)
-        if change.quota is not None and outcome.kind is OutcomeKind.REPEATED:
+        if change.quota is not None and outcome.kind is CommitStatus.REPEATED:
             self.quotas.count(change.quota, batch)
         return outcome
 
@@ -287,7 +297,7 @@ def write_a_word_apart_from_its_commit(patch: pytest.MonkeyPatch) -> None:
     original = Shelves.put
 
     def put(
-        self: Shelves, writes: Sequence[ItemWrite], batch: Batch, number: int, *, fenced: bool = True
+        self: Shelves, writes: Sequence[RecordWrite], batch: Batch, number: int, *, fenced: bool = True
     ) -> list[bool]:
         return original(self, writes, batch if fenced else Batch(), number, fenced=fenced)
 
@@ -298,7 +308,7 @@ def forget_a_word_before_it_was_heard(patch: pytest.MonkeyPatch) -> None:
     """Whoever takes a delivery on removes it, and may die before it is told."""
     original = delivery_write
 
-    def write(delivery: Delivery, due: datetime, expected: int | None = None) -> ItemWrite:
+    def write(delivery: WebhookDelivery, due: datetime, expected: int | None = None) -> RecordWrite:
         return replace(original(delivery, due, expected), value=None)
 
     patch.setattr(webhooks, "delivery_write", write)

@@ -12,7 +12,7 @@ from typing import ParamSpec, TypeVar
 from ..engines.native.feed import Feed, Reader, Told
 from ..errors import HistoryUnavailable, StorageUnavailable
 from ..history.reader import read_events
-from ..model import Entry, EventType, Job
+from ..model import EventType, Job, OutboxEntry
 from ..wire.jobs import Progress
 from .stage import Stage
 
@@ -123,7 +123,7 @@ async def _catch_up(stage: Stage, feed: Feed, reader: Reader, place: Place) -> A
 
 async def _entries(
     stage: Stage, feed: Feed, client: str | None, base: int
-) -> tuple[Sequence[Entry], int] | None:
+) -> tuple[Sequence[OutboxEntry], int] | None:
     """The next entries after this number that concern the client, and how far they reach; None after the last."""
     # The outbox first: an entry leaves it only when it is recorded.
     unrecorded = await stage.storage.outbox(base, _PAGE)
@@ -152,7 +152,7 @@ async def _outlast(
         await asyncio.sleep(AWAY_S)
 
 
-def _told(entries: Sequence[Entry]) -> list[Told]:
+def _told(entries: Sequence[OutboxEntry]) -> list[Told]:
     return [
         Told(event, entry.number, offset)
         for entry in entries

@@ -11,13 +11,13 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from ..errors import RegistaError
-from ..model import Rate, Taken
+from ..model import Rate, TokenGrant
 from .buckets import Bucket, Portions
 
 log = logging.getLogger("regista.limits")
 
 #: Takes tokens out of a bucket that all share; see `storage.base.Counters.take`.
-Take = Callable[[str, int, int, float], Awaitable[Taken]]
+Take = Callable[[str, int, int, float], Awaitable[TokenGrant]]
 
 #: Buckets that may be full are looked for when there are so many; beyond the second number the oldest are forgotten.
 _SWEEP_AT = 20_000

@@ -12,7 +12,7 @@ from ..clock import EPOCH
 from ..history.query import Place, Query
 from ..history.query.nodes import Key, Kind
 from ..history.reader import find_jobs, query_of
-from ..model import JobStatus, Summary
+from ..model import JobStatus, JobSummary
 from ..wire.jobs import Bill, Fault, JobObject
 from ..wire.pages import BadToken, Page, place_of, token_of
 from ..wire.story import job_object
@@ -114,7 +114,7 @@ def _is_sound(kind: Kind, value: Any) -> bool:
     return "\0" not in value
 
 
-async def item_of(stage: Stage, row: Summary) -> JobObject:
+async def item_of(stage: Stage, row: JobSummary) -> JobObject:
     """The job as it is now; what history remembers of it, where the store has let go of it."""
     show = view.clock_of(stage.config)
     job = await stage.storage.get(row.job_id)

@@ -12,7 +12,7 @@ from ..engines.base import Verdict
 from ..engines.native.desk import Desk, UnknownWorker
 from ..errors import OrchestratorStopped, StorageAway
 from ..fleet.sessions import Handed
-from ..model import Task, TaskResult, task_of
+from ..model import Task, TaskResult, split_attempt_id
 from ..serialization import safe_text
 from ..wire.bad_message import BadMessage, read
 from ..wire.dialects import progress_of, result_of, skills_of, task_object
@@ -314,7 +314,7 @@ def _transition(task: Handed | None, told: TaskResult) -> str:
 
 
 def _reason(verdict: Verdict, task: Handed | None, told: TaskResult) -> str:
-    current = task is not None and task.attempt == task_of(told.task_id)[1]
+    current = task is not None and task.attempt == split_attempt_id(told.task_id)[1]
     if verdict is Verdict.STALE_TASK and current and task is not None and task.worker_id is not None:
         return "worker_mismatch" if task.worker_id != told.worker_id else str(verdict)
     return str(verdict)

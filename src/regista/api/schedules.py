@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
 from ..schedules.schedule import Schedule
-from ..schedules.state import Record, fires_at, is_paused
+from ..schedules.state import ScheduleRecord, fires_at, is_paused
 from ..services.schedules import Tick
 from ..upkeep.schedule_book import Entry
 from ..wire.jobs import Words
@@ -80,7 +80,7 @@ class ScheduleObject(Struct, frozen=True, kw_only=True):
     #: A tick that waits for the end of the job before it.
     buffered: datetime | None
     schedule: dict[str, Any]
-    records: list[Record]
+    records: list[ScheduleRecord]
 
 
 class Triggered(Struct, frozen=True):
@@ -244,5 +244,5 @@ def _object(stage: Stage, entry: Entry) -> ScheduleObject:
     )
 
 
-def _shown(record: Record, show: Show) -> Record:
+def _shown(record: ScheduleRecord, show: Show) -> ScheduleRecord:
     return replace(record, at=show(record.at), tick=show(record.tick), last=show(record.last))

@@ -9,7 +9,7 @@ from aiohttp import WSMsgType, web
 
 from ..config.rates import Context
 from ..engines.native.desk import Desk
-from ..model import job_of, task_of
+from ..model import job_id_of_task, split_attempt_id
 from ..wire.bad_message import BadMessage, read
 from ..wire.dialects import progress_of
 from ..wire.worker import WorkerEvent
@@ -77,7 +77,7 @@ class SocketLine:
     def stop(self, attempt_ids: Sequence[str]) -> None:
         """Say `cancel_task` for these, soon."""
         for attempt_id in attempt_ids:
-            job_id = job_of(task_of(attempt_id)[0])
+            job_id = job_id_of_task(split_attempt_id(attempt_id)[0])
             command = {"command": "cancel_task", "task_id": attempt_id, "job_id": job_id}
             try:
                 self._words.put_nowait(_encode(command).decode())

@@ -12,25 +12,25 @@ from msgspec.structs import replace
 
 from ..clock import derived_id, later, milliseconds
 from ..model import (
-    WAVES_KEPT,
+    FINISHED_TASKS_KEPT,
     AwaitBranches,
     AwaitChild,
     AwaitHuman,
     AwaitRetry,
     AwaitTask,
     AwaitTimer,
-    Birth,
+    ChildJob,
     Event,
     EventType,
     Fault,
+    FinishedTasks,
     Job,
+    JobMessage,
+    JobMessageKind,
     JobStatus,
-    Message,
-    MessageKind,
     Task,
     TaskWrite,
     Wait,
-    Wave,
 )
 from .decisions import (
     Action,
@@ -82,7 +82,7 @@ def decide(job: Job, decision: Decision, scene: Scene, tasks: tuple[Task, ...] =
             handler_failures=0,
             result=job.result if result is UNSET else result,
             search_attributes={**job.search_attributes, **found} if found else job.search_attributes,
-            waves=remember(job, tasks),
+            finished_tasks=remember(job, tasks),
         )
     step = _act(job, decision.action, scene)
     return replace(step, drop_tasks=True) if tasks else step
@@ -153,7 +153,7 @@ def handler_failed(job: Job, failure: HandlerFailed, scene: Scene) -> Step:
 
 def move(job: Job, to: str, scene: Scene, *, drop_tasks: bool = False) -> Step:
     """Leave the state and enter another; its handler can run at once."""
-    return follow(job, to, scene, job.data, job.waves, job.error, drop_tasks=drop_tasks)
+    return follow(job, to, scene, job.data, job.finished_tasks, job.error, drop_tasks=drop_tasks)
 
 
 def follow(
@@ -161,7 +161,7 @@ def follow(
     to: str,
     scene: Scene,
     data: dict[str, Any],
-    waves: tuple[Wave, ...],
+    finished_tasks: tuple[FinishedTasks, ...],
     error: Fault | None,
     *,
     drop_tasks: bool = False,
@@ -178,7 +178,7 @@ def follow(
         wait=None,
         waiting_since=None,
         handler_failures=0,
-        waves=waves,
+        finished_tasks=finished_tasks,
         updated_at=scene.now,
     )
     started = _started(entered, scene, previous=job.state)
@@ -247,21 +247,23 @@ def end(job: Job, status: JobStatus, scene: Scene, *, unconfirmed: bool = False)
     )
 
 
-def remember(job: Job, tasks: tuple[Task, ...]) -> tuple[Wave, ...]:
+def remember(job: Job, tasks: tuple[Task, ...]) -> tuple[FinishedTasks, ...]:
     """The job's waves with one more: these tasks are over, and their results may be sent again."""
     if not tasks:
-        return job.waves
+        return job.finished_tasks
     odd = {}
     for task in tasks:
-        if task.heard != (1,):
-            odd[task.index] = task.heard
+        if task.accepted_attempts != (1,):
+            odd[task.index] = task.accepted_attempts
     return with_wave(job, tasks[0].id, len(tasks), odd)
 
 
-def with_wave(job: Job, task_id: str, size: int, odd: dict[int, tuple[int, ...]]) -> tuple[Wave, ...]:
+def with_wave(
+    job: Job, task_id: str, size: int, odd: dict[int, tuple[int, ...]]
+) -> tuple[FinishedTasks, ...]:
     """The same for as many tasks, of which this is one; `odd` are those of whom not just the first attempt was heard."""
     visit = int(task_id.rsplit("_", 2)[1])
-    return (*job.waves, Wave(visit, size, odd))[-WAVES_KEPT:]
+    return (*job.finished_tasks, FinishedTasks(visit, size, odd))[-FINISHED_TASKS_KEPT:]
 
 
 # -- the single actions ------------------------------------------------------------------------------
@@ -347,7 +349,7 @@ def _run_child(job: Job, run: RunChild, scene: Scene) -> Step:
         tracing_context=job.trace,
     )
     first = create(replace(born, visit=1, entered_at=scene.now), scene)
-    child = Birth(first.job, first.events)
+    child = ChildJob(first.job, first.events)
     unhandled = scene.graph.failed_state if scene.graph is not None else None
     wait = AwaitChild(child_id, run.blueprint, run.transitions, unhandled)
     event = Event(
@@ -401,7 +403,7 @@ def _dispatched(job: Job, task: Task, scene: Scene) -> Event:
     )
 
 
-def _tell_parent(job: Job) -> tuple[Message, ...]:
+def _tell_parent(job: Job) -> tuple[JobMessage, ...]:
     if job.parent_id is None:
         return ()
     body = {
@@ -410,4 +412,4 @@ def _tell_parent(job: Job) -> tuple[Message, ...]:
         "result": job.result,
         "error": {"code": job.error.code, "message": job.error.message} if job.error else None,
     }
-    return (Message(f"ended:{job.id}", MessageKind.CHILD_ENDED, job.parent_id, job.id, body),)
+    return (JobMessage(f"ended:{job.id}", JobMessageKind.CHILD_ENDED, job.parent_id, job.id, body),)

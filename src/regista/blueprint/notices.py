@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
-from ..model import Event, EventType, ItemWrite, Job, JobStatus
-from ..model.delivery import Delivery, delivery_write
+from ..model import Event, EventType, Job, JobStatus, RecordWrite
+from ..model.delivery import WebhookDelivery, delivery_write
 
 #: The status in which a change may leave the job → the event that must be part of the change.
 _TELLING = {
@@ -20,7 +20,7 @@ _TELLING = {
 MAX_BYTES = 256 * 1024
 
 
-def notices(job: Job, events: Iterable[Event]) -> tuple[ItemWrite, ...]:
+def notices(job: Job, events: Iterable[Event]) -> tuple[RecordWrite, ...]:
     """The word about what a change made of a job that has a webhook: one, or none.
 
     `job` is as it will be stored, with its new revision. A child says only what needs a person: its end is its
@@ -35,15 +35,22 @@ def notices(job: Job, events: Iterable[Event]) -> tuple[ItemWrite, ...]:
     return ()
 
 
-def _write(job: Job) -> ItemWrite:
-    delivery = Delivery(
+def _write(job: Job) -> RecordWrite:
+    delivery = WebhookDelivery(
         # Ids of one job sort in the order of its revisions.
         id=f"{job.id}-{job.revision:06d}",
         event=job.status.value,
         at=job.updated_at,
         url=job.webhook_url or "",
         job=replace(
-            job, input={}, data={}, tracing_context={}, waves=(), webhook_url=None, token="", body_hash=""
+            job,
+            input={},
+            data={},
+            tracing_context={},
+            finished_tasks=(),
+            webhook_url=None,
+            token="",
+            body_hash="",
         ),
     )
     try:

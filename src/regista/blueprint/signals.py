@@ -24,9 +24,9 @@ from ..model import (
     EventType,
     Fault,
     Job,
+    JobMessage,
+    JobMessageKind,
     JobStatus,
-    Message,
-    MessageKind,
     Task,
     TaskResult,
     TaskWrite,
@@ -104,7 +104,7 @@ def approve(
     return replace(step, events=(given, *step.events))
 
 
-def child_ended(job: Job, message: Message, scene: Scene) -> Step | None:
+def child_ended(job: Job, message: JobMessage, scene: Scene) -> Step | None:
     """The end of a child comes up. None when the parent no longer waits for this one."""
     if not isinstance(job.wait, AwaitChild) or job.wait.child_id != message.from_job:
         return None
@@ -165,13 +165,13 @@ def _stop_work(job: Job, tasks: list[Task], scene: Scene) -> Step:
     child = job.wait.child_id if isinstance(job.wait, AwaitChild) else None
     if not held and child is None:
         # The fences stay in the change: a task that was offered meanwhile makes it stale.
-        job = replace(job, waves=remember(job, tuple(tasks)))
+        job = replace(job, finished_tasks=remember(job, tuple(tasks)))
         step = end(job, JobStatus.CANCELLED, scene)
         return replace(step, tasks=closed)
     parked = replace(job, status=JobStatus.CANCELLING, waiting_since=scene.now, updated_at=scene.now)
-    messages: tuple[Message, ...] = ()
+    messages: tuple[JobMessage, ...] = ()
     if child is not None:
-        messages = (Message(f"cancel:{child}", MessageKind.CANCEL, child, job.id),)
+        messages = (JobMessage(f"cancel:{child}", JobMessageKind.CANCEL, child, job.id),)
     branches = sum(task.branch for task in queued)
     return Step(job=parked, tasks=closed + asked, closes_branches=branches, messages=messages)
 
@@ -185,7 +185,7 @@ def cancelled(job: Job, tasks: list[Task], scene: Scene) -> Step:
     """Nobody works for it any more, or the grace is over: the job is cancelled."""
     open_tasks = [task for task in tasks if task.state in OPEN_STATES]
     unconfirmed = bool(open_tasks) or isinstance(job.wait, AwaitChild)
-    job = replace(job, waves=remember(job, tuple(tasks)))
+    job = replace(job, finished_tasks=remember(job, tuple(tasks)))
     return end(job, JobStatus.CANCELLED, scene, unconfirmed=unconfirmed)
 
 
@@ -224,7 +224,7 @@ def fail_by_hand(job: Job, scene: Scene, reason: str = "", tasks: Sequence[Task]
     if job.status is not JobStatus.QUARANTINED:
         raise NotQuarantined(job.id, job.status)
     fault = Fault("failed_by_hand", reason) if reason or job.error is None else job.error
-    job = replace(job, error=fault, waves=remember(job, tuple(tasks)))
+    job = replace(job, error=fault, finished_tasks=remember(job, tuple(tasks)))
     return end(job, JobStatus.FAILED, scene)
 
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
 from ..clock import later
-from ..model import Birth, Change, Event, Job, Message, Quota, RetryPolicy, TaskWrite
+from ..model import Change, ChildJob, Event, Job, JobMessage, Quota, RetryPolicy, TaskWrite
 from ..model.task import DEFAULT_RETRY
 from .graph import Graph
 from .notices import notices
@@ -53,8 +53,8 @@ class Step(Struct, frozen=True, kw_only=True, gc=False):
     drop_tasks: bool = False
     opens_branches: int | None = None
     closes_branches: int = 0
-    children: tuple[Birth, ...] = ()
-    messages: tuple[Message, ...] = ()
+    children: tuple[ChildJob, ...] = ()
+    messages: tuple[JobMessage, ...] = ()
     events: tuple[Event, ...] = ()
 
     def then(self, later: "Step") -> "Step":
@@ -76,9 +76,9 @@ class Step(Struct, frozen=True, kw_only=True, gc=False):
         token: str,
         *,
         tasks: tuple[TaskWrite, ...] | None = None,
-        consumes: str | None = None,
+        consumes_message: str | None = None,
         quota: Quota | None = None,
-        hold_s: float | None = None,
+        keep_lease_s: float | None = None,
     ) -> Change:
         """The write that takes the stored job from `base` (None: from nothing) to this one.
 
@@ -97,12 +97,12 @@ class Step(Struct, frozen=True, kw_only=True, gc=False):
             closes_branches=self.closes_branches,
             children=self.children,
             messages=self.messages,
-            consumes=consumes,
+            consumes_message=consumes_message,
             events=self.events,
             # In the same write: what is told outside is neither lost nor told of what never happened.
-            items=() if job.webhook_url is None else notices(job, self.events),
+            records=() if job.webhook_url is None else notices(job, self.events),
             quota=quota,
-            hold_s=hold_s,
+            keep_lease_s=keep_lease_s,
         )
 
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from ..clock import Clock, later
 from ..fleet.seats import Cancel, Seat, Send
-from ..model import HELD_STATES, AttemptState, Job, Lane, Task, Worker
+from ..model import HELD_STATES, AttemptState, Job, QueueKey, Task, Worker
 from ..storage.base import StorageBackend
 from .board import Board
 from .elsewhere import Elsewhere
@@ -96,7 +96,7 @@ class Dispatcher:
         """Its stream is closed: it is offered nothing until it is back. What it holds is the lease's business."""
         seat = self._seat_of(worker_id, session)
         if seat is not None:
-            seat.cut_at = self._clock.now()
+            seat.disconnected_at = self._clock.now()
             self._seats.give(seat, 0)
 
     def drain(self, worker_id: str, on: bool = True) -> bool:
@@ -124,14 +124,16 @@ class Dispatcher:
 
     def reserve(self, task: Task, now: datetime) -> Task | None:
         """The task as offered to a worker with a free slot, or None: it has to wait in its lane."""
-        lane = task.lane
+        queue_key = task.queue_key
         seat = None
-        if self._puller.informed and lane not in self.board.waiting and not task.isolated:
-            seat = self.board.choose(lane, fresh=True)
-            if self.elsewhere.rivals and self.elsewhere.better_than(seat, lane) is not None:
+        if self._puller.informed and queue_key not in self.board.waiting and not task.isolated:
+            seat = self.board.choose(queue_key, fresh=True)
+            if self.elsewhere.rivals and self.elsewhere.better_than(seat, queue_key) is not None:
                 return None  # it is woken for it, and nothing has to wait behind it here
         if seat is None:
-            self.board.waits(lane)  # from now on: the next one must not overtake it on its way to the store
+            self.board.waits(
+                queue_key
+            )  # from now on: the next one must not overtake it on its way to the store
             return None
         attempt_id = task.attempt_id
         if attempt_id in seat.holding:
@@ -143,10 +145,10 @@ class Dispatcher:
 
     def whom_to_wake(self, task: Task) -> str:
         """The instance that has a slot for a task which found none here; empty when nobody is known to have one."""
-        if not self.elsewhere.rivals or (lane := task.lane) in self.board.waiting:
+        if not self.elsewhere.rivals or (queue_key := task.queue_key) in self.board.waiting:
             return ""
-        rival = self.elsewhere.better_than(self.board.choose(lane, fresh=True), lane)
-        return "" if rival is None else self.elsewhere.leave(rival, lane)
+        rival = self.elsewhere.better_than(self.board.choose(queue_key, fresh=True), queue_key)
+        return "" if rival is None else self.elsewhere.leave(rival, queue_key)
 
     def deliver(self, tasks: Sequence[Task]) -> None:
         """Hand over what was offered. Only for tasks whose offer is flushed."""
@@ -197,9 +199,9 @@ class Dispatcher:
         for worker_id in holders:
             seat, worker = self._seats.find(worker_id), known.get(worker_id)
             if seat is not None:
-                absence = _absence(seat.cut_at, seat.worker)
+                absence = _absence(seat.disconnected_at, seat.worker)
             else:
-                absence = Absence() if worker is None else _absence(worker.cut_at, worker)
+                absence = Absence() if worker is None else _absence(worker.disconnected_at, worker)
             if absence is not None:
                 found[worker_id] = absence
         return found
@@ -210,9 +212,9 @@ class Dispatcher:
 
     # -- pull ------------------------------------------------------------------------------------
 
-    def tasks_wait(self, lane: Lane) -> None:
+    def tasks_wait(self, queue_key: QueueKey) -> None:
         """A task was left in a lane: whoever has a free slot should look."""
-        self._puller.tasks_wait(lane)
+        self._puller.tasks_wait(queue_key)
 
     def wake(self) -> None:
         """Look at all lanes soon."""
@@ -227,11 +229,13 @@ class Dispatcher:
         await self._puller.stop()
 
 
-def _absence(cut_at: datetime | None, worker: Worker) -> Absence | None:
+def _absence(disconnected_at: datetime | None, worker: Worker) -> Absence | None:
     """Since when it is not connected; its lease is over later than that by a lease at most: it was renewed before."""
-    if cut_at is None:
+    if disconnected_at is None:
         return None
-    return Absence(cut_at, None if worker.lease_s is None else later(cut_at, worker.lease_s))
+    return Absence(
+        disconnected_at, None if worker.lease_s is None else later(disconnected_at, worker.lease_s)
+    )
 
 
 def offer(task: Task, worker: Worker, now: datetime) -> Task:

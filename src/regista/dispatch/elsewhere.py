@@ -10,7 +10,7 @@ others are told of the lane as well.
 from collections.abc import Callable, Mapping, Sequence
 
 from ..fleet.seats import Seat
-from ..model import Lane, Slots
+from ..model import FreeSlots, QueueKey
 from .matching import blocker
 from .strategies import Standing, Strategy, strategy_of
 
@@ -20,7 +20,7 @@ class Rival:
 
     __slots__ = ("free", "given", "instance", "slots")
 
-    def __init__(self, instance: str, slots: Slots) -> None:
+    def __init__(self, instance: str, slots: FreeSlots) -> None:
         self.instance = instance
         self.slots = slots
         #: Counted down with every task that we leave to it.
@@ -30,7 +30,7 @@ class Rival:
     @property
     def load(self) -> float:
         """Attempts in the hands of the least busy of them, with what we have sent there since."""
-        return self.slots.held + self.given / max(1, self.slots.seats)
+        return self.slots.held + self.given / max(1, self.slots.workers)
 
     def take(self) -> str:
         """Leave a task to it; returns the instance to wake."""
@@ -45,46 +45,46 @@ class Elsewhere:
     def __init__(self) -> None:
         #: Whoever has something free; mostly, and where nobody shares the store always, nobody.
         self.rivals: list[Rival] = []
-        self._by_lane: dict[Lane, list[tuple[Standing, Rival]]] = {}
+        self._by_lane: dict[QueueKey, list[tuple[Standing, Rival]]] = {}
         #: Lanes in which a task was left to another instance; whoever sees to them empties it.
-        self.left: dict[Lane, None] = {}
+        self.left: dict[QueueKey, None] = {}
         #: Called with the first of them.
         self.on_left: Callable[[], None] = lambda: None
 
-    def learn(self, slots: Mapping[str, Sequence[Slots]]) -> None:
+    def learn(self, slots: Mapping[str, Sequence[FreeSlots]]) -> None:
         """The newest word of every other instance."""
         self.rivals = [Rival(name, one) for name in sorted(slots) for one in slots[name] if one.free > 0]
         self._by_lane = {}
 
-    def better_than(self, seat: Seat | None, lane: Lane) -> Rival | None:
+    def better_than(self, seat: Seat | None, queue_key: QueueKey) -> Rival | None:
         """Who should get a task of this lane instead of `seat`; None: nobody, or nobody else."""
-        best = self._best(lane)
+        best = self._best(queue_key)
         if best is None or seat is None:
             return None if best is None else best[1]
         standing, rival = best
-        strategy = strategy_of(lane)
-        ours = strategy.standing(seat.worker, lane)
+        strategy = strategy_of(queue_key)
+        ours = strategy.standing(seat.worker, queue_key)
         if standing != ours:
             return rival if standing < ours else None
         return rival if strategy.spreads and rival.load < len(seat.holding) else None
 
-    def leave(self, rival: Rival, lane: Lane) -> str:
+    def leave(self, rival: Rival, queue_key: QueueKey) -> str:
         """Leave a task of this lane to it; returns the instance to wake."""
         if not self.left:
             self.on_left()
-        self.left[lane] = None
+        self.left[queue_key] = None
         return rival.take()
 
-    def _best(self, lane: Lane) -> tuple[Standing, Rival] | None:
-        if lane not in self._by_lane:
-            self._by_lane[lane] = self._judge(lane, strategy_of(lane))
+    def _best(self, queue_key: QueueKey) -> tuple[Standing, Rival] | None:
+        if queue_key not in self._by_lane:
+            self._by_lane[queue_key] = self._judge(queue_key, strategy_of(queue_key))
         free = [
             (standing, rival.load, n)
-            for n, (standing, rival) in enumerate(self._by_lane[lane])
+            for n, (standing, rival) in enumerate(self._by_lane[queue_key])
             if rival.free > 0
         ]
-        return self._by_lane[lane][min(free)[2]] if free else None
+        return self._by_lane[queue_key][min(free)[2]] if free else None
 
-    def _judge(self, lane: Lane, strategy: Strategy) -> list[tuple[Standing, Rival]]:
-        fit = [rival for rival in self.rivals if blocker(lane, rival.slots.worker) is None]
-        return [(strategy.standing(rival.slots.worker, lane), rival) for rival in fit]
+    def _judge(self, queue_key: QueueKey, strategy: Strategy) -> list[tuple[Standing, Rival]]:
+        fit = [rival for rival in self.rivals if blocker(queue_key, rival.slots.worker) is None]
+        return [(strategy.standing(rival.slots.worker, queue_key), rival) for rival in fit]

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from ..errors import StorageAway
 from ..fleet.seats import Seats
-from ..model import Slots, Worker, lane_name
+from ..model import FreeSlots, Worker, queue_key_text
 from ..storage.base import Hint, HintKind, StorageBackend
 from .elsewhere import Elsewhere
 
@@ -29,7 +29,7 @@ class Exchange:
         self._seats = seats
         self._elsewhere = elsewhere
         self._instance = instance
-        self._told: list[Slots] | None = None
+        self._told: list[FreeSlots] | None = None
         self._news = False
         self._timer: asyncio.TimerHandle | None = None
         self._turn: asyncio.Task[None] | None = None
@@ -102,7 +102,7 @@ class Exchange:
     def _call_all(self) -> None:
         self._patience = None
         left, self._elsewhere.left = self._elsewhere.left, {}
-        hints = [Hint(HintKind.TASK, lane_name(lane)) for lane in left]
+        hints = [Hint(HintKind.TASK, queue_key_text(queue_key)) for queue_key in left]
         task = asyncio.get_running_loop().create_task(self._call(hints), name="left-tasks")
         self._broadcasts[task] = None
         task.add_done_callback(lambda done: self._broadcasts.pop(done, None))
@@ -130,7 +130,7 @@ class Exchange:
             self._elsewhere.learn({name: slots for name, slots in known.items() if name != self._instance})
 
 
-def _nameless(slots: Slots) -> Slots:
+def _nameless(slots: FreeSlots) -> FreeSlots:
     """Who exactly stands for the class is nobody's business, and would make the same word look like another."""
     worker: Worker = replace(
         slots.worker,
@@ -139,8 +139,8 @@ def _nameless(slots: Slots) -> Slots:
         address="",
         incarnation="",
         session=0,
-        notes=0,
-        cut_at=None,
+        record_version=0,
+        disconnected_at=None,
         registered_at=None,
         instance="",
         schemas={},

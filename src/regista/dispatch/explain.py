@@ -6,7 +6,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from ..fleet.classes import WorkerClass
-from ..model import AttemptState, Lane, LaneStatus, Task, Worker
+from ..model import AttemptState, QueueKey, QueueStatus, Task, Worker
 from .matching import Blocker, blockers
 from .strategies import cost, is_warm, strategy_of
 
@@ -81,7 +81,7 @@ def facts_of(kinds: Iterable[WorkerClass], others: Iterable[Worker], skill: str)
 
 def _facts_elsewhere(worker: Worker) -> ClassFacts:
     """Its slots are known there alone; that it is cut off, or was told to drain, stands in its record."""
-    if worker.cut_at is not None:
+    if worker.disconnected_at is not None:
         return ClassFacts(worker=worker, cut=1)
     if worker.draining:
         return ClassFacts(worker=worker, draining=1, drained=worker.id)
@@ -90,9 +90,9 @@ def _facts_elsewhere(worker: Worker) -> ClassFacts:
 
 def _facts(kind: WorkerClass, skill: str) -> ClassFacts:
     seats = list(kind.seats)
-    cut = [seat for seat in seats if seat.cut_at is not None]
-    draining = [seat for seat in seats if seat.draining and seat.cut_at is None]
-    awake = [seat for seat in seats if not seat.draining and seat.cut_at is None]
+    cut = [seat for seat in seats if seat.disconnected_at is not None]
+    draining = [seat for seat in seats if seat.draining and seat.disconnected_at is None]
+    awake = [seat for seat in seats if not seat.draining and seat.disconnected_at is None]
     no_poll = [seat for seat in awake if seat.credit == 0 and len(seat.holding) < seat.worker.capacity]
     return ClassFacts(
         worker=kind.worker,
@@ -107,7 +107,7 @@ def _facts(kind: WorkerClass, skill: str) -> ClassFacts:
 
 
 def explain(
-    task: Task, lanes: Sequence[LaneStatus], classes: Sequence[ClassFacts], place: int | None = None
+    task: Task, lanes: Sequence[QueueStatus], classes: Sequence[ClassFacts], place: int | None = None
 ) -> Explanation:
     """Every condition that keeps the task from a worker. `place` is its place in its client's line."""
     state = task.state
@@ -128,12 +128,12 @@ def explain(
         )
         return _told(task, f"Task {task.id} is paused until {_at(task.not_before)}.", task.queued_at, reason)
     # The nearest miss first: whoever may do it and is busy, then those whom one thing keeps away.
-    reasons = [*_unready(task, lanes, classes, place), *_unfit(task.lane, classes)]
+    reasons = [*_unready(task, lanes, classes, place), *_unfit(task.queue_key, classes)]
     return _told(task, _summary(task, classes), task.queued_at, *reasons)
 
 
 def _summary(task: Task, classes: Sequence[ClassFacts]) -> str:
-    able = sum(facts.workers for facts in classes if not any(blockers(task.lane, facts.worker)))
+    able = sum(facts.workers for facts in classes if not any(blockers(task.queue_key, facts.worker)))
     them = "worker" if able == 1 else "workers"
     if not classes:
         return f"Task {task.id} waits: no worker is connected."
@@ -142,23 +142,23 @@ def _summary(task: Task, classes: Sequence[ClassFacts]) -> str:
     return f"Task {task.id} waits for a free slot of {able} {them}."
 
 
-def _unfit(lane: Lane, classes: Sequence[ClassFacts]) -> list[Reason]:
+def _unfit(queue_key: QueueKey, classes: Sequence[ClassFacts]) -> list[Reason]:
     """What the filters say against each worker, by code; first what keeps those away who lack least."""
     found: dict[str, list[tuple[Blocker, int]]] = {}
     nearest: dict[str, tuple[bool, int]] = {}
     for facts in classes:
-        against = list(blockers(lane, facts.worker))
+        against = list(blockers(queue_key, facts.worker))
         # Whoever has the skill is nearer than whoever has not, whatever else is missing.
-        far = lane.type not in facts.worker.skills, len(against)
+        far = queue_key.type not in facts.worker.skills, len(against)
         for blocker in against:
             found.setdefault(blocker.code, []).append((blocker, facts.workers))
             nearest[blocker.code] = min(far, nearest.get(blocker.code, far))
     reasons = [_merged(code, found[code]) for code in sorted(found, key=lambda code: nearest[code])]
-    if any(lane.type in facts.worker.skills for facts in classes):
+    if any(queue_key.type in facts.worker.skills for facts in classes):
         return reasons
-    start = f"start a worker that has the skill {lane.type!r}"
+    start = f"start a worker that has the skill {queue_key.type!r}"
     there = sum(facts.workers for facts in classes)
-    alone = Reason("no_worker_with_skill", f"no worker has the skill {lane.type!r}", start, there)
+    alone = Reason("no_worker_with_skill", f"no worker has the skill {queue_key.type!r}", start, there)
     return [alone, *(reason for reason in reasons if reason.code != "skill_missing")]
 
 
@@ -171,10 +171,10 @@ def _merged(code: str, cases: list[tuple[Blocker, int]]) -> Reason:
 
 
 def _unready(
-    task: Task, lanes: Sequence[LaneStatus], classes: Sequence[ClassFacts], place: int | None
+    task: Task, lanes: Sequence[QueueStatus], classes: Sequence[ClassFacts], place: int | None
 ) -> list[Reason]:
     """Why those who may do it do not."""
-    able = [facts for facts in classes if not any(blockers(task.lane, facts.worker))]
+    able = [facts for facts in classes if not any(blockers(task.queue_key, facts.worker))]
     line = _line(task, lanes, place)
     reasons = []
     if task.isolated:
@@ -199,8 +199,8 @@ def _unready(
     return reasons
 
 
-def _line(task: Task, lanes: Sequence[LaneStatus], place: int | None) -> str:
-    here = [status for status in lanes if status.lane == task.lane]
+def _line(task: Task, lanes: Sequence[QueueStatus], place: int | None) -> str:
+    here = [status for status in lanes if status.queue_key == task.queue_key]
     mine = sum(status.waiting for status in here if status.client == task.client)
     text = f"place {place} of {mine} in line" if place is not None else f"{mine} in line"
     others = len([status for status in here if status.client != task.client])
@@ -239,21 +239,21 @@ def _at(when: datetime | None) -> str:
 
 def dry_run(task: Task, kinds: Iterable[WorkerClass]) -> list[Score]:
     """Who would get the task, best first, and why; then those who would not. Nothing is assigned."""
-    lane = task.lane
-    scores = [_score(lane, kind) for kind in kinds]
+    queue_key = task.queue_key
+    scores = [_score(queue_key, kind) for kind in kinds]
     return sorted(scores, key=lambda score: (not score.fits, score.free == 0, score.score))
 
 
-def _score(lane: Lane, kind: WorkerClass) -> Score:
-    strategy, worker = strategy_of(lane), kind.worker
-    free = sum(seat.room_for(lane.type) for seat in kind.seats)
-    against = [blocker.detail for blocker in blockers(lane, worker)]
+def _score(queue_key: QueueKey, kind: WorkerClass) -> Score:
+    strategy, worker = strategy_of(queue_key), kind.worker
+    free = sum(seat.room_for(queue_key.type) for seat in kind.seats)
+    against = [blocker.detail for blocker in blockers(queue_key, worker)]
     if against:
         return Score(worker.id, len(kind.seats), free, False, (), "; ".join(against))
-    head = kind.head(lane.type)
-    standing = strategy.standing(worker, lane)
+    head = kind.head(queue_key.type)
+    standing = strategy.standing(worker, queue_key)
     if head is None:
         return Score(worker.id, len(kind.seats), free, True, standing, "no free slot")
-    price = f"{'warm' if is_warm(worker, lane) else 'cold'}, {cost(worker, lane):g} per second"
+    price = f"{'warm' if is_warm(worker, queue_key) else 'cold'}, {cost(worker, queue_key):g} per second"
     why = f"{strategy.says}: {price}, {head.free} free, {len(head.holding)} held"
     return Score(head.worker.id, len(kind.seats), free, True, (*standing, float(strategy.live(head))), why)

@@ -17,7 +17,7 @@ from ..model import (
     AwaitVersion,
     Job,
     JobStatus,
-    Lane,
+    QueueKey,
     Task,
 )
 from ..wire.story import ways_to_answer
@@ -41,10 +41,10 @@ class Absence(Struct, frozen=True):
 
 def alike(tasks: Sequence[Task]) -> list[list[Task]]:
     """The waiting tasks in groups that wait for the same; in each the one that is next comes first."""
-    groups: dict[tuple[Lane, bool], list[Task]] = {}
+    groups: dict[tuple[QueueKey, bool], list[Task]] = {}
     for task in tasks:
         if task.state is AttemptState.QUEUED:
-            groups.setdefault((task.lane, task.not_before is not None), []).append(task)
+            groups.setdefault((task.queue_key, task.not_before is not None), []).append(task)
     for (_, paused), group in groups.items():
         if paused:
             group.sort(key=lambda task: task.not_before or _NEVER)

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..model import Gpu, Lane, Profile, Worker, needs_of
+from ..model import Gpu, Profile, QueueKey, Worker, match_options
 from ..model.requirements import ANY, Constraint, Device, Requirements, read_requirements
 
 
@@ -18,38 +18,38 @@ class Blocker(Struct, frozen=True):
     unblock: str
 
 
-def blocker(lane: Lane, worker: Worker) -> Blocker | None:
+def blocker(queue_key: QueueKey, worker: Worker) -> Blocker | None:
     """The first reason against, or None: it may."""
-    return next(blockers(lane, worker), None)
+    return next(blockers(queue_key, worker), None)
 
 
-def blockers(lane: Lane, worker: Worker) -> Iterator[Blocker]:
+def blockers(queue_key: QueueKey, worker: Worker) -> Iterator[Blocker]:
     """Every reason against."""
-    if lane.type not in worker.skills:
+    if queue_key.type not in worker.skills:
         yield Blocker(
             "skill_missing",
-            f"has no skill {lane.type!r}",
-            f"start a worker that has the skill {lane.type!r}",
+            f"has no skill {queue_key.type!r}",
+            f"start a worker that has the skill {queue_key.type!r}",
         )
-    if worker.queues is not None and lane.queue not in worker.queues:
+    if worker.queues is not None and queue_key.queue not in worker.queues:
         yield Blocker(
             "queue_not_served",
-            f"serves {_listed(worker.queues)} and not the queue {lane.queue!r}",
-            f"start a worker with --queue {lane.queue}, or dispatch to another queue",
+            f"serves {_listed(worker.queues)} and not the queue {queue_key.queue!r}",
+            f"start a worker with --queue {queue_key.queue}, or dispatch to another queue",
         )
-    if lane.needs or worker.profile.taints:
-        yield from _unmet(lane, worker)
+    if queue_key.options or worker.profile.taints:
+        yield from _unmet(queue_key, worker)
 
 
 @lru_cache(maxsize=2048)
-def wanted_in(lane: Lane) -> tuple[Requirements, list[str]]:
+def wanted_in(queue_key: QueueKey) -> tuple[Requirements, list[str]]:
     """What the lane requires, read once for all workers; and what of it cannot be read."""
-    return read_requirements(needs_of(lane).requirements)
+    return read_requirements(match_options(queue_key).requirements)
 
 
-def _unmet(lane: Lane, worker: Worker) -> Iterator[Blocker]:
+def _unmet(queue_key: QueueKey, worker: Worker) -> Iterator[Blocker]:
     profile = worker.profile
-    wanted, problems = wanted_in(lane)
+    wanted, problems = wanted_in(queue_key)
     for problem in problems:
         yield Blocker("requirement_unreadable", problem, "correct the requirements of dispatch_task")
     yield from _amounts(wanted, profile)
@@ -58,7 +58,7 @@ def _unmet(lane: Lane, worker: Worker) -> Iterator[Blocker]:
     yield from _installed("software", wanted.software, profile.software)
     yield from _place(wanted, profile)
     yield from _labels(wanted, worker)
-    price, most = profile.cost_of(lane.type), needs_of(lane).max_cost
+    price, most = profile.cost_of(queue_key.type), match_options(queue_key).max_cost
     if most is not None and price > most:
         yield Blocker(
             "max_cost",

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ..clock import Clock
 from ..errors import StorageAway
 from ..fleet.seats import Seat
-from ..model import Lane, Task, needs_of
+from ..model import QueueKey, Task, match_options
 from ..storage.base import StorageBackend
 from .board import Board
 
@@ -29,7 +29,7 @@ class _Question(NamedTuple):
     """What the store is asked for one seat."""
 
     seat: Seat
-    lanes: tuple[Lane, ...]
+    lanes: tuple[QueueKey, ...]
     limit: int
     #: What came to wait later was not seen by the store: it stays marked.
     asked: int
@@ -56,7 +56,7 @@ class Puller:
         #: Look at all lanes of the store before the next offers.
         self._look = True
         #: What has changed since it was last seen to.
-        self._news: dict[Lane, None] = {}
+        self._news: dict[QueueKey, None] = {}
         #: An ordered dictionary, since taking from the front of a plain one walks over all that was taken before.
         self._freed: OrderedDict[Seat, None] = OrderedDict()
         self._running: asyncio.Task[None] | None = None
@@ -81,12 +81,12 @@ class Puller:
         self._look = True
         self._run_soon()
 
-    def tasks_wait(self, lane: Lane) -> None:
+    def tasks_wait(self, queue_key: QueueKey) -> None:
         """A task was left in a lane."""
-        behind = lane in self._board.waiting
-        self._board.waits(lane)
-        if not behind or self._look or needs_of(lane).isolated:
-            self._news[lane] = None
+        behind = queue_key in self._board.waiting
+        self._board.waits(queue_key)
+        if not behind or self._look or match_options(queue_key).isolated:
+            self._news[queue_key] = None
             self._run_soon()
 
     def freed(self, seat: Seat) -> None:
@@ -132,10 +132,10 @@ class Puller:
         """Learn what waits from the store itself: hints may be lost, and say nothing of what was there before."""
         asked, known = self._board.now, list(self._board.waiting)
         self._look = False
-        found = dict.fromkeys(status.lane for status in await self._storage.lanes())
-        self._clear([lane for lane in known if lane not in found], asked)
-        for lane in found:
-            self._board.waits(lane)
+        found = dict.fromkeys(status.queue_key for status in await self._storage.lanes())
+        self._clear([queue_key for queue_key in known if queue_key not in found], asked)
+        for queue_key in found:
+            self._board.waits(queue_key)
         # Those as well that came while we looked: whoever left them there thought that we would find them.
         self._news.update(dict.fromkeys(self._board.waiting))
         self.informed = True
@@ -157,25 +157,25 @@ class Puller:
             if seat.kind is not None and (seat.kind.owed or seat.reserved_for is not None):
                 return seat
         while self._news:
-            lane = next(iter(self._news))
-            if lane in self._board.waiting and (found := self._seat_for(lane)) is not None:
+            queue_key = next(iter(self._news))
+            if queue_key in self._board.waiting and (found := self._seat_for(queue_key)) is not None:
                 return found
-            del self._news[lane]
+            del self._news[queue_key]
         return None
 
-    def _seat_for(self, lane: Lane) -> Seat | None:
-        if not needs_of(lane).isolated:
-            return self._board.choose(lane, fresh=False)
-        seat = self._board.reserve(lane)
+    def _seat_for(self, queue_key: QueueKey) -> Seat | None:
+        if not match_options(queue_key).isolated:
+            return self._board.choose(queue_key, fresh=False)
+        seat = self._board.reserve(queue_key)
         # One that still has something in its hands is looked at again when it has finished.
         return seat if seat is not None and seat.is_idle else None
 
-    def _clear(self, lanes: Iterable[Lane], asked: int) -> None:
+    def _clear(self, lanes: Iterable[QueueKey], asked: int) -> None:
         for seat in self._board.clear(lanes, asked):
             self.freed(seat)
 
     @staticmethod
-    def _wanted(seat: Seat) -> tuple[tuple[Lane, ...], int]:
+    def _wanted(seat: Seat) -> tuple[tuple[QueueKey, ...], int]:
         """The waiting lanes that the seat has room for, and how many tasks all of them may give at once."""
         assert seat.kind is not None
         if seat.reserved_for is not None:
@@ -183,12 +183,14 @@ class Puller:
         owed, limits = seat.kind.owed, seat.worker.limits
         if not limits and len(owed) <= _LANES_ASKED:
             return tuple(owed), seat.free
-        lanes = tuple(islice((lane for lane in owed if seat.room_for(lane.type) > 0), _LANES_ASKED))
+        lanes = tuple(
+            islice((queue_key for queue_key in owed if seat.room_for(queue_key.type) > 0), _LANES_ASKED)
+        )
         if len(owed) > _LANES_ASKED:
-            for lane in lanes:  # to the end of the row: the others have their turn
-                del owed[lane]
-                owed[lane] = None
-        room = min((seat.room_for(lane.type) for lane in lanes), default=0) if limits else seat.free
+            for queue_key in lanes:  # to the end of the row: the others have their turn
+                del owed[queue_key]
+                owed[queue_key] = None
+        room = min((seat.room_for(queue_key.type) for queue_key in lanes), default=0) if limits else seat.free
         return lanes, room
 
     async def _ask(self, question: _Question) -> bool:

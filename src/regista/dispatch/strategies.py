@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..fleet.seats import Seat
-from ..model import Lane, Worker, needs_of
+from ..model import QueueKey, Worker, match_options
 from .matching import wanted_in
 
 Standing = tuple[float, ...]
@@ -21,7 +21,7 @@ _WORST = 0.01
 class Strategy(NamedTuple):
     """One way to choose."""
 
-    standing: Callable[[Worker, Lane], Standing]
+    standing: Callable[[Worker, QueueKey], Standing]
     live: Callable[[Seat], int]
     #: In words, for `dry_run`.
     says: str
@@ -29,19 +29,19 @@ class Strategy(NamedTuple):
     spreads: bool = False
 
 
-def _warm_then_cheap(worker: Worker, lane: Lane) -> Standing:
-    return (0.0 if is_warm(worker, lane) else 1.0, cost(worker, lane))
+def _warm_then_cheap(worker: Worker, queue_key: QueueKey) -> Standing:
+    return (0.0 if is_warm(worker, queue_key) else 1.0, cost(worker, queue_key))
 
 
-def _cost(worker: Worker, lane: Lane) -> Standing:
-    return (cost(worker, lane),)
+def _cost(worker: Worker, queue_key: QueueKey) -> Standing:
+    return (cost(worker, queue_key),)
 
 
-def _cost_by_reputation(worker: Worker, lane: Lane) -> Standing:
-    return (cost(worker, lane) / max(worker.profile.reputation, _WORST),)
+def _cost_by_reputation(worker: Worker, queue_key: QueueKey) -> Standing:
+    return (cost(worker, queue_key) / max(worker.profile.reputation, _WORST),)
 
 
-def _all_equal(worker: Worker, lane: Lane) -> Standing:
+def _all_equal(worker: Worker, queue_key: QueueKey) -> Standing:
     return ()
 
 
@@ -66,20 +66,20 @@ TABLE: dict[str, Strategy] = {
 }  # fmt: skip
 
 
-def strategy_of(lane: Lane) -> Strategy:
+def strategy_of(queue_key: QueueKey) -> Strategy:
     """What the lane asked for. A name that nobody knows (any more) is the default."""
-    return TABLE.get(needs_of(lane).strategy or "default", TABLE["default"])
+    return TABLE.get(match_options(queue_key).strategy or "default", TABLE["default"])
 
 
-def cost(worker: Worker, lane: Lane) -> float:
+def cost(worker: Worker, queue_key: QueueKey) -> float:
     """Price per second of such a task there."""
-    return worker.profile.cost_of(lane.type)
+    return worker.profile.cost_of(queue_key.type)
 
 
-def is_warm(worker: Worker, lane: Lane) -> bool:
+def is_warm(worker: Worker, queue_key: QueueKey) -> bool:
     """The skill is loaded there, or all models that the task needs are."""
     hot = worker.profile.hot
-    if not hot or lane.type in hot:
+    if not hot or queue_key.type in hot:
         return bool(hot)
-    models = wanted_in(lane)[0].models
+    models = wanted_in(queue_key)[0].models
     return bool(models) and all(name in hot for name in models)

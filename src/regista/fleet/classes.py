@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..model import Lane, Slots, Worker
+from ..model import FreeSlots, QueueKey, Worker
 
 if TYPE_CHECKING:
     from .seats import Seat
@@ -100,7 +100,7 @@ class WorkerClass:
         self.number = number
         self.seats: dict[Seat, None] = {}
         #: The lanes in which something waits that this class may do: its free slots belong to those.
-        self.owed: dict[Lane, None] = {}
+        self.owed: dict[QueueKey, None] = {}
         #: Seats that hold or may take another number of attempts than when they were placed, the latest change last.
         self.moved: dict[Seat, None] = {}
         #: How many tasks all of them can take.
@@ -156,16 +156,18 @@ class WorkerClass:
         self._settle()
         return self._limited.get(skill, self._room).head()
 
-    def slots(self) -> Slots:
+    def slots(self) -> FreeSlots:
         """What there is to tell other instances."""
         self._settle()
         head = self._room.head()
-        return Slots(self.worker, len(self._room), self._free, len(head.holding) if head is not None else 0)
+        return FreeSlots(
+            self.worker, len(self._room), self._free, len(head.holding) if head is not None else 0
+        )
 
     def hungry(self) -> "Seat | None":
         """A seat that could take something of what waits for this class."""
         self._settle()
         if not self._limited:
             return self._room.head() if self.owed else None
-        heads = (self.head(lane.type) for lane in self.owed)
+        heads = (self.head(queue_key.type) for queue_key in self.owed)
         return next((head for head in heads if head is not None), None)

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..clock import Clock
-from ..model import Item, ItemWrite
+from ..model import Record, RecordWrite
 from ..storage.base import StorageBackend
 from ..tokens import digest
 
@@ -202,16 +202,16 @@ class Credentials:
         for key in keys:
             self._believed.pop(key, None)
         if keys:
-            await self._storage.put([ItemWrite(SHELF, key, None) for key in keys])
+            await self._storage.put([RecordWrite(SHELF, key, None) for key in keys])
 
     async def _end_oldest(self, worker_id: str) -> None:
         # Families are named by the time they began, so the first ones are the oldest.
         items = await self._of(worker_id)
         await self._end([item.key for item in items[:-MOST_LOGINS]])
 
-    async def _of(self, worker_id: str) -> list[Item]:
+    async def _of(self, worker_id: str) -> list[Record]:
         """The logins of a worker, oldest first."""
-        found: list[Item] = []
+        found: list[Record] = []
         after, prefix = f"{worker_id}.", f"{worker_id}."
         while True:
             page = await self._storage.items(SHELF, after)
@@ -223,7 +223,7 @@ class Credentials:
 
     # -- the store -------------------------------------------------------------------------------
 
-    async def _look_up(self, kind: str, token: str) -> tuple[str, Item, Login]:
+    async def _look_up(self, kind: str, token: str) -> tuple[str, Record, Login]:
         key = key_of(kind, token)
         item = await self._storage.item(SHELF, key) if key else None
         if item is None:
@@ -236,7 +236,7 @@ class Credentials:
 
     async def _write(self, key: str, login: Login, expected: int) -> bool:
         self._believed.pop(key, None)
-        write = ItemWrite(SHELF, key, _encode(login), expected=expected, ttl_s=self._lifetimes.refresh_s)
+        write = RecordWrite(SHELF, key, _encode(login), expected=expected, ttl_s=self._lifetimes.refresh_s)
         return (await self._storage.put([write]))[0]
 
     # -- making ----------------------------------------------------------------------------------

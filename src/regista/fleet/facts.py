@@ -34,7 +34,7 @@ def facts_elsewhere(worker: Worker, silent: bool, holding: tuple[str, ...]) -> W
     return WorkerFacts(
         worker=worker,
         state=state,
-        since=worker.cut_at,
+        since=worker.disconnected_at,
         holding=holding,
         free=free,
         available=worker.skills,
@@ -42,7 +42,7 @@ def facts_elsewhere(worker: Worker, silent: bool, holding: tuple[str, ...]) -> W
 
 
 def _told(worker: Worker, holding: tuple[str, ...]) -> str:
-    if worker.cut_at is not None:
+    if worker.disconnected_at is not None:
         return "disconnected"
     if worker.draining:
         return "draining"
@@ -54,7 +54,7 @@ def facts_of(worker: Worker, seat: Seat, silent: bool, last_seen: datetime | Non
     return WorkerFacts(
         worker=replace(worker, transport=seat.worker.transport, lease_s=seat.worker.lease_s),
         state="silent" if silent else _state(seat),
-        since=seat.cut_at,
+        since=seat.disconnected_at,
         holding=tuple(seat.holding),
         free=seat.free,
         available=seat.worker.skills,
@@ -63,7 +63,7 @@ def facts_of(worker: Worker, seat: Seat, silent: bool, last_seen: datetime | Non
 
 
 def _state(seat: Seat) -> str:
-    if seat.cut_at is not None:
+    if seat.disconnected_at is not None:
         return "disconnected"
     if seat.draining:
         return "draining"

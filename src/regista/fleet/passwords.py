@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..model import Item, ItemWrite
+from ..model import Record, RecordWrite
 from ..storage.base import StorageBackend
 from ..tokens import digest
 from .credentials import Credentials, TokenRefused, Tokens
@@ -66,7 +66,7 @@ class Passwords:
     async def make(self, worker_id: str = "", lifetime_s: float = LIFETIME_S) -> Password:
         """A new one, for this worker or for whichever uses it first."""
         text = PREFIX + secrets.token_urlsafe(32)
-        write = ItemWrite(SHELF, digest(text), _encode(Kept(worker_id)), expected=0, ttl_s=lifetime_s)
+        write = RecordWrite(SHELF, digest(text), _encode(Kept(worker_id)), expected=0, ttl_s=lifetime_s)
         await self._storage.put([write])
         told = {"action": "password_made", "worker_id": worker_id}
         log.info("a one-time password was made for %s", worker_id or "any worker", extra=told)
@@ -93,7 +93,7 @@ class Passwords:
             kept = replace(
                 kept, worker_id=worker_id, family=self._credentials.new_family(), asked=digest(request)
             )
-            write = ItemWrite(SHELF, item.key, _encode(kept), expected=item.revision, ttl_s=LIFETIME_S)
+            write = RecordWrite(SHELF, item.key, _encode(kept), expected=item.revision, ttl_s=LIFETIME_S)
             if not (await self._storage.put([write]))[0]:
                 return await self.trade(text, worker_id, request)  # somebody was quicker: now it is used
         elif not hmac.compare_digest(kept.asked, digest(request)):
@@ -119,10 +119,10 @@ class Passwords:
             doomed |= {key: one for key, one in kept.items() if one.worker_id == worker_id}
             after = page[-1].key
         if doomed:
-            await self._storage.put([ItemWrite(SHELF, key, None) for key in doomed])
+            await self._storage.put([RecordWrite(SHELF, key, None) for key in doomed])
         return sum(not one.family for one in doomed.values())
 
-    async def _item(self, text: str) -> Item | None:
+    async def _item(self, text: str) -> Record | None:
         return await self._storage.item(SHELF, digest(text)) if is_password(text) else None
 
 

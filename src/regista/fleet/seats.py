@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from ..model import Lane, Task, Worker
+from ..model import QueueKey, Task, Worker
 from .classes import ClassKey, WorkerClass, class_key
 
 #: Hands tasks to a connected worker. Called only with what is flushed.
@@ -20,7 +20,7 @@ class Seat:
     """
 
     __slots__ = (
-        "cancel", "claiming", "counted", "credit", "cut_at", "draining", "grant", "holding", "isolated", "kind",
+        "cancel", "claiming", "counted", "credit", "disconnected_at", "draining", "grant", "holding", "isolated", "kind",
         "reserved_for", "send", "turn", "unsent", "worker",
     )  # fmt: skip
 
@@ -42,10 +42,10 @@ class Seat:
         #: Held attempts that run alone: while there is one, the worker takes nothing else.
         self.isolated = set(isolated)
         #: Where an isolated task waits for this worker: until its hands are empty the worker takes nothing new.
-        self.reserved_for: Lane | None = None
+        self.reserved_for: QueueKey | None = None
         self.draining = False
         #: When its stream was closed; it gets another seat when it comes back.
-        self.cut_at: datetime | None = None
+        self.disconnected_at: datetime | None = None
         #: How many further offers it takes; None: as many as it has slots. Whoever polls has none until
         #: a poll is open (FENCES 10).
         self.credit: int | None = 0 if worker.transport == "poll" else None
@@ -188,9 +188,9 @@ class Seats:
 
     # -- slots -----------------------------------------------------------------------------------
 
-    def reserve(self, seat: Seat, lane: Lane) -> None:
+    def reserve(self, seat: Seat, queue_key: QueueKey) -> None:
         """The worker takes nothing new but the isolated task that waits in this lane."""
-        seat.reserved_for = lane
+        seat.reserved_for = queue_key
         self.placed(seat)
 
     def end_reservation(self, seat: Seat) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-from ..model import Entry, Event, Summary
+from ..model import Event, JobSummary, OutboxEntry
 from .query import Field, Query
 from .query import Place as SearchPlace
 from .query.counts import JobCounts, Member
@@ -16,7 +16,7 @@ Place = tuple[datetime, str]
 class EntryPage(NamedTuple):
     """Entries of some jobs, and how far all of them were looked at."""
 
-    entries: list[Entry]
+    entries: list[OutboxEntry]
     #: The number after which to go on; the one asked for when there was nothing more.
     upto: int
 
@@ -36,7 +36,7 @@ class HistoryStorage(Protocol):
         """The number of the last entry recorded; 0 at first. Stored with the rows, in their transaction."""
         ...
 
-    async def record(self, entries: Sequence[Entry]) -> None:
+    async def record(self, entries: Sequence[OutboxEntry]) -> None:
         """Write these entries and move the cursor, together. Entries that are there already are left alone.
 
         A story that is told anew (a higher number for a seq that is there) takes the place of the old one from that
@@ -63,7 +63,7 @@ class HistoryStorage(Protocol):
         """
         ...
 
-    async def summary(self, job_id: str) -> Summary | None:
+    async def summary(self, job_id: str) -> JobSummary | None:
         """The row of one job. Search attributes come back as JSON has them: a datetime as its text."""
         ...
 
@@ -75,11 +75,13 @@ class HistoryStorage(Protocol):
         status: str | None = None,
         before: Place | None = None,
         limit: int = 100,
-    ) -> list[Summary]:
+    ) -> list[JobSummary]:
         """Rows, newest first, that stand behind `before`: hand in the place of a page's last row for the next."""
         ...
 
-    async def search(self, query: Query, after: SearchPlace | None = None, limit: int = 100) -> list[Summary]:
+    async def search(
+        self, query: Query, after: SearchPlace | None = None, limit: int = 100
+    ) -> list[JobSummary]:
         """The rows that fit, in the order that the query asks for, behind a place in it."""
         ...
 

@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from ..errors import StorageError
-from ..model import Entry, Event
+from ..model import Event, OutboxEntry
 
 #: How deep a value is followed when it has to be made legible.
 MAX_DEPTH = 64
@@ -19,7 +19,7 @@ _REFUSALS = (TypeError, ValueError, OverflowError, RecursionError)
 _events = msgspec.msgpack.Decoder(tuple[Event, ...])
 
 
-def encode_events(entry: Entry) -> bytes:
+def encode_events(entry: OutboxEntry) -> bytes:
     """The msgpack form of an entry's events."""
     try:
         return entry.packed()

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from ..clock import EPOCH
-from ..model import Summary
+from ..model import JobSummary
 from .query.index import keys_of, stored, text_index
 
 #: Jobs that are remembered: those whose entries come close together.
@@ -33,7 +33,7 @@ class Indexed:
     def __init__(self) -> None:
         self._known: OrderedDict[str, Said] = OrderedDict()
 
-    def say(self, row: Summary) -> Said:
+    def say(self, row: JobSummary) -> Said:
         """What to write for this row."""
         given = row.search_attributes
         if not given:

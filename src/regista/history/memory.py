@@ -7,7 +7,7 @@ from heapq import nlargest, nsmallest
 
 from msgspec.structs import replace
 
-from ..model import Entry, Event, JobStatus, Summary
+from ..model import Event, JobStatus, JobSummary, OutboxEntry
 from .base import EntryPage, Place
 from .encoding import encoded_json
 from .query import Field, Query
@@ -27,9 +27,9 @@ class MemoryHistory:
     def __init__(self) -> None:
         self._cursor = 0
         #: By job, then by the seq of the entry's first event, in this order.
-        self._entries: dict[str, dict[int, Entry]] = {}
+        self._entries: dict[str, dict[int, OutboxEntry]] = {}
         #: The newest entry of each job that carried a summary.
-        self._latest: dict[str, tuple[int, Summary]] = {}
+        self._latest: dict[str, tuple[int, JobSummary]] = {}
         #: All entries with events in the order of their numbers, by (number, job, first seq).
         self._order: list[tuple[int, str, int]] = []
 
@@ -42,7 +42,7 @@ class MemoryHistory:
     async def cursor(self) -> int:
         return self._cursor
 
-    async def record(self, entries: Sequence[Entry]) -> None:
+    async def record(self, entries: Sequence[OutboxEntry]) -> None:
         for entry in entries:
             self._cursor = max(self._cursor, entry.number)
             if entry.events:
@@ -50,7 +50,7 @@ class MemoryHistory:
             if entry.summary is not None and entry.number > self._latest.get(entry.job_id, (-1,))[0]:
                 self._latest[entry.job_id] = (entry.number, _kept(entry.summary))
 
-    def _tell(self, entry: Entry) -> None:
+    def _tell(self, entry: OutboxEntry) -> None:
         known = self._entries.setdefault(entry.job_id, {})
         last = next(reversed(known.values()), None)
         if last is not None and not (last.number < entry.number and last.first_seq < entry.first_seq):
@@ -61,14 +61,14 @@ class MemoryHistory:
             for seq in [seq for seq, other in known.items() if supersedes(entry, other)]:
                 self._strike(known.pop(seq))
         # Without the bytes that others may have made of it: they would stay as long as it does.
-        known[entry.first_seq] = Entry(
+        known[entry.first_seq] = OutboxEntry(
             entry.number, entry.job_id, entry.first_seq, entry.events, entry.summary
         )
         insort(self._order, _spot(entry))
         if last is not None and last.first_seq > entry.first_seq:
             self._entries[entry.job_id] = dict(sorted(known.items()))
 
-    def _strike(self, entry: Entry) -> None:
+    def _strike(self, entry: OutboxEntry) -> None:
         del self._order[bisect_left(self._order, _spot(entry))]
 
     async def sync(self) -> int:
@@ -100,7 +100,7 @@ class MemoryHistory:
         latest = self._latest.get(job_id)
         return "" if latest is None else latest[1].client
 
-    async def summary(self, job_id: str) -> Summary | None:
+    async def summary(self, job_id: str) -> JobSummary | None:
         found = self._latest.get(job_id)
         return None if found is None else found[1]
 
@@ -112,7 +112,7 @@ class MemoryHistory:
         status: str | None = None,
         before: Place | None = None,
         limit: int = 100,
-    ) -> list[Summary]:
+    ) -> list[JobSummary]:
         wanted = (
             (summary.created_at, job_id)
             for job_id, (_, summary) in self._latest.items()
@@ -123,7 +123,9 @@ class MemoryHistory:
         )
         return [self._latest[job_id][1] for _, job_id in nlargest(limit, wanted)]
 
-    async def search(self, query: Query, after: SearchPlace | None = None, limit: int = 100) -> list[Summary]:
+    async def search(
+        self, query: Query, after: SearchPlace | None = None, limit: int = 100
+    ) -> list[JobSummary]:
         return select_matching(query, (row for _, row in self._latest.values()), after, limit)
 
     async def count(
@@ -156,15 +158,15 @@ class MemoryHistory:
             self._latest.pop(job_id, None)
 
 
-def _place(row: Summary) -> Place:
+def _place(row: JobSummary) -> Place:
     return row.created_at, row.job_id
 
 
-def _spot(entry: Entry) -> tuple[int, str, int]:
+def _spot(entry: OutboxEntry) -> tuple[int, str, int]:
     return entry.number, entry.job_id, entry.first_seq
 
 
-def _kept(summary: Summary) -> Summary:
+def _kept(summary: JobSummary) -> JobSummary:
     """As a database would give it back."""
     if not summary.search_attributes:
         return summary

@@ -14,7 +14,7 @@ import asyncpg
 import msgspec
 
 from ..errors import HistoryUnavailable, SchemaError, StorageError
-from ..model import Entry, Event, Summary
+from ..model import Event, JobSummary, OutboxEntry
 from .base import EntryPage, Place
 from .encoding import decode_events
 from .indexed import Indexed
@@ -127,11 +127,11 @@ class PostgresHistory:
     async def cursor(self) -> int:
         return self._cursor_in(await self._ask(_QUERIES["cursor"]))
 
-    async def record(self, entries: Sequence[Entry]) -> None:
+    async def record(self, entries: Sequence[OutboxEntry]) -> None:
         if entries:
             await record_sparing(self._write, self._set_aside, entries)
 
-    async def _write(self, entries: Sequence[Entry]) -> None:
+    async def _write(self, entries: Sequence[OutboxEntry]) -> None:
         batch, news = await pack(entries, self._indexed)
         try:
             rows = await self._ask(_QUERIES["record"], *batch.arguments(), timeout_s=RECORD_S)
@@ -143,7 +143,7 @@ class PostgresHistory:
         self._cursor_in(rows)
         self._indexed.written(news)
 
-    async def _set_aside(self, entry: Entry, reason: str) -> None:
+    async def _set_aside(self, entry: OutboxEntry, reason: str) -> None:
         kept = (storable(entry.job_id[:KEPT_ID]), storable(reason), shown_entry(entry))
         await self._ask(_QUERIES["set_aside"], entry.number, *kept)
         self.set_aside += 1
@@ -164,7 +164,7 @@ class PostgresHistory:
 
     async def events_of_jobs(self, job_ids: Sequence[str], limit: int = 1000) -> dict[str, list[Event]]:
         asked = {storable(job_id): job_id for job_id in job_ids}
-        found: dict[str, list[Entry]] = {}
+        found: dict[str, list[OutboxEntry]] = {}
         for stored, first_seq, body in await self._ask(_QUERIES["stories"], list(asked), limit):
             found.setdefault(asked[stored], []).append(entry_of(asked[stored], first_seq, body))
         return {job_id: to_events(told)[:limit] for job_id, told in found.items()}
@@ -173,13 +173,13 @@ class PostgresHistory:
         wanted = None if client is None else storable(client)
         rows = await self._ask(_QUERIES["entries"], min(after, _HIGHEST), limit, wanted)
         found = [
-            Entry(number, job_id, first_seq, decode_events(body))
+            OutboxEntry(number, job_id, first_seq, decode_events(body))
             for number, job_id, first_seq, body in rows
             if body is not None
         ]
         return EntryPage(found, rows[-1]["number"] if rows else after)
 
-    async def summary(self, job_id: str) -> Summary | None:
+    async def summary(self, job_id: str) -> JobSummary | None:
         rows = await self._ask(_QUERIES["summaries"].format(filters="job_id = $2"), 1, storable(job_id))
         return summary_of(dict(rows[0])) if rows else None
 
@@ -191,7 +191,7 @@ class PostgresHistory:
         status: str | None = None,
         before: Place | None = None,
         limit: int = 100,
-    ) -> list[Summary]:
+    ) -> list[JobSummary]:
         asked: list[Any] = [limit]
         filters = ["true"]
         for column, value in (("client", client), ("blueprint", blueprint), ("status", status)):
@@ -206,7 +206,9 @@ class PostgresHistory:
         rows = await self._ask(_QUERIES["summaries"].format(filters=" AND ".join(filters)), *asked)
         return [summary_of(dict(row)) for row in rows]
 
-    async def search(self, query: Query, after: SearchPlace | None = None, limit: int = 100) -> list[Summary]:
+    async def search(
+        self, query: Query, after: SearchPlace | None = None, limit: int = 100
+    ) -> list[JobSummary]:
         text, asked = searching(_QUERIES["search"], query, await self._lead(query), after, limit)
         return [summary_of(dict(row)) for row in await self._ask(text, *asked)]
 

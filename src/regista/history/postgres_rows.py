@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..model import Entry, Summary
+from ..model import JobSummary, OutboxEntry
 from .encoding import decode_events, encode_events, encode_json, make_encodable
 from .indexed import Indexed, Said
 from .superseded import latest, without_superseded
@@ -51,7 +51,7 @@ class Keys(NamedTuple):
             self.job_ids.append(storable(job_id))
 
 
-async def pack(entries: Sequence[Entry], indexed: Indexed) -> tuple[Batch, list[tuple[str, Said]]]:
+async def pack(entries: Sequence[OutboxEntry], indexed: Indexed) -> tuple[Batch, list[tuple[str, Said]]]:
     """Encode each entry once, and of each job's summaries only the last; and what that says of attributes."""
     batch = Batch([], [], [], [], "", Keys([], [], [], []), max(entry.number for entry in entries))
     for count, entry in enumerate(without_superseded(entries), 1):
@@ -70,7 +70,7 @@ async def pack(entries: Sequence[Entry], indexed: Indexed) -> tuple[Batch, list[
     return batch._replace(jobs=storable_json(rows)), news
 
 
-def _add(batch: Batch, entry: Entry) -> None:
+def _add(batch: Batch, entry: OutboxEntry) -> None:
     batch.job_ids.append(storable(entry.job_id))
     batch.first_seqs.append(entry.first_seq)
     batch.numbers.append(entry.number)
@@ -102,17 +102,17 @@ def _without_nul(value: Any) -> Any:
             return value
 
 
-def entry_of(job_id: str, first_seq: int, body: bytes) -> Entry:
+def entry_of(job_id: str, first_seq: int, body: bytes) -> OutboxEntry:
     """The entry of one row, for its events."""
-    return Entry(0, job_id, first_seq, decode_events(body))
+    return OutboxEntry(0, job_id, first_seq, decode_events(body))
 
 
-def summary_of(columns: dict[str, Any]) -> Summary:
+def summary_of(columns: dict[str, Any]) -> JobSummary:
     """A row of the query `summaries`."""
     attributes = {
         name: _number(value) for name, value in msgspec.json.decode(columns["search_attributes"]).items()
     }
-    return Summary(**columns | {"search_attributes": attributes})
+    return JobSummary(**columns | {"search_attributes": attributes})
 
 
 def _number(value: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ..errors import BadQuery
-from ..model import Event, Summary
+from ..model import Event, JobSummary
 from ..model.attributes import Attributes
 from ..storage.base import Outbox
 from .base import HistoryStorage
@@ -26,7 +26,7 @@ _UNRECORDED = 5000
 class Found(NamedTuple):
     """A page of jobs."""
 
-    rows: list[Summary]
+    rows: list[JobSummary]
     #: Where the next page begins, behind it; None at the end.
     end: Place | None
 
@@ -83,14 +83,14 @@ async def count_jobs(
     return await history.count(query, by, without=list(latest), beside=beside, limit=limit)
 
 
-async def _unrecorded(storage: Outbox, history: HistoryStorage) -> Mapping[str, Summary]:
+async def _unrecorded(storage: Outbox, history: HistoryStorage) -> Mapping[str, JobSummary]:
     """The newest summary of every job that history has not heard of, or not lately."""
     recorded = await history.cursor()
     entries = await storage.outbox(recorded, _UNRECORDED)
     return {entry.job_id: _as_kept(entry.summary) for entry in entries if entry.summary is not None}
 
 
-def _as_kept(row: Summary) -> Summary:
+def _as_kept(row: JobSummary) -> JobSummary:
     if not row.search_attributes:
         return row
     return replace(row, search_attributes=stored(row.search_attributes))

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ..clock import Clock, SystemClock
 from ..errors import StorageUnavailable
-from ..model import Entry
+from ..model import OutboxEntry
 from ..storage.base import Outbox
 from .base import HistoryStorage
 
@@ -70,7 +70,7 @@ class HistoryRecorder:
         self._last = 0
         self._synced_at = float("-inf")
         #: Entries that the store tells anew, with numbers of ours.
-        self._anew: list[Entry] = []
+        self._anew: list[OutboxEntry] = []
         self._pruned = 0
         self._woken = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -130,7 +130,7 @@ class HistoryRecorder:
             self._last = len(entries)
             return self._last
 
-    async def _retold(self, after: int) -> list[Entry]:
+    async def _retold(self, after: int) -> list[OutboxEntry]:
         """What a store tells anew that has lost its last moments, and with them the numbers that history knows.
 
         Its numbers are behind our cursor, and would not be looked at. So it goes on counting from above, and what it
@@ -140,7 +140,7 @@ class HistoryRecorder:
         if newest is None or leap is None or not after or await newest() >= after:
             return []
         last = await leap(after)
-        told: list[Entry] = []
+        told: list[OutboxEntry] = []
         while page := await self._storage.outbox(told[-1].number if told else 0, self._limit):
             told += (entry for entry in page if entry.number <= last)
             if page[-1].number >= last:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from ..model import Entry
+from ..model import OutboxEntry
 from ..serialization import safe_text
 from .encoding import encode_events
 
@@ -20,9 +20,9 @@ class Refused(Exception):
 
 
 async def record_sparing(
-    write: Callable[[Sequence[Entry]], Awaitable[None]],
-    set_aside: Callable[[Entry, str], Awaitable[None]],
-    entries: Sequence[Entry],
+    write: Callable[[Sequence[OutboxEntry]], Awaitable[None]],
+    set_aside: Callable[[OutboxEntry, str], Awaitable[None]],
+    entries: Sequence[OutboxEntry],
 ) -> int:
     """Write the batch; where it is refused, all of it but the entries at fault. Returns how many those were.
 
@@ -41,7 +41,9 @@ async def record_sparing(
     return 0
 
 
-async def _spare(set_aside: Callable[[Entry, str], Awaitable[None]], entry: Entry, reason: str) -> None:
+async def _spare(
+    set_aside: Callable[[OutboxEntry, str], Awaitable[None]], entry: OutboxEntry, reason: str
+) -> None:
     await set_aside(entry, safe_text(reason))
     log.error(
         "an entry of job %s was refused by the history, and set aside: %s",
@@ -51,6 +53,6 @@ async def _spare(set_aside: Callable[[Entry, str], Awaitable[None]], entry: Entr
     )
 
 
-def shown_entry(entry: Entry) -> bytes:
+def shown_entry(entry: OutboxEntry) -> bytes:
     """What is kept of it, to be looked at by a person."""
     return encode_events(entry)[:KEPT_BYTES]

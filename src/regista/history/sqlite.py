@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..errors import ConfigError, HistoryUnavailable, SchemaError, StorageError, StorageFailed
-from ..model import Entry, Event, Summary
+from ..model import Event, JobSummary, OutboxEntry
 from ..onethread import OneThread
 from ..places import Places, real
 from ..together import together
@@ -110,11 +110,11 @@ class SqliteHistory:
     async def cursor(self) -> int:
         return await self._ask(_read_cursor)
 
-    async def record(self, entries: Sequence[Entry]) -> None:
+    async def record(self, entries: Sequence[OutboxEntry]) -> None:
         if entries:
             await record_sparing(self._write, self._set_aside, entries)
 
-    async def _write(self, entries: Sequence[Entry]) -> None:
+    async def _write(self, entries: Sequence[OutboxEntry]) -> None:
         indexed = self._indexed
         batch, news = await pack(entries, indexed)
         self._tell_once()
@@ -126,7 +126,7 @@ class SqliteHistory:
             raise
         indexed.written(news)
 
-    async def _set_aside(self, entry: Entry, reason: str) -> None:
+    async def _set_aside(self, entry: OutboxEntry, reason: str) -> None:
         self._tell_once()
         asked = (entry.number, entry.job_id[:KEPT_ID], reason, shown_entry(entry))
         await self._run(
@@ -184,7 +184,7 @@ class SqliteHistory:
     async def events_of_jobs(self, job_ids: Sequence[str], limit: int = 1000) -> dict[str, list[Event]]:
         asked = {"job_ids": encode_json(job_ids).decode(), "limit": limit}
         rows = await self._read(_QUERIES["stories"], asked, list[tuple[str, int, str]])
-        found: dict[str, list[Entry]] = {}
+        found: dict[str, list[OutboxEntry]] = {}
         for job_id, first_seq, body in rows:
             found.setdefault(job_id, []).append(_entry(job_id, first_seq, body))
         return {job_id: to_events(told)[:limit] for job_id, told in found.items()}
@@ -194,13 +194,13 @@ class SqliteHistory:
         rows = await self._read(_QUERIES["entries"], asked, list[tuple[int, str, int, str, str | None]])
         rows.sort()
         found = [
-            Entry(number, job_id, first_seq, decode_events(bytes.fromhex(body)))
+            OutboxEntry(number, job_id, first_seq, decode_events(bytes.fromhex(body)))
             for number, job_id, first_seq, _, body in rows
             if body is not None
         ]
         return EntryPage(found, rows[-1][0] if rows else after)
 
-    async def summary(self, job_id: str) -> Summary | None:
+    async def summary(self, job_id: str) -> JobSummary | None:
         rows = await self._summaries(["job_id = :job_id"], {"job_id": job_id, "limit": 1})
         return rows[0] if rows else None
 
@@ -212,7 +212,7 @@ class SqliteHistory:
         status: str | None = None,
         before: Place | None = None,
         limit: int = 100,
-    ) -> list[Summary]:
+    ) -> list[JobSummary]:
         asked: dict[str, Any] = {"client": client, "blueprint": blueprint, "status": status}
         filters = [f"{column} = :{column}" for column, value in asked.items() if value is not None]
         if status is not None and status != "finished":
@@ -222,13 +222,15 @@ class SqliteHistory:
             asked |= {"created_at": before[0].timestamp(), "job_id": before[1]}
         return await self._summaries(filters, {**asked, "limit": limit})
 
-    async def _summaries(self, filters: list[str], asked: dict[str, Any]) -> list[Summary]:
+    async def _summaries(self, filters: list[str], asked: dict[str, Any]) -> list[JobSummary]:
         query = _QUERIES["summaries"].format(filters=" AND ".join(filters) or "true")
         rows = await self._read(query, asked, list[JobRow])
         rows.sort(key=lambda row: (row.created_at, row.job_id), reverse=True)
         return [row.summary() for row in rows]
 
-    async def search(self, query: Query, after: SearchPlace | None = None, limit: int = 100) -> list[Summary]:
+    async def search(
+        self, query: Query, after: SearchPlace | None = None, limit: int = 100
+    ) -> list[JobSummary]:
         found = statement(query, await self._lead(query), after)
         text = _QUERIES["search"].format(source=found.source, filters=found.filters, order=found.order)
         rows = await self._read(text, {**found.asked, "limit": limit}, list[JobRow])
@@ -355,8 +357,8 @@ class SqliteHistory:
             connection.close()  # the last one to close checkpoints, as `sync` does
 
 
-def _entry(job_id: str, first_seq: int, body: str) -> Entry:
-    return Entry(0, job_id, first_seq, decode_events(bytes.fromhex(body)))
+def _entry(job_id: str, first_seq: int, body: str) -> OutboxEntry:
+    return OutboxEntry(0, job_id, first_seq, decode_events(bytes.fromhex(body)))
 
 
 def _forget(connection: sqlite3.Connection, gone: dict[str, str]) -> None:

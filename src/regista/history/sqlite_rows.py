@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..clock import EPOCH
-from ..model import Entry, Summary
+from ..model import JobSummary, OutboxEntry
 from .encoding import encode_events, encode_json
 from .indexed import Indexed, Said
 from .query.index import keys_of
@@ -37,7 +37,7 @@ class Batch(NamedTuple):
     cursor: int
 
 
-async def pack(entries: Sequence[Entry], indexed: Indexed) -> tuple[Batch, list[tuple[str, Said]]]:
+async def pack(entries: Sequence[OutboxEntry], indexed: Indexed) -> tuple[Batch, list[tuple[str, Said]]]:
     """Encode each entry once, and of each job's summaries only the last; and what that says of attributes."""
     job_ids: list[str] = []
     heads: list[int] = []
@@ -61,7 +61,7 @@ async def pack(entries: Sequence[Entry], indexed: Indexed) -> tuple[Batch, list[
 
 
 def _jobs(
-    newest: dict[str, tuple[int, Summary]], indexed: Indexed
+    newest: dict[str, tuple[int, JobSummary]], indexed: Indexed
 ) -> tuple[list[_Kind], list[int], list[_Key], list[tuple[str, Said]]]:
     """Jobs by what they have in common, what is left of each, and what leads to them."""
     kinds: dict[_Kind, dict[str, int]] = {}
@@ -82,7 +82,7 @@ def _jobs(
     return [(*kind, members) for kind, members in kinds.items()], moments, keys, news
 
 
-def _kind(summary: Summary, said: Said) -> _Kind:
+def _kind(summary: JobSummary, said: Said) -> _Kind:
     """What a job is likely to have in common with others."""
     return (
         summary.client,
@@ -127,10 +127,10 @@ class JobRow(msgspec.Struct, array_like=True):
     error_code: str | None
     search_attributes: dict[str, Any]
 
-    def summary(self) -> Summary:
+    def summary(self) -> JobSummary:
         """The record that was stored."""
         fields = msgspec.structs.asdict(self)
         for name in ("created_at", "updated_at", "finished_at"):
             if fields[name] is not None:
                 fields[name] = EPOCH + timedelta(microseconds=fields[name])
-        return Summary(**fields)
+        return JobSummary(**fields)

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 
 from ..errors import HistoryDisabled
-from ..model import Entry, Event, Summary
+from ..model import Event, JobSummary, OutboxEntry
 from .base import EntryPage, Place
 from .query import Field, Query
 from .query import Place as SearchPlace
@@ -31,7 +31,7 @@ class NoHistory:
         """The last entry that there is: nothing waits to be recorded."""
         return await self._newest()
 
-    async def record(self, entries: Sequence[Entry]) -> None:
+    async def record(self, entries: Sequence[OutboxEntry]) -> None:
         """They stay where they are."""
 
     async def sync(self) -> int:
@@ -47,7 +47,7 @@ class NoHistory:
     async def entries(self, after: int, limit: int = 1000, client: str | None = None) -> EntryPage:
         return EntryPage([], after)
 
-    async def summary(self, job_id: str) -> Summary | None:
+    async def summary(self, job_id: str) -> JobSummary | None:
         raise HistoryDisabled
 
     async def summaries(
@@ -58,10 +58,12 @@ class NoHistory:
         status: str | None = None,
         before: Place | None = None,
         limit: int = 100,
-    ) -> list[Summary]:
+    ) -> list[JobSummary]:
         raise HistoryDisabled
 
-    async def search(self, query: Query, after: SearchPlace | None = None, limit: int = 100) -> list[Summary]:
+    async def search(
+        self, query: Query, after: SearchPlace | None = None, limit: int = 100
+    ) -> list[JobSummary]:
         raise HistoryDisabled
 
     async def count(

@@ -8,15 +8,15 @@ that seq on the newer word is the only one, in whatever order they arrive.
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
-from ..model import Entry, Event, Summary
+from ..model import Event, JobSummary, OutboxEntry
 
 
-def supersedes(newer: Entry, older: Entry) -> bool:
+def supersedes(newer: OutboxEntry, older: OutboxEntry) -> bool:
     """The older one is not a part of the story any more."""
     return newer.number > older.number and newer.first_seq <= older.first_seq
 
 
-def without_superseded(entries: Sequence[Entry]) -> list[Entry]:
+def without_superseded(entries: Sequence[OutboxEntry]) -> list[OutboxEntry]:
     """Those with events that no other of them replaces, in the order of their numbers."""
     told = sorted([entry for entry in entries if entry.events], key=attrgetter("number"))
     seqs: dict[str, int] = {}
@@ -27,8 +27,8 @@ def without_superseded(entries: Sequence[Entry]) -> list[Entry]:
     return told  # as nearly always
 
 
-def _last_told(told: list[Entry]) -> list[Entry]:
-    kept: dict[str, list[Entry]] = {}
+def _last_told(told: list[OutboxEntry]) -> list[OutboxEntry]:
+    kept: dict[str, list[OutboxEntry]] = {}
     dropped: set[int] = set()
     for entry in told:
         line = kept.setdefault(entry.job_id, [])
@@ -38,9 +38,9 @@ def _last_told(told: list[Entry]) -> list[Entry]:
     return [entry for entry in told if id(entry) not in dropped]
 
 
-def latest(entries: Sequence[Entry]) -> dict[str, tuple[int, Summary]]:
+def latest(entries: Sequence[OutboxEntry]) -> dict[str, tuple[int, JobSummary]]:
     """The newest summary of each job, and the number that it came with."""
-    found: dict[str, tuple[int, Summary]] = {}
+    found: dict[str, tuple[int, JobSummary]] = {}
     for entry in entries:
         summary = entry.summary
         if summary is not None:
@@ -50,7 +50,7 @@ def latest(entries: Sequence[Entry]) -> dict[str, tuple[int, Summary]]:
     return found
 
 
-def to_events(entries: Iterable[Entry]) -> list[Event]:
+def to_events(entries: Iterable[OutboxEntry]) -> list[Event]:
     """The events of one job's entries, in order; each entry ends where the next one begins."""
     found: list[Event] = []
     for entry in sorted(entries, key=lambda entry: entry.first_seq):

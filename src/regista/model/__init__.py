@@ -1,16 +1,15 @@
-"""The nouns: frozen records that every room shares. Nothing here does I/O.
+"""The frozen records that all packages share. Nothing here does I/O.
 
-They are made with `gc=False`: a record never refers back to itself, so the collector need not look
-at the hundred thousands of them that a busy orchestrator makes every second.
+They are declared with `gc=False`: a record never refers to itself, so the garbage collector can skip
+the hundred thousands of records that a busy orchestrator makes every second.
 """
 
-from .change import Birth, Change, Message, MessageKind, Outcome, OutcomeKind, TaskWrite
+from .change import Change, ChildJob, CommitOutcome, CommitStatus, JobMessage, JobMessageKind, TaskWrite
 from .client import ClientConfig
-from .event import Entry, Event, EventType, Summary
-from .item import Item, ItemWrite, Quota, Taken
+from .event import Event, EventType, JobSummary, OutboxEntry
 from .job import (
     APPROVALS_KEPT,
-    WAVES_KEPT,
+    FINISHED_TASKS_KEPT,
     Approval,
     AwaitBranches,
     AwaitChild,
@@ -21,24 +20,41 @@ from .job import (
     AwaitVersion,
     Cancellation,
     Fault,
+    FinishedTasks,
     Job,
     Wait,
-    Wave,
-    was_heard,
+    was_accepted,
 )
-from .lane import Lane, LaneStatus, Needs, lane_name, lane_of, needs_of, needs_text
+from .queue_key import (
+    MatchOptions,
+    QueueKey,
+    QueueStatus,
+    match_options,
+    match_options_text,
+    parse_queue_key,
+    queue_key_text,
+)
 from .rate import Rate
+from .record import Quota, Record, RecordWrite, TokenGrant
 from .requirements import STRATEGIES, Requirements, check_requirements
 from .status import HELD_STATES, OPEN_STATES, AttemptState, FailureKind, JobStatus
-from .task import RetryPolicy, Task, TaskFailure, TaskResult, job_of, task_id_of, task_of
-from .worker import Gpu, Profile, Slots, Worker
+from .task import (
+    RetryPolicy,
+    Task,
+    TaskFailure,
+    TaskResult,
+    job_id_of_task,
+    split_attempt_id,
+    task_id_of_attempt,
+)
+from .worker import FreeSlots, Gpu, Profile, Worker
 
 __all__ = [
     "APPROVALS_KEPT",
+    "FINISHED_TASKS_KEPT",
     "HELD_STATES",
     "OPEN_STATES",
     "STRATEGIES",
-    "WAVES_KEPT",
     "Approval",
     "AttemptState",
     "AwaitBranches",
@@ -48,49 +64,49 @@ __all__ = [
     "AwaitTask",
     "AwaitTimer",
     "AwaitVersion",
-    "Birth",
     "Cancellation",
     "Change",
+    "ChildJob",
     "ClientConfig",
-    "Entry",
+    "CommitOutcome",
+    "CommitStatus",
     "Event",
     "EventType",
     "FailureKind",
     "Fault",
+    "FinishedTasks",
+    "FreeSlots",
     "Gpu",
-    "Item",
-    "ItemWrite",
     "Job",
+    "JobMessage",
+    "JobMessageKind",
     "JobStatus",
-    "Lane",
-    "LaneStatus",
-    "Message",
-    "MessageKind",
-    "Needs",
-    "Outcome",
-    "OutcomeKind",
+    "JobSummary",
+    "MatchOptions",
+    "OutboxEntry",
     "Profile",
+    "QueueKey",
+    "QueueStatus",
     "Quota",
     "Rate",
+    "Record",
+    "RecordWrite",
     "Requirements",
     "RetryPolicy",
-    "Slots",
-    "Summary",
-    "Taken",
     "Task",
     "TaskFailure",
     "TaskResult",
     "TaskWrite",
+    "TokenGrant",
     "Wait",
-    "Wave",
     "Worker",
     "check_requirements",
-    "job_of",
-    "lane_name",
-    "lane_of",
-    "needs_of",
-    "needs_text",
-    "task_id_of",
-    "task_of",
-    "was_heard",
+    "job_id_of_task",
+    "match_options",
+    "match_options_text",
+    "parse_queue_key",
+    "queue_key_text",
+    "split_attempt_id",
+    "task_id_of_attempt",
+    "was_accepted",
 ]

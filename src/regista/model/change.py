@@ -1,4 +1,4 @@
-"""Change: everything that one decision writes, so that there is no second write to forget."""
+"""Change: everything that one decision writes, as one atomic write."""
 
 from enum import StrEnum
 from typing import Any
@@ -6,45 +6,45 @@ from typing import Any
 from msgspec import Struct
 
 from .event import Event
-from .item import ItemWrite, Quota
 from .job import Job
+from .record import Quota, RecordWrite
 from .status import AttemptState
 from .task import Task
 
 
 class TaskWrite(Struct, frozen=True, gc=False):
-    """A task as it shall be, and the fence that guards it.
+    """A task to be written, with its fence.
 
-    `attempt` and `states` are what the stored task must show for the write to count; a new task
-    has no fence (`attempt` 0).
+    The write counts if the stored task has this `attempt` and one of these `states`. A new task has no fence
+    (`attempt` 0).
     """
 
     task: Task
     attempt: int = 0
     states: tuple[AttemptState, ...] = ()
-    #: The instance that shall take the task from its lane; empty: whoever can.
-    wakes: str = ""
+    #: The instance to notify, because it has a free slot for the task; empty: every instance.
+    notify_instance: str = ""
 
 
-class MessageKind(StrEnum):
-    """What one job may tell another."""
+class JobMessageKind(StrEnum):
+    """What one job sends to another."""
 
     CHILD_ENDED = "child_ended"
     CANCEL = "cancel"
 
 
-class Message(Struct, frozen=True, omit_defaults=True, gc=False):
-    """A durable word from one job to another. It is gone with the commit that acted on it."""
+class JobMessage(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A durable message from one job to another. The commit that acts on it removes it."""
 
     id: str
-    kind: MessageKind
+    kind: JobMessageKind
     to_job: str
     from_job: str
     body: dict[str, Any] = {}
 
 
-class Birth(Struct, frozen=True, gc=False):
-    """A job that is born in another job's write."""
+class ChildJob(Struct, frozen=True, gc=False):
+    """A job that is created in its parent's write."""
 
     job: Job
     events: tuple[Event, ...]
@@ -54,9 +54,9 @@ class Change(Struct, frozen=True, kw_only=True, gc=False):
     """One atomic write. Applied whole or not at all.
 
     With `job`, the stored revision must be `expected` (None: the job must not exist yet). Without
-    it only tasks change, each behind its own fence; a fan-out's branches close this way, so that a
-    hundred results do not race for one record. `expected` is then the revision that they were judged
-    by (None: any), so that nothing decided before a cancel is written after it.
+    it only tasks change, each behind its own fence. Branches of a fan-out close this way, so that a
+    hundred results do not compete for one record. `expected` is then the revision that the decision was
+    based on (None: any), so that no decision from before a cancel is written after it.
     """
 
     job_id: str
@@ -64,33 +64,33 @@ class Change(Struct, frozen=True, kw_only=True, gc=False):
     job: Job | None = None
     expected: int | None = None
     tasks: tuple[TaskWrite, ...] = ()
-    #: The tasks that the job had are over: forget them. `tasks` with a fence are then only checked.
+    #: Removes all tasks that the job had. `tasks` with a fence are then only checked.
     drop_tasks: bool = False
-    #: The number of branches that this change closes; whoever closes the last makes the job ready.
+    #: The number of branches that this change closes. The change that closes the last one makes the job ready.
     closes_branches: int = 0
     #: Set with a new fan-out.
     opens_branches: int | None = None
-    #: Jobs that are born in this write.
-    children: tuple[Birth, ...] = ()
-    messages: tuple[Message, ...] = ()
-    #: The message that this change acts on; it must still be there.
-    consumes: str | None = None
+    #: Jobs that are created in this write.
+    children: tuple[ChildJob, ...] = ()
+    messages: tuple[JobMessage, ...] = ()
+    #: The message that this change acts on; it must still be stored.
+    consumes_message: str | None = None
     events: tuple[Event, ...] = ()
-    #: Items that are written with it, without a fence of their own.
-    items: tuple[ItemWrite, ...] = ()
-    #: Counted with a creation; when it is used up nothing is written.
+    #: Records that are written with it, without a fence of their own.
+    records: tuple[RecordWrite, ...] = ()
+    #: Counted when the job is created; when it is used up, nothing is written.
     quota: Quota | None = None
-    #: Seconds for which the writer goes on working on the job; None lets go of it.
-    hold_s: float | None = None
+    #: Seconds for which the writer keeps its lease on the job; None releases the lease.
+    keep_lease_s: float | None = None
 
 
-class OutcomeKind(StrEnum):
-    """How a commit went."""
+class CommitStatus(StrEnum):
+    """The outcome of a commit."""
 
     APPLIED = "applied"
-    #: It had been applied before; only the answer was lost.
+    #: Applied by an earlier call whose answer was lost.
     REPEATED = "repeated"
-    #: Somebody else was first. Nothing was written.
+    #: Another writer was first. Nothing was written.
     STALE = "stale"
     #: It could not be encoded. Nothing was written.
     UNSTORABLE = "unstorable"
@@ -101,13 +101,13 @@ class OutcomeKind(StrEnum):
 
 
 #: Both mean that the change is in the store.
-_APPLIED, _REPEATED = OutcomeKind.APPLIED, OutcomeKind.REPEATED
+_APPLIED, _REPEATED = CommitStatus.APPLIED, CommitStatus.REPEATED
 
 
-class Outcome(Struct, frozen=True, gc=False):
+class CommitOutcome(Struct, frozen=True, gc=False):
     """The store's answer to one change."""
 
-    kind: OutcomeKind
+    kind: CommitStatus
     #: The change closed the last branch: the job can be run at once.
     ready: bool = False
     #: Why it is UNSTORABLE.

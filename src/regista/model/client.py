@@ -8,14 +8,14 @@ from .rate import Rate
 
 
 class ClientConfig(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What `clients.toml` says about a client. Its token is not part of it: a handler needs no secret."""
+    """The entry of a client in `clients.toml`, without its token."""
 
     name: str = ""
     plan: str = ""
     #: Accepted jobs per calendar month; None is unlimited.
     monthly_attempts: int | None = None
     params: dict[str, Any] = field(default_factory=dict)
-    #: Sees and moves the jobs of everybody.
+    #: May see and manage the jobs of all clients.
     operator: bool = False
-    #: How often it may do what, where that is not as for everybody; None is as often as it likes.
+    #: Rate limits that differ from the defaults; None: unlimited.
     rate_limits: dict[str, Rate | None] = field(default_factory=dict)

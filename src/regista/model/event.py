@@ -12,7 +12,7 @@ _encode = Encoder().encode
 
 
 class EventType(StrEnum):
-    """What can happen. The order is roughly that of a job's life."""
+    """The types of events, roughly in the order in which a job meets them."""
 
     JOB_CREATED = "job_created"
     STATE_STARTED = "state_started"
@@ -59,16 +59,16 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     duration_ms: float | None = None
     code: str | None = None
     message: str | None = None
-    #: What else there is to tell about this kind of event.
+    #: Further fields of this type of event.
     detail: dict[str, Any] = field(default_factory=dict)
     #: `state_history` as the handler found it; only at `state_started`.
     snapshot: dict[str, Any] | None = None
-    #: Who caused it, where that was somebody: `client:NAME`, `operator:NAME`, `approval_link`.
+    #: Who caused it, if it was a caller: `client:NAME`, `operator:NAME`, `approval_link`.
     actor: str | None = None
 
 
-class Summary(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """The one row per job that lists and searches read."""
+class JobSummary(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The row of a job that lists and searches read."""
 
     job_id: str
     blueprint: str
@@ -84,7 +84,7 @@ class Summary(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     search_attributes: dict[str, Any] = field(default_factory=dict)
 
 
-class Entry(Struct, frozen=True, omit_defaults=True, dict=True):
+class OutboxEntry(Struct, frozen=True, omit_defaults=True, dict=True):
     """One commit's events on their way from the outbox to history."""
 
     #: Counts the entries of a store; the history cursor is the last one recorded.
@@ -93,10 +93,10 @@ class Entry(Struct, frozen=True, omit_defaults=True, dict=True):
     #: The seq of the first event; the others follow without a gap.
     first_seq: int
     events: tuple[Event, ...]
-    summary: Summary | None = None
+    summary: JobSummary | None = None
 
     def packed(self) -> bytes:
-        """The events as msgpack. Made once: the store and history write down the same bytes."""
+        """The events as msgpack. Encoded once: the store and the history write the same bytes."""
         kept = self.__dict__
         body: bytes | None = kept.get("body")
         if body is None:
@@ -104,7 +104,7 @@ class Entry(Struct, frozen=True, omit_defaults=True, dict=True):
         return body
 
     def numbered(self) -> list[Event]:
-        """The events with the names that they got from the store."""
+        """The events with the job id and the sequence numbers that the store gave them."""
         return [
             replace(event, job_id=self.job_id, seq=self.first_seq + offset)
             for offset, event in enumerate(self.events)

@@ -8,9 +8,6 @@ from msgspec import Struct, field
 from ..trace import under
 from .status import JobStatus
 
-#: Members that every job is asked about: to find one through its class costs more than the question.
-_PENDING, _RUNNING, _CANCELLING = JobStatus.PENDING, JobStatus.RUNNING, JobStatus.CANCELLING
-
 
 class Fault(Struct, frozen=True, omit_defaults=True, gc=False):
     """Why a job failed or was quarantined."""
@@ -32,7 +29,7 @@ class AwaitBranches(Struct, frozen=True, tag="branches", omit_defaults=True, gc=
 
     aggregator: str
     total: int
-    #: All are over, and nobody has this version of the blueprint, nor a newer one with that aggregator.
+    #: Set when all are over and no instance has this version of the blueprint or a newer one with that aggregator.
     missing: str = ""
 
 
@@ -54,7 +51,7 @@ class AwaitChild(Struct, frozen=True, tag="child", omit_defaults=True, gc=False)
 
 
 class AwaitTimer(Struct, frozen=True, tag="timer", omit_defaults=True, gc=False):
-    """The clock."""
+    """A point in time."""
 
     until: datetime
     then: str
@@ -68,7 +65,7 @@ class AwaitRetry(Struct, frozen=True, tag="retry", omit_defaults=True, gc=False)
 
 
 class AwaitVersion(Struct, frozen=True, tag="version", omit_defaults=True, gc=False):
-    """Somebody to load a blueprint version that this job could go on with."""
+    """An instance that loads a blueprint version with which the job can continue."""
 
     version: str
     reason: str = "blueprint_version_missing"
@@ -78,10 +75,10 @@ Wait = AwaitTask | AwaitBranches | AwaitHuman | AwaitChild | AwaitTimer | AwaitR
 
 
 class Cancellation(Struct, frozen=True, omit_defaults=True, gc=False):
-    """A request to stop. Once made, it wins."""
+    """A request to cancel. It is never withdrawn."""
 
     at: datetime
-    #: Without a worker's word by then, the job ends all the same, as unconfirmed.
+    #: Without a worker's acknowledgement by then, the job ends as unconfirmed.
     deadline: datetime
     reason: str = ""
 
@@ -99,17 +96,17 @@ class Approval(Struct, frozen=True, omit_defaults=True, gc=False):
 APPROVALS_KEPT = 16
 
 
-class Wave(Struct, frozen=True, omit_defaults=True, gc=False):
-    """The tasks of one visit that are over: enough to recognise a result that is sent again."""
+class FinishedTasks(Struct, frozen=True, omit_defaults=True, gc=False):
+    """The finished tasks of one visit: enough to recognise a result that is sent again."""
 
     visit: int
     size: int
-    #: index → attempts that were heard, where that is not just the first one.
+    #: index → attempts whose result was accepted, where that is not just the first attempt.
     odd: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 
-#: How many waves a job remembers. A worker sends again within seconds, not waves later.
-WAVES_KEPT = 16
+#: How many of these a job keeps. A worker repeats a result within seconds, not many visits later.
+FINISHED_TASKS_KEPT = 16
 
 
 class Job(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -128,14 +125,14 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
     #: Counts the commits of this record; the fence against two deciders.
     revision: int = 0
-    #: The commit token of the last writer: a lost answer is told from a lost race by it.
+    #: The commit token of the last writer. It distinguishes a lost answer from a lost race.
     token: str = ""
-    #: Counts the entries into states, so that what belongs to one entry can be told apart.
+    #: Counts the entries into states, to distinguish what belongs to one entry.
     visit: int = 0
     entered_at: datetime | None = None
 
     input: dict[str, Any] = field(default_factory=dict)
-    #: What handlers and workers keep; `context.state_history`.
+    #: `context.state_history`.
     data: dict[str, Any] = field(default_factory=dict)
     result: Any = None
     error: Fault | None = None
@@ -150,7 +147,7 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     unconfirmed: bool = False
     #: The last decisions of people, the newest at the end.
     approvals: tuple[Approval, ...] = ()
-    waves: tuple[Wave, ...] = ()
+    finished_tasks: tuple[FinishedTasks, ...] = ()
 
     priority: float = 0.0
     dispatch_timeout_s: float | None = None
@@ -163,38 +160,38 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
     @property
     def deadline(self) -> datetime | None:
-        """The next instant at which somebody must look at this job, if there is one."""
-        if self.status is _CANCELLING:
+        """When a timer of this job fires next, if it has one."""
+        if self.status is JobStatus.CANCELLING:
             return self.cancel.deadline if self.cancel else None
         wait = self.wait
         return wait.until if type(wait) is AwaitTimer or type(wait) is AwaitRetry else None
 
     @property
     def ids(self) -> dict[str, str]:
-        """What log lines carry that are written for it."""
+        """The fields of log lines about this job."""
         return {"job_id": self.id, "client": self.client}
 
     @property
     def trace(self) -> dict[str, str]:
-        """The trace context of what belongs to this job: its own span, below whoever asked for it."""
+        """The trace context of this job: its own span, a child of the submitter's."""
         return under(self.tracing_context, self.id) if self.tracing_context else self.tracing_context
 
     def runnable(self, open_branches: int) -> bool:
-        """A handler can be run for it now: it belongs in the ready queue."""
+        """A handler can run for it now: it belongs in the ready queue."""
         status, wait = self.status, self.wait
-        if status is _RUNNING or status is _PENDING:
+        if status in (JobStatus.RUNNING, JobStatus.PENDING):
             return wait is None or type(wait) is AwaitVersion
-        # A fan-out that is being cancelled needs one more turn as well, once its last branch is over.
+        # A cancelled fan-out needs one more turn too, once its last branch is over.
         return open_branches == 0 and type(wait) is AwaitBranches and not status.settled
 
 
-def was_heard(job: Job, task_id: str, attempt: int) -> bool:
-    """A result of this attempt of a task that is over was accepted before."""
+def was_accepted(job: Job, task_id: str, attempt: int) -> bool:
+    """A result of this attempt of a finished task was accepted before."""
     prefix, _, index = task_id.rpartition("_")
     _, _, visit = prefix.rpartition("_")
     if not (index.isdigit() and visit.isdigit()):
         return False
-    for wave in job.waves:
-        if wave.visit == int(visit) and int(index) < wave.size:
-            return attempt in wave.odd.get(int(index), (1,))
+    for finished in job.finished_tasks:
+        if finished.visit == int(visit) and int(index) < finished.size:
+            return attempt in finished.odd.get(int(index), (1,))
     return False

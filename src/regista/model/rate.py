@@ -1,10 +1,10 @@
-"""Rate: how often something may be done."""
+"""Rate: a limit on how often something may be done."""
 
 from msgspec import Struct
 
 
 class Rate(Struct, frozen=True, gc=False):
-    """A bucket of tokens: each deed takes one, and an empty bucket is full again after the window.
+    """A token bucket: each action takes a token, and an empty bucket is full again after the window.
 
     `limit` may come at once; in the long run it is `limit` in every `window_s`.
     """
@@ -14,5 +14,5 @@ class Rate(Struct, frozen=True, gc=False):
 
     @property
     def per_s(self) -> float:
-        """Tokens that come back in a second."""
+        """Tokens added per second."""
         return self.limit / self.window_s

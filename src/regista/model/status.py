@@ -1,10 +1,10 @@
-"""The words for where a thing stands. Each question about a status has one answer, here."""
+"""Statuses of jobs, attempts and failures, and the groups of them that code asks for."""
 
 from enum import StrEnum
 
 
 class JobStatus(StrEnum):
-    """Where a job stands."""
+    """The status of a job."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -19,19 +19,19 @@ class JobStatus(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
 
-    #: Final: nothing changes such a job any more.
+    #: Final: the job never changes again.
     terminal: bool
-    #: Nothing happens by itself any more: terminal, or quarantined and waiting for a person.
+    #: Terminal, or quarantined and waiting for a person.
     settled: bool
 
     def __init__(self, value: str) -> None:
-        # Answered here once: every step of every job asks, and a set of members hashes them in Python each time.
+        # Computed once: every step of every job reads them, and a set of members hashes them in Python each time.
         self.terminal = value in {"finished", "failed", "cancelled"}
         self.settled = self.terminal or value == "quarantined"
 
 
 class AttemptState(StrEnum):
-    """Where the current attempt of a task stands: queued → offered → started → closed."""
+    """The state of the current attempt of a task: queued → offered → started → closed."""
 
     QUEUED = "queued"
     OFFERED = "offered"
@@ -39,9 +39,9 @@ class AttemptState(StrEnum):
     CLOSED = "closed"
 
 
-#: The states of an attempt whose result is still welcome.
+#: The states of an attempt whose result is accepted.
 OPEN_STATES = (AttemptState.QUEUED, AttemptState.OFFERED, AttemptState.STARTED)
-#: The states in which a worker may have the attempt in its hands.
+#: The states of an attempt that a worker may be running.
 HELD_STATES = (AttemptState.OFFERED, AttemptState.STARTED)
 
 
@@ -54,7 +54,7 @@ class FailureKind(StrEnum):
 
     @classmethod
     def of(cls, code: str | None) -> "FailureKind":
-        """The kind that a code means. What nobody knows is worth a retry, as the documents say."""
+        """The kind of a code. Unknown codes are transient, so they are retried."""
         return _KINDS.get(code or "", cls.TRANSIENT)
 
 

@@ -1,18 +1,15 @@
 """Task: one piece of work for a worker. Attempt: one try of it."""
 
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct, field
 
 from ..clock import later
 from ..trace import under
-from .lane import Lane, needs_text
+from .queue_key import QueueKey, match_options_text
 from .status import AttemptState
 
-#: `Lane(...)`, remembered: every task asks for its lane several times, and there are few of them.
-_lane_of = lru_cache(maxsize=4096)(Lane)
 #: A task that was lost so often runs alone on its worker.
 ISOLATED_AFTER_LOSSES = 2
 #: Members that every task is asked about: to find one through its class costs more than the question.
@@ -28,7 +25,7 @@ class RetryPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fals
     first_s: float = 1.0
     factor: float = 2.0
     cap_s: float = 60.0
-    #: Share of a pause that is left to chance, so that a crowd does not come back at once.
+    #: Share of a pause that is random, so that retries do not synchronise.
     jitter: float = 0.1
     #: Attempts that may be lost (dead worker, never delivered) before the task counts as failed.
     lost_budget: int = 10
@@ -40,7 +37,7 @@ class RetryPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fals
             raise ValueError(f"expected first_s, cap_s >= 0, factor >= 1, jitter in 0..1; got {self}")
 
 
-#: The policy of a task that names none. It is left out of the stored record as this very object, not by its value.
+#: The default policy. Stored records omit it when it is this object.
 DEFAULT_RETRY = RetryPolicy()
 
 
@@ -53,7 +50,7 @@ class TaskFailure(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class TaskResult(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What a worker says about one attempt. `task_id` names the attempt, as on the wire."""
+    """A worker's result of one attempt. `task_id` is the attempt's id, as on the wire."""
 
     task_id: str
     job_id: str
@@ -61,14 +58,14 @@ class TaskResult(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     status: str | None = None
     data: Any = None
     error: TaskFailure | None = None
-    #: When the worker began, where it says so.
+    #: When the worker started, if it reports that.
     started_at: datetime | None = None
-    #: What a failed attempt leaves for the next one; the orchestrator adds it, from its last progress.
+    #: Data of a failed attempt for the next one; the orchestrator takes it from the last progress report.
     checkpoint: Any = None
 
     @property
     def failed(self) -> bool:
-        """It may be tried again."""
+        """The attempt failed; it may be retried."""
         return self.error is not None or self.status == "failure"
 
     @property
@@ -77,14 +74,14 @@ class TaskResult(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
         return self.status or ("failure" if self.error else "success")
 
     def as_dict(self) -> dict[str, Any]:
-        """The whole result, as an aggregator sees it: `task_id` is the task's, as everywhere but on the worker's wire."""
+        """The result as an aggregator gets it. Here `task_id` is the task's id, not the attempt's."""
         error = None
         if self.error is not None:
             error = {"code": self.error.code, "message": self.error.message}
             if self.error.details is not None:
                 error["details"] = self.error.details
         return {
-            "task_id": task_of(self.task_id)[0],
+            "task_id": split_attempt_id(self.task_id)[0],
             "attempt_id": self.task_id,
             "job_id": self.job_id,
             "worker_id": self.worker_id,
@@ -95,17 +92,17 @@ class TaskResult(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
 
 
 class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One piece of work, with the attempt that is under way. Earlier attempts are history."""
+    """One piece of work with its current attempt. Earlier attempts are only in the history."""
 
     #: Stable over retries: `job id`_`visit`_`index`.
     id: str
     job_id: str
     type: str
     index: int = 0
-    #: A branch of a fan-out: its end is counted, and its result is kept for the aggregator.
+    #: A branch of a fan-out: its end is counted and its result kept for the aggregator.
     branch: bool = False
     params: dict[str, Any] = field(default_factory=dict)
-    #: The status of the result → the state where the job goes on.
+    #: Status of the result → next state of the job.
     transitions: dict[str, str] = field(default_factory=dict)
     queue: str = ""
     client: str = ""
@@ -119,56 +116,51 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     #: Both count from the commit that dispatched the task; `result_by` spans retries.
     dispatch_by: datetime | None = None
     result_by: datetime | None = None
-    #: Bounds one attempt, from the moment it was offered.
+    #: Limits one attempt, from the time it was offered.
     attempt_timeout_s: float | None = None
-    #: Bounds the silence of a started attempt between two reports of progress.
+    #: Limits the time between two progress reports of a started attempt.
     heartbeat_timeout_s: float | None = None
 
     attempt: int = 1
     state: AttemptState = AttemptState.QUEUED
     worker_id: str | None = None
     session: int = 0
-    #: What the worker that holds it costs, per second.
+    #: Cost per second of the worker that holds it.
     price: float = 0.0
     queued_at: datetime | None = None
-    #: A retry waits until then.
+    #: A retry is not queued before this time.
     not_before: datetime | None = None
     offered_at: datetime | None = None
     started_at: datetime | None = None
-    #: The last sign of life of this attempt; only kept where `heartbeat_timeout_s` asks for it.
+    #: The last progress of this attempt; only kept with `heartbeat_timeout_s`.
     seen_at: datetime | None = None
     failed_runs: int = 0
     lost_runs: int = 0
-    #: Attempts whose worker was heard: a result of theirs that comes again is fine (FENCES 6).
-    heard: tuple[int, ...] = ()
+    #: Attempts whose result was accepted: sent again, it is accepted again (FENCES 6).
+    accepted_attempts: tuple[int, ...] = ()
     cancel_requested: bool = False
     progress: float | None = None
     progress_message: str = ""
-    #: The last checkpoint of any attempt, handed to the next one.
+    #: The last checkpoint of any attempt, given to the next one.
     checkpoint: Any = None
-    #: How a closed branch ended.
+    #: The result of a closed branch.
     result: TaskResult | None = None
 
     @property
     def attempt_id(self) -> str:
-        """The id of the current attempt: what a worker sees as `task_id`."""
-        number = self.attempt
-        # Most tasks have one attempt, and to make a text of a number costs more than all the rest.
-        return f"{self.id}-1" if number == 1 else f"{self.id}-{number}"
+        """The id of the current attempt. On the wire of workers it is `task_id`."""
+        return f"{self.id}-{self.attempt}"
 
     @property
     def trace(self) -> dict[str, str]:
-        """The trace context that the worker goes on from: the span of this attempt."""
+        """The trace context for the worker: the span of this attempt."""
         return under(self.tracing_context, self.attempt_id) if self.tracing_context else self.tracing_context
 
     @property
-    def lane(self) -> Lane:
+    def queue_key(self) -> QueueKey:
         """Where it waits."""
-        task_type, needs = self.type, ""
-        isolated = self.lost_runs >= ISOLATED_AFTER_LOSSES
-        if self.requirements or self.max_cost is not None or self.strategy is not None or isolated:
-            needs = needs_text(self.requirements, self.max_cost, self.strategy, isolated)
-        return _lane_of(self.queue or task_type, task_type, needs)
+        options = match_options_text(self.requirements, self.max_cost, self.strategy, self.isolated)
+        return QueueKey(self.queue or self.type, self.type, options)
 
     @property
     def isolated(self) -> bool:
@@ -177,16 +169,16 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
     @property
     def waiting(self) -> bool:
-        """It may be handed to a worker now."""
-        return self.state is _QUEUED and self.not_before is None
+        """It can be offered to a worker now."""
+        return self.state is AttemptState.QUEUED and self.not_before is None
 
     @property
     def deadline(self) -> datetime | None:
-        """The next instant at which somebody must look at this task, if there is one."""
+        """When a timer of this task fires next, if it has one."""
         state, nearest = self.state, self.result_by
-        if state is _CLOSED:
+        if state is AttemptState.CLOSED:
             return None
-        if state is _QUEUED:
+        if state is AttemptState.QUEUED:
             if self.not_before is not None:
                 nearest = _earlier(nearest, self.not_before)
             return nearest if self.dispatch_by is None else _earlier(nearest, self.dispatch_by)
@@ -203,19 +195,19 @@ def _earlier(one: datetime | None, other: datetime | None) -> datetime | None:
     return one if one < other else other
 
 
-def job_of(task_id: str) -> str:
+def job_id_of_task(task_id: str) -> str:
     """The id of the job that a task id begins with."""
     return task_id.rsplit("_", 2)[0]
 
 
-def task_id_of(attempt_id: str) -> str:
-    """The stable task id that an attempt id begins with. Only for finding it: `task_of` also says which attempt."""
+def task_id_of_attempt(attempt_id: str) -> str:
+    """The stable task id in an attempt id, unchecked; `split_attempt_id` checks the format."""
     return attempt_id.rpartition("-")[0]
 
 
-def task_of(attempt_id: str) -> tuple[str, int]:
-    """The stable task id and the attempt number that an attempt id names."""
+def split_attempt_id(attempt_id: str) -> tuple[str, int]:
+    """The stable task id and the attempt number of an attempt id; number 0 if the format is wrong."""
     task_id, _, number = attempt_id.rpartition("-")
-    # Any text may come in here: `isdigit` alone takes ² for a digit, and `int` refuses thousands of them.
-    sane = task_id and len(number) < 10 and number.isascii() and number.isdigit()
-    return (task_id, int(number)) if sane else (attempt_id, 0)
+    # Any text may come in: `isdigit` alone accepts ², and `int` refuses thousands of digits.
+    valid = task_id and len(number) < 10 and number.isascii() and number.isdigit()
+    return (task_id, int(number)) if valid else (attempt_id, 0)

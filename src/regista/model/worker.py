@@ -1,4 +1,4 @@
-"""Worker: who performs tasks, and what it brings along."""
+"""Worker: a registered worker, its resources and its cost."""
 
 from datetime import datetime
 from typing import Any
@@ -14,9 +14,9 @@ class Gpu(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Profile(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What a worker has, wants and costs. Workers of equal skills, queues and profile form a class."""
+    """Resources, constraints and cost of a worker. Workers of equal skills, queues and profile form a class."""
 
-    #: The documents' `worker_type`; a word for people.
+    #: The wire's `worker_type`; only shown to people.
     type: str = ""
     cpu_cores: float = 0.0
     ram_gb: float = 0.0
@@ -28,9 +28,9 @@ class Profile(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     models: dict[str, str] = field(default_factory=dict)
     #: Skills or models that are loaded and warm right now.
     hot: tuple[str, ...] = ()
-    #: Whatever else constraints may ask for; `capabilities.extra` of the wire ends up here.
+    #: Further properties for constraints to match, including `capabilities.extra` of the wire.
     labels: dict[str, Any] = field(default_factory=dict)
-    #: Tasks must tolerate these to come here.
+    #: Only tasks that tolerate these run here.
     taints: tuple[str, ...] = ()
     zone: str = ""
     cost_per_second: float = 0.0
@@ -45,7 +45,7 @@ class Profile(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
 
 class Worker(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A registered worker. `session` is the epoch of its registration: an old connection loses by it."""
+    """A registered worker. `session` is the epoch of its registration; it fences out older connections."""
 
     id: str
     skills: tuple[str, ...]
@@ -55,41 +55,41 @@ class Worker(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     capacity: int = 10
     limits: dict[str, int] = field(default_factory=dict)
     profile: Profile = Profile()
-    #: Skill → JSON schema of its params, where the worker told one.
+    #: Skill → JSON schema of its params, where the worker gives one.
     schemas: dict[str, Any] = field(default_factory=dict)
     #: How it is connected: local, stream or poll.
     transport: str = "local"
     hostname: str = ""
-    #: Where its registration came from, as far as we could see.
+    #: The network address of its registration, if known.
     address: str = ""
-    #: Names the process: two with one id are told apart by it. Empty where the worker says nothing.
+    #: Identifies the process: distinguishes two processes with one worker id. Empty if the worker sends none.
     incarnation: str = ""
-    #: Seconds without a sign of life after which it counts as lost; None is the orchestrator's default.
+    #: Seconds without a heartbeat after which it counts as lost; None: the orchestrator's default.
     lease_s: float | None = None
     session: int = 0
     #: The instance that holds the connection.
     instance: str = ""
-    #: A person wants it to get no more tasks.
+    #: Gets no new tasks, by request of a person.
     draining: bool = False
-    #: When its stream was closed, by the instance that had it; None while it is connected, or polls.
-    cut_at: datetime | None = None
-    #: How often the record was written again in this session. Only the store counts: `note` compares it.
-    notes: int = 0
+    #: When the instance that held its stream saw it close; None while it is connected or polling.
+    disconnected_at: datetime | None = None
+    #: Counts the writes of the record in this session. Only the store counts; an update must name the stored one.
+    record_version: int = 0
     registered_at: datetime | None = None
 
     def serves(self, queue: str, skill: str) -> bool:
-        """A task needs its queue and its skill."""
+        """It takes tasks of this queue and has this skill."""
         return skill in self.skills and (self.queues is None or queue in self.queues)
 
 
-class Slots(Struct, frozen=True, omit_defaults=True, gc=False):
-    """The free slots of workers that are alike, at one instance."""
+class FreeSlots(Struct, frozen=True, omit_defaults=True, gc=False):
+    """The free slots of one instance's workers of one class."""
 
-    #: One of them; which one does not matter.
+    #: Any worker of the class.
     worker: Worker
     #: Workers with a free slot.
-    seats: int
+    workers: int
     #: Free slots of all of them.
     free: int
-    #: Attempts in the hands of the one that has the fewest.
+    #: Attempts held by the worker that has the fewest.
     held: int = 0

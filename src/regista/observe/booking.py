@@ -6,7 +6,18 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
-from ..model import AttemptState, Change, Event, EventType, Job, JobStatus, Outcome, OutcomeKind, Task, Worker
+from ..model import (
+    AttemptState,
+    Change,
+    CommitOutcome,
+    CommitStatus,
+    Event,
+    EventType,
+    Job,
+    JobStatus,
+    Task,
+    Worker,
+)
 from .catalogue import Catalogue
 
 #: Blueprints of the last jobs that were looked at: a change of tasks alone does not say it.
@@ -20,7 +31,7 @@ _UNTOLD = {
 _TOLD = (EventType.TASK_FINISHED, EventType.TASK_FAILED)
 
 #: Members that every commit meets: to find one through its class costs more than to compare it.
-_APPLIED, _OFFERED = OutcomeKind.APPLIED, AttemptState.OFFERED
+_APPLIED, _OFFERED = CommitStatus.APPLIED, AttemptState.OFFERED
 
 FindWorker = Callable[[str | None], Worker | None]
 
@@ -95,7 +106,7 @@ class Book:
         while len(known) > _JOBS_KEPT:
             known.popitem(last=False)
 
-    def committed(self, changes: Sequence[Change], outcomes: Sequence[Outcome], now: datetime) -> None:
+    def committed(self, changes: Sequence[Change], outcomes: Sequence[CommitOutcome], now: datetime) -> None:
         """These changes are in the store, or were refused."""
         tally = self._tally
         for change, outcome in zip(changes, outcomes, strict=True):

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from ..model import Change, Event, EventType, Job, JobStatus, Outcome, OutcomeKind, Task
+from ..model import Change, CommitOutcome, CommitStatus, Event, EventType, Job, JobStatus, Task
 from ..trace import Place, place_of, span_id_of
 
 _ATTEMPT_ENDS = frozenset(
@@ -49,10 +49,10 @@ class Spans:
     def __init__(self, emit: Emit) -> None:
         self.emit = emit
 
-    def committed(self, changes: Sequence[Change], outcomes: Sequence[Outcome], now: datetime) -> None:
+    def committed(self, changes: Sequence[Change], outcomes: Sequence[CommitOutcome], now: datetime) -> None:
         """These are in the store, or were refused."""
         for change, outcome in zip(changes, outcomes, strict=True):
-            if outcome.kind is OutcomeKind.APPLIED:
+            if outcome.kind is CommitStatus.APPLIED:
                 self._tell(change, now)
 
     def _tell(self, change: Change, now: datetime) -> None:

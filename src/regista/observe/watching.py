@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from ..clock import Clock
 from ..errors import StorageError
-from ..model import Change, Job, Lane, Outcome, Task, Worker
+from ..model import Change, CommitOutcome, Job, QueueKey, Task, Worker
 from ..storage.base import StorageBackend, TaskClaim
 from .booking import Book
 from .catalogue import Catalogue
@@ -35,7 +35,7 @@ class Watched:
             self.__dict__[name] = found
         return found
 
-    async def commit(self, changes: Sequence[Change], instance: str) -> list[Outcome]:
+    async def commit(self, changes: Sequence[Change], instance: str) -> list[CommitOutcome]:
         """Commit, and count what came of it."""
         began = self._clock.elapsed()
         try:
@@ -47,7 +47,7 @@ class Watched:
         self._note(changes, outcomes)
         return outcomes
 
-    def _note(self, changes: Sequence[Change], outcomes: Sequence[Outcome]) -> None:
+    def _note(self, changes: Sequence[Change], outcomes: Sequence[CommitOutcome]) -> None:
         try:
             now = self._clock.now()
             self._book.committed(changes, outcomes, now)
@@ -66,7 +66,7 @@ class Watched:
         return found
 
     async def claim_tasks(
-        self, worker: Worker, lanes: Collection[Lane], limit: int, now: datetime
+        self, worker: Worker, lanes: Collection[QueueKey], limit: int, now: datetime
     ) -> TaskClaim:
         """Claim, and count how long they have waited."""
         claim = await self._inner.claim_tasks(worker, lanes, limit, now)

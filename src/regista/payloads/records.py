@@ -14,7 +14,19 @@ from msgspec.structs import replace
 
 from ..clock import Clock
 from ..errors import FileMissing
-from ..model import AttemptState, Birth, Change, Event, Job, Lane, Message, Outcome, Task, TaskWrite, Worker
+from ..model import (
+    AttemptState,
+    Change,
+    ChildJob,
+    CommitOutcome,
+    Event,
+    Job,
+    JobMessage,
+    QueueKey,
+    Task,
+    TaskWrite,
+    Worker,
+)
 from ..storage.base import Standing, StorageBackend, TaskClaim, Version
 from .base import MARK, Broken, Payloads, broken, refs_of
 from .offload import Offloader, shown, unfetched
@@ -40,7 +52,7 @@ class KeptRecords:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    async def commit(self, changes: Sequence[Change], instance: str) -> list[Outcome]:
+    async def commit(self, changes: Sequence[Change], instance: str) -> list[CommitOutcome]:
         """Put large values away first: a reference never leads nowhere."""
         heavy = [index for index, change in enumerate(changes) if self._heavy(change)]
         if heavy:
@@ -54,7 +66,7 @@ class KeptRecords:
             self._note(changes[index], outcomes[index])
         return outcomes
 
-    def _note(self, change: Change, outcome: Outcome) -> None:
+    def _note(self, change: Change, outcome: CommitOutcome) -> None:
         """What was put away for a record that nobody has, or soon nobody, may be removed: it is written again."""
         if not outcome.ok or (change.job is not None and change.job.status.terminal):
             for owner in (change.job_id, *(birth.job.id for birth in change.children)):
@@ -83,7 +95,9 @@ class KeptRecords:
             change,
             job=None if change.job is None else await self._pack_job(change.job),
             tasks=tuple([await self._pack_write(write) for write in change.tasks]),
-            children=tuple([Birth(await self._pack_job(each.job), each.events) for each in change.children]),
+            children=tuple(
+                [ChildJob(await self._pack_job(each.job), each.events) for each in change.children]
+            ),
             messages=tuple([await self._pack_message(owner, each) for each in change.messages]),
             events=tuple([await self._pack_event(owner, each) for each in change.events]),
         )
@@ -105,7 +119,7 @@ class KeptRecords:
         task = replace(task, params=await pack(task.job_id, task.params), result=result)
         return replace(write, task=task)
 
-    async def _pack_message(self, owner: str, message: Message) -> Message:
+    async def _pack_message(self, owner: str, message: JobMessage) -> JobMessage:
         """What a child tells its parent lies with the child."""
         if "result" not in message.body:
             return message
@@ -138,7 +152,7 @@ class KeptRecords:
         return await self._whole_tasks(await self._inner.tasks_of(job_id))
 
     async def claim_tasks(
-        self, worker: Worker, lanes: Collection[Lane], limit: int, now: datetime
+        self, worker: Worker, lanes: Collection[QueueKey], limit: int, now: datetime
     ) -> TaskClaim:
         """Claim, and fetch what lies elsewhere. Tasks whose payload is broken go to `on_broken` instead of the worker."""
         while True:
@@ -172,11 +186,11 @@ class KeptRecords:
         """Jobs of versions that nobody attends, with what lies elsewhere."""
         return await self._whole_jobs(await self._inner.stranded(limit))
 
-    async def messages(self, limit: int) -> list[Message]:
+    async def messages(self, limit: int) -> list[JobMessage]:
         """The messages, with what lies elsewhere."""
         return [await self._whole_message(each) for each in await self._inner.messages(limit)]
 
-    async def _whole_message(self, message: Message) -> Message:
+    async def _whole_message(self, message: JobMessage) -> JobMessage:
         told = message.body.get("result")
         if not (isinstance(told, dict) and MARK in told):
             return message

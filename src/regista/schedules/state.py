@@ -31,7 +31,7 @@ _REMEMBERED = 100
 Kind = Literal["started", "skipped", "triggered", "paused", "resumed", "changed"]
 
 
-class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ScheduleRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of what became of a schedule's ticks. Ticks that were skipped in a row for one reason share a line."""
 
     kind: Kind
@@ -70,7 +70,7 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     buffered: datetime | None = None
     #: Jobs that may still run.
     running: tuple[str, ...] = ()
-    records: tuple[Record, ...] = ()
+    records: tuple[ScheduleRecord, ...] = ()
     fired: int = 0
     skipped: int = 0
     last_tick: datetime | None = None
@@ -214,13 +214,13 @@ def _noted(
     if before is not None and alike and before.last == state.cursor < first:
         joined = replace(before, at=seen.now, last=last, count=before.count + count)
         return replace(state, records=(*state.records[:-1], joined))
-    record = Record(
+    record = ScheduleRecord(
         kind="skipped", at=seen.now, tick=first, last=last, count=count, reason=reason, message=message
     )
     return noted(state, record, seen.keep)
 
 
-def noted(state: State, record: Record, keep: int = KEEP) -> State:
+def noted(state: State, record: ScheduleRecord, keep: int = KEEP) -> State:
     """The state with one more line; the oldest makes room."""
     return replace(state, records=(*state.records, record)[-keep:])
 
@@ -234,7 +234,7 @@ def started(state: State, start: Start, job_id: str, seen: Circumstances) -> Sta
         return _done(state, start)
     state = _done(_pardoned(state, start), start)
     kind: Kind = "started" if start.tick is not None else "triggered"
-    state = noted(state, Record(kind=kind, at=seen.now, tick=start.tick, job_id=job_id), seen.keep)
+    state = noted(state, ScheduleRecord(kind=kind, at=seen.now, tick=start.tick, job_id=job_id), seen.keep)
     return replace(
         state,
         fired=state.fired + 1,
@@ -248,7 +248,7 @@ def refused(state: State, start: Start, code: str, message: str, seen: Circumsta
     """The job could not be started, and will not be."""
     if start not in state.starting:
         return state
-    record = Record(
+    record = ScheduleRecord(
         kind="skipped", at=seen.now, tick=start.tick, last=start.tick, reason=code, message=message
     )
     state = noted(_done(state, start), record, seen.keep)

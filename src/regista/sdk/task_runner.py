@@ -13,7 +13,7 @@ from typing import Any
 from ..aio import await_user_code, call_user_code
 from ..clock import Clock
 from ..errors import TaskError
-from ..model import TaskFailure, TaskResult, task_of
+from ..model import TaskFailure, TaskResult, split_attempt_id
 from ..payloads.task_files import FilesRoom
 from ..serialization import safe_text
 from .context import Assignment, TaskCancelled, TaskContext
@@ -204,7 +204,7 @@ class TaskRunner:
             extra={
                 "action": "task_failed",
                 "job_id": running_task.job_id,
-                "task_id": task_of(running_task.attempt_id)[0],
+                "task_id": split_attempt_id(running_task.attempt_id)[0],
                 "attempt_id": running_task.attempt_id,
             },
         )

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from ..clock import Clock
 from ..errors import StorageAway
-from ..model import Item
-from ..model.audit import AUDIT_SHELF, AuditRecord, Deed, audit_record, audit_write
+from ..model import Record
+from ..model.audit import AUDIT_COLLECTION, AuditedAction, AuditRecord, audit_record, audit_write
 from ..storage.base import Shelves
 from .caller import Caller
 from .pages import RecordPage, record_page
@@ -54,10 +54,10 @@ class AuditService:
         while self._running:
             await asyncio.wait(self._running)
 
-    def action(self, caller: Caller, action: str, target: str, **facts: str) -> Deed:
+    def action(self, caller: Caller, action: str, target: str, **facts: str) -> AuditedAction:
         """What the caller is about to do to a job; the engine records it in the commit that does it."""
         record = self._record(caller, action, target, facts)
-        return Deed(record.actor, audit_write(record, self._keep_s))
+        return AuditedAction(record.actor, audit_write(record, self._keep_s))
 
     async def perform(
         self,
@@ -109,11 +109,11 @@ class AuditService:
         """The records that match, newest first; for operators. A page may be short and yet have an `end`."""
         caller.require_operator("read the audit records")
 
-        def matching(item: Item) -> AuditRecord | None:
+        def matching(item: Record) -> AuditRecord | None:
             record = audit_record(item)
             return record if wanted.matches(record) else None
 
-        return await record_page(self._records, AUDIT_SHELF, matching, after, limit)
+        return await record_page(self._records, AUDIT_COLLECTION, matching, after, limit)
 
     def _record(self, caller: Caller, action: str, target: str, facts: dict[str, str]) -> AuditRecord:
         return AuditRecord(

@@ -62,8 +62,8 @@ class QueueService:
         client = caller.visible_client
         for status in await self._tasks.lanes():
             if client in (None, status.client):
-                queue = queues.setdefault(status.lane.queue, QueueCounts())
-                queue.workers |= unrestricted.get(status.lane.type, set())
+                queue = queues.setdefault(status.queue_key.queue, QueueCounts())
+                queue.workers |= unrestricted.get(status.queue_key.type, set())
                 queue.waiting += status.waiting
                 if status.oldest is not None and (queue.oldest is None or status.oldest < queue.oldest):
                     queue.oldest = status.oldest

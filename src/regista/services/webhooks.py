@@ -8,8 +8,14 @@ from msgspec.structs import replace
 
 from ..clock import Clock
 from ..errors import DeliveryNotFound, StorageError
-from ..model import Item, ItemWrite
-from ..model.delivery import DEAD_SHELF, WEBHOOK_SHELF, Delivery, delivery_write, readable
+from ..model import Record, RecordWrite
+from ..model.delivery import (
+    DEAD_COLLECTION,
+    WEBHOOK_COLLECTION,
+    WebhookDelivery,
+    delivery_write,
+    readable_delivery,
+)
 from ..storage.base import Shelves
 from ..webhooks.book import Book
 from .audit import AuditService
@@ -27,14 +33,14 @@ class DeliveryState(StrEnum):
     DEAD = "dead"
 
 
-_SHELVES = {DeliveryState.PENDING: WEBHOOK_SHELF, DeliveryState.DEAD: DEAD_SHELF}
+_SHELVES = {DeliveryState.PENDING: WEBHOOK_COLLECTION, DeliveryState.DEAD: DEAD_COLLECTION}
 
 
 class FoundDelivery(NamedTuple):
     """A delivery with its stored item and its state."""
 
-    delivery: Delivery
-    item: Item
+    delivery: WebhookDelivery
+    item: Record
     state: DeliveryState
 
 
@@ -60,8 +66,8 @@ class WebhookService:
     ) -> RecordPage[FoundDelivery]:
         """Deliveries in this state, in the order of their jobs. A page may be short and yet have an `end`."""
 
-        def visible(item: Item) -> FoundDelivery | None:
-            delivery = readable(item)
+        def visible(item: Record) -> FoundDelivery | None:
+            delivery = readable_delivery(item)
             if delivery is None or not caller.may_see(delivery.job.client):
                 return None
             return FoundDelivery(delivery, item, state)
@@ -72,7 +78,7 @@ class WebhookService:
         """A pending or dead delivery; DeliveryNotFound says the same of other clients' and of absent ones."""
         for state in DeliveryState:
             item = await self._records.item(_SHELVES[state], delivery_id)
-            delivery = None if item is None else readable(item)
+            delivery = None if item is None else readable_delivery(item)
             if item is not None and delivery is not None and caller.may_see(delivery.job.client):
                 return FoundDelivery(delivery, item, state)
         raise DeliveryNotFound(delivery_id)
@@ -92,7 +98,9 @@ class WebhookService:
         """Delete a delivery: it is not tried any more. Returns it as it was."""
         found = await self.get(caller, delivery_id)
         # From both shelves: the sender may have moved it since it was read.
-        work = self._records.put([ItemWrite(shelf, found.item.key, None) for shelf in _SHELVES.values()])
+        work = self._records.put(
+            [RecordWrite(collection, found.item.key, None) for collection in _SHELVES.values()]
+        )
         await self._audit.perform(caller, "webhook.discard", delivery_id, work)
         return found
 
@@ -111,7 +119,7 @@ class WebhookService:
             fresh = replace(found.delivery, tries=0)
             if found.state is DeliveryState.DEAD:
                 # Added to one shelf before it is removed from the other: a crash between both repeats it.
-                removal = ItemWrite(DEAD_SHELF, found.item.key, None, expected=found.item.revision)
+                removal = RecordWrite(DEAD_COLLECTION, found.item.key, None, expected=found.item.revision)
                 writes = [delivery_write(fresh, now, 0), removal]
             else:
                 writes = [delivery_write(fresh, now, found.item.revision)]

@@ -18,18 +18,18 @@ from typing import NamedTuple, Protocol
 from ..errors import StorageFailed
 from ..model import (
     Change,
-    Entry,
+    CommitOutcome,
     Event,
-    Item,
-    ItemWrite,
+    FreeSlots,
     Job,
-    Lane,
-    LaneStatus,
-    Message,
-    Outcome,
-    Slots,
-    Taken,
+    JobMessage,
+    OutboxEntry,
+    QueueKey,
+    QueueStatus,
+    Record,
+    RecordWrite,
     Task,
+    TokenGrant,
     Worker,
 )
 
@@ -104,7 +104,7 @@ class TaskClaim(NamedTuple):
 class JobStore(Protocol):
     """Jobs, their tasks, and the one way to change them."""
 
-    async def commit(self, changes: Sequence[Change], instance: str) -> list[Outcome]:
+    async def commit(self, changes: Sequence[Change], instance: str) -> list[CommitOutcome]:
         """Apply each change whole or not at all, in order, and answer when all are flushed.
 
         Refused changes write nothing: STALE when the revision, a task's fence or the consumed message
@@ -178,7 +178,7 @@ class TaskQueue(Protocol):
     """Tasks that wait for a worker."""
 
     async def claim_tasks(
-        self, worker: Worker, lanes: Collection[Lane], limit: int, now: datetime
+        self, worker: Worker, lanes: Collection[QueueKey], limit: int, now: datetime
     ) -> TaskClaim:
         """Offer up to `limit` of the tasks that wait in these lanes to the worker.
 
@@ -192,7 +192,7 @@ class TaskQueue(Protocol):
         """
         ...
 
-    async def lanes(self) -> list[LaneStatus]:
+    async def lanes(self) -> list[QueueStatus]:
         """What waits: a row for each client in each lane, in that order. Empty lines are not told of."""
         ...
 
@@ -224,7 +224,7 @@ class Deadlines(Protocol):
 class Messages(Protocol):
     """Durable words between jobs."""
 
-    async def messages(self, limit: int) -> list[Message]:
+    async def messages(self, limit: int) -> list[JobMessage]:
         """Those that nobody has acted on yet, oldest first."""
         ...
 
@@ -273,11 +273,11 @@ class WorkerStore(Protocol):
 class SlotBoard(Protocol):
     """Who has room, by instance and class of workers. A hint in numbers: it may be some moments old."""
 
-    async def show_slots(self, instance: str, slots: Sequence[Slots], ttl_s: float) -> None:
+    async def show_slots(self, instance: str, slots: Sequence[FreeSlots], ttl_s: float) -> None:
         """Say how many free slots this instance has; forgotten after `ttl_s` without another word. Hints (SLOTS)."""
         ...
 
-    async def slots(self) -> dict[str, list[Slots]]:
+    async def slots(self) -> dict[str, list[FreeSlots]]:
         """The newest word of every instance."""
         ...
 
@@ -285,7 +285,7 @@ class SlotBoard(Protocol):
 class Outbox(Protocol):
     """Events on their way to history."""
 
-    async def outbox(self, after: int, limit: int) -> list[Entry]:
+    async def outbox(self, after: int, limit: int) -> list[OutboxEntry]:
         """The flushed entries numbered above `after`, in order."""
         ...
 
@@ -309,7 +309,7 @@ class Leadership(Protocol):
 class Shelves(Protocol):
     """Small durable records that belong to no job: tokens, deliveries, schedules. Written rarely, so one at a time is fine."""
 
-    async def put(self, writes: Sequence[ItemWrite]) -> list[bool]:
+    async def put(self, writes: Sequence[RecordWrite]) -> list[bool]:
         """Write or remove each, in order, each behind its own fence; durable when answered. Hints (ITEM).
 
         False: the fence did not hold, and nothing changed. Of two who remove the same revision one gets True,
@@ -318,19 +318,19 @@ class Shelves(Protocol):
         """
         ...
 
-    async def item(self, shelf: str, key: str) -> Item | None:
+    async def item(self, collection: str, key: str) -> Record | None:
         """The item as it was flushed."""
         ...
 
-    async def items(self, shelf: str, after: str = "", limit: int = 100) -> list[Item]:
+    async def items(self, collection: str, after: str = "", limit: int = 100) -> list[Record]:
         """The items of a shelf whose keys come after `after`, in the order of their keys."""
         ...
 
-    async def firsts(self, shelf: str, afters: Sequence[str]) -> list[Item | None]:
+    async def firsts(self, collection: str, afters: Sequence[str]) -> list[Record | None]:
         """For each of these keys the first item behind it, in one look; None where there is none."""
         ...
 
-    async def ripe(self, shelf: str, now: datetime, limit: int) -> list[Item]:
+    async def ripe(self, collection: str, now: datetime, limit: int) -> list[Record]:
         """The items whose `due` has come, earliest first. Never pops: the write that acts moves or removes it."""
         ...
 
@@ -338,7 +338,7 @@ class Shelves(Protocol):
 class Counters(Protocol):
     """How much is left."""
 
-    async def take(self, bucket: str, n: int, limit: int, window_s: float) -> Taken:
+    async def take(self, bucket: str, n: int, limit: int, window_s: float) -> TokenGrant:
         """Take `n` tokens out of a bucket that holds `limit` and fills evenly within `window_s`.
 
         All or none; more than `limit` is never given. A bucket that nobody has seen is full. Not durable: a store that

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..clock import EPOCH
-from ..model import Entry, Job, JobStatus, Message, Summary, Task
+from ..model import Job, JobMessage, JobStatus, JobSummary, OutboxEntry, Task
 from .base import Standing
 
 log = logging.getLogger("regista.storage")
@@ -22,8 +22,8 @@ _encoder = msgspec.msgpack.Encoder()
 encode = _encoder.encode
 decode_job = msgspec.msgpack.Decoder(Job).decode
 decode_task = msgspec.msgpack.Decoder(Task).decode
-decode_message = msgspec.msgpack.Decoder(Message).decode
-decode_entry = msgspec.msgpack.Decoder(Entry).decode
+decode_message = msgspec.msgpack.Decoder(JobMessage).decode
+decode_entry = msgspec.msgpack.Decoder(OutboxEntry).decode
 
 
 class _Packed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -33,10 +33,10 @@ class _Packed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     job_id: str
     first_seq: int
     events: msgspec.Raw
-    summary: Summary | None = None
+    summary: JobSummary | None = None
 
 
-def encode_entry(entry: Entry) -> bytes:
+def encode_entry(entry: OutboxEntry) -> bytes:
     """The bytes of an entry of the outbox."""
     events = msgspec.Raw(entry.packed())
     return encode(_Packed(entry.number, entry.job_id, entry.first_seq, events, entry.summary))

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from ..clock import Clock, later
-from ..model import Quota, Taken
+from ..model import Quota, TokenGrant
 from .codec import micros
 from .journal import Batch, CountRow
 
@@ -12,13 +12,13 @@ from .journal import Batch, CountRow
 _SWEEP_AFTER = 1024
 
 
-def taken(ahead_s: float, n: int, limit: int, window_s: float) -> Taken:
+def taken(ahead_s: float, n: int, limit: int, window_s: float) -> TokenGrant:
     """The answer of a bucket that would be full in `ahead_s` seconds if nobody took anything.
 
     The level of a bucket is that one number: `limit` tokens come back in `window_s`, one after the other.
     """
     if limit < 1:
-        return Taken(False, 0, 0.0, window_s)
+        return TokenGrant(False, 0, 0.0, window_s)
     per_token = window_s / limit
     wanted = ahead_s + n * per_token
     # A millionth of a token is the rounding of a clock, and nobody's.
@@ -27,7 +27,7 @@ def taken(ahead_s: float, n: int, limit: int, window_s: float) -> Taken:
     left = math.floor((window_s - ahead) / per_token + 1e-6)
     # Who wants more than there ever is waits for as long as it takes to fill: there is no better answer.
     wait_s = 0.0 if ok else min(wanted - window_s, max(ahead_s, per_token))
-    return Taken(ok, max(left, 0), ahead, wait_s)
+    return TokenGrant(ok, max(left, 0), ahead, wait_s)
 
 
 class Buckets:
@@ -42,7 +42,7 @@ class Buckets:
     def __len__(self) -> int:
         return len(self._levels)
 
-    def take(self, bucket: str, n: int, limit: int, window_s: float) -> Taken:
+    def take(self, bucket: str, n: int, limit: int, window_s: float) -> TokenGrant:
         elapsed = self._clock.elapsed()
         ahead_s, since = self._levels.get(bucket, (0.0, elapsed))
         answer = taken(max(ahead_s - (elapsed - since), 0.0), n, limit, window_s)

@@ -20,14 +20,14 @@ from ..model import (
     HELD_STATES,
     AttemptState,
     Change,
-    Entry,
+    CommitOutcome,
+    CommitStatus,
     Event,
     Job,
-    Lane,
-    Message,
-    Outcome,
-    OutcomeKind,
-    Summary,
+    JobMessage,
+    JobSummary,
+    OutboxEntry,
+    QueueKey,
     Task,
     TaskWrite,
     Worker,
@@ -52,13 +52,13 @@ _CHANGED, _JOB, _TASK, _OFFERED = HintKind.CHANGED, DueKind.JOB, DueKind.TASK, A
 _new = tuple.__new__
 #: Commit tokens that are remembered at least. A repetition comes within milliseconds; so many commits do not.
 _TOKENS_KEPT = 8_192
-_APPLIED = Outcome(OutcomeKind.APPLIED)
-_APPLIED_READY = Outcome(OutcomeKind.APPLIED, ready=True)
-_REPEATED = Outcome(OutcomeKind.REPEATED)
-_STALE = Outcome(OutcomeKind.STALE)
-_MISSING = Outcome(OutcomeKind.MISSING)
-_EXISTS = Outcome(OutcomeKind.EXISTS)
-_OVER_QUOTA = Outcome(OutcomeKind.OVER_QUOTA)
+_APPLIED = CommitOutcome(CommitStatus.APPLIED)
+_APPLIED_READY = CommitOutcome(CommitStatus.APPLIED, ready=True)
+_REPEATED = CommitOutcome(CommitStatus.REPEATED)
+_STALE = CommitOutcome(CommitStatus.STALE)
+_MISSING = CommitOutcome(CommitStatus.MISSING)
+_EXISTS = CommitOutcome(CommitStatus.EXISTS)
+_OVER_QUOTA = CommitOutcome(CommitStatus.OVER_QUOTA)
 
 
 class _JobCell:
@@ -102,7 +102,7 @@ class _TaskCell:
 
 
 #: An entry of the outbox, and its bytes.
-_Told = tuple[Entry, bytes]
+_Told = tuple[OutboxEntry, bytes]
 
 
 class _Birth(NamedTuple):
@@ -172,12 +172,14 @@ class Image:
     def holders(self) -> list[str]:
         return list(self._held)
 
-    def messages(self, limit: int) -> list[Message]:
+    def messages(self, limit: int) -> list[JobMessage]:
         return readable(decode_message, islice(self._messages.values(), limit))
 
     # -- changing --------------------------------------------------------------------------------
 
-    def apply(self, change: Change, batch: Batch, number: int, instance: str, elapsed: float) -> Outcome:
+    def apply(
+        self, change: Change, batch: Batch, number: int, instance: str, elapsed: float
+    ) -> CommitOutcome:
         """Write the change whole, or refuse it and write nothing."""
         if change.job is None and not change.tasks:
             return self._consume(change, batch, number)
@@ -197,11 +199,11 @@ class Image:
             if task.state is _OFFERED and self._is_replaced(task):
                 task = requeued(task)
                 not_offered.append(task.id)
-            tasks.append((task, encode(task), write.wakes))
+            tasks.append((task, encode(task), write.notify_instance))
         messages = [(message, encode(message)) for message in change.messages] if change.messages else ()
         births = self._encode_births(change) if change.children else ()
-        if change.items:
-            check_items(change.items)
+        if change.records:
+            check_items(change.records)
         quota = change.quota if cell is None else None  # only a creation counts
         if quota is not None:
             check_quota(quota)
@@ -217,8 +219,8 @@ class Image:
                 self.ready.discard(cell.version, job.id)
             if drops:
                 self._drop_tasks(cell, batch)
-        for task, task_body, wakes in tasks:
-            self._put_task(cell, task, task_body, batch, wakes)
+        for task, task_body, notify_instance in tasks:
+            self._put_task(cell, task, task_body, batch, notify_instance)
         if change.opens_branches is not None:
             cell.open = change.opens_branches
         cell.open -= change.closes_branches
@@ -227,11 +229,11 @@ class Image:
         for message, message_body in messages:
             self._messages[message.id] = batch.messages[message.id] = message_body
             batch.hints[Hint(HintKind.MESSAGE, message.to_job)] = None
-        if change.consumes is not None:
-            del self._messages[change.consumes]
-            batch.messages[change.consumes] = None
-        if change.items:
-            self.shelves.put(change.items, batch, number, fenced=False)
+        if change.consumes_message is not None:
+            del self._messages[change.consumes_message]
+            batch.messages[change.consumes_message] = None
+        if change.records:
+            self.shelves.put(change.records, batch, number, fenced=False)
         if quota is not None:
             self.quotas.count(quota, batch)
         if job is not None:
@@ -242,10 +244,10 @@ class Image:
         if job is None:
             woken, live = self._wake(cell, change, batch), True
         else:
-            woken, live = False, self._settle(cell, job, change.hold_s, batch, instance, elapsed)
+            woken, live = False, self._settle(cell, job, change.keep_lease_s, batch, instance, elapsed)
         batch.jobs[change.job_id] = _new(JobRow, (change.job_id, live, cell.seq, cell.open, cell.body))
         if not_offered:
-            return Outcome(OutcomeKind.APPLIED, not_offered=tuple(not_offered))
+            return CommitOutcome(CommitStatus.APPLIED, not_offered=tuple(not_offered))
         return _APPLIED_READY if woken else _APPLIED
 
     def _is_replaced(self, task: Task) -> bool:
@@ -256,7 +258,7 @@ class Image:
         known = self._tasks.get(task.id)
         return known is None or known.state is not _OFFERED or known.attempt != task.attempt
 
-    def _refuse(self, change: Change, cell: _JobCell | None) -> Outcome | None:
+    def _refuse(self, change: Change, cell: _JobCell | None) -> CommitOutcome | None:
         """The fences: revision and token of the job, state of each task's attempt, the message."""
         ended = self._ended.get(change.job_id) if cell is None else None
         if ended is not None:
@@ -274,7 +276,7 @@ class Image:
         for write in change.tasks:
             if write.attempt and not self._fence_holds(change.job_id, write):
                 return _STALE
-        if change.consumes is not None and change.consumes not in self._messages:
+        if change.consumes_message is not None and change.consumes_message not in self._messages:
             return _STALE
         return None
 
@@ -297,16 +299,16 @@ class Image:
         if not events:
             return None
         summary = None if job is None else summary_of(job)
-        entry = Entry(self.told.last + ahead + 1, job_id, seq + 1, events, summary)
+        entry = OutboxEntry(self.told.last + ahead + 1, job_id, seq + 1, events, summary)
         return entry, encode_entry(entry)
 
-    def _consume(self, change: Change, batch: Batch, number: int) -> Outcome:
+    def _consume(self, change: Change, batch: Batch, number: int) -> CommitOutcome:
         """A message that changes nothing (any more), whether or not its job still lives."""
-        check_items(change.items)
-        if change.consumes is None or self._messages.pop(change.consumes, None) is None:
+        check_items(change.records)
+        if change.consumes_message is None or self._messages.pop(change.consumes_message, None) is None:
             return _STALE
-        self.shelves.put(change.items, batch, number, fenced=False)
-        batch.messages[change.consumes] = None
+        self.shelves.put(change.records, batch, number, fenced=False)
+        batch.messages[change.consumes_message] = None
         return _APPLIED
 
     def _was_applied(self, change: Change, cell: _JobCell) -> bool:
@@ -372,7 +374,13 @@ class Image:
         return woken
 
     def _settle(
-        self, cell: _JobCell, job: Job, hold_s: float | None, batch: Batch, instance: str, elapsed: float
+        self,
+        cell: _JobCell,
+        job: Job,
+        keep_lease_s: float | None,
+        batch: Batch,
+        instance: str,
+        elapsed: float,
     ) -> bool:
         """What follows from the new state: ready entry, lease, or the end. False: it has ended."""
         job_id, status = job.id, job.status
@@ -385,8 +393,8 @@ class Image:
         elif cell.going is None:
             cell.going = job.client
         if job.runnable(cell.open):
-            if hold_s is not None:
-                self.leases.take(job_id, instance, elapsed + hold_s)
+            if keep_lease_s is not None:
+                self.leases.take(job_id, instance, elapsed + keep_lease_s)
             else:
                 self._make_ready(job_id, cell, batch)
         return True
@@ -426,7 +434,9 @@ class Image:
 
     # -- tasks -----------------------------------------------------------------------------------
 
-    def _put_task(self, job: _JobCell, task: Task, body: bytes, batch: Batch, wakes: str = "") -> None:
+    def _put_task(
+        self, job: _JobCell, task: Task, body: bytes, batch: Batch, notify_instance: str = ""
+    ) -> None:
         task_id = task.id
         cell = self._tasks.get(task_id)
         if cell is not None:
@@ -440,10 +450,10 @@ class Image:
                 job.tasks = [*job.tasks, task_id]
             else:
                 job.tasks.append(task_id)
-        self._show_task(task_id, cell, task, body, batch, wakes)
+        self._show_task(task_id, cell, task, body, batch, notify_instance)
 
     def _show_task(
-        self, task_id: str, cell: _TaskCell, task: Task, body: bytes, batch: Batch, wakes: str
+        self, task_id: str, cell: _TaskCell, task: Task, body: bytes, batch: Batch, notify_instance: str
     ) -> None:
         """What follows from the record: deadline, and lane or worker. The cell is in neither."""
         cell.state = state = task.state
@@ -463,8 +473,8 @@ class Image:
             if task.cancel_requested:
                 batch.hints[Hint(HintKind.CANCEL, worker_id)] = None
         elif task.waiting:
-            cell.line, hint = self.lanes.add(task.lane, task)
-            batch.hints[Hint(hint.kind, hint.id, wakes) if wakes else hint] = None
+            cell.line, hint = self.lanes.add(task.queue_key, task)
+            batch.hints[Hint(hint.kind, hint.id, notify_instance) if notify_instance else hint] = None
 
     def _unlink(self, task_id: str, cell: _TaskCell) -> None:
         if cell.line is not None:
@@ -486,7 +496,13 @@ class Image:
         job.tasks = ()
 
     def claim_tasks(
-        self, worker: Worker, lanes: Collection[Lane], limit: int, now: datetime, batch: Batch, number: int
+        self,
+        worker: Worker,
+        lanes: Collection[QueueKey],
+        limit: int,
+        now: datetime,
+        batch: Batch,
+        number: int,
     ) -> list[Task]:
         """Offer the best tasks that wait in these lanes to the worker, in the open batch."""
         worker_id, session, profile = worker.id, worker.session, worker.profile
@@ -614,7 +630,7 @@ def requeued(task: Task) -> Task:
     )
 
 
-def refuse_ended(change: Change, body: bytes) -> Outcome:
+def refuse_ended(change: Change, body: bytes) -> CommitOutcome:
     """The answer of a job that has ended: nothing moves it, but its own last change had been applied."""
     if change.job is None:
         return _STALE
@@ -623,9 +639,9 @@ def refuse_ended(change: Change, body: bytes) -> Outcome:
     return _EXISTS if change.expected is None else _STALE
 
 
-def summary_of(job: Job) -> Summary:
+def summary_of(job: Job) -> JobSummary:
     """The row that lists and searches read."""
-    return Summary(
+    return JobSummary(
         job_id=job.id,
         blueprint=job.blueprint,
         version=job.version,

@@ -19,7 +19,7 @@ class JobRow(NamedTuple):
 class ItemRow(NamedTuple):
     """An item as it is stored. Times are microseconds since 1970."""
 
-    shelf: str
+    collection: str
     key: str
     #: 0: it is removed.
     revision: int

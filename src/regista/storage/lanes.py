@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from heapq import heappop, heappush
 
-from ..model import Lane, LaneStatus, Task, lane_name
+from ..model import QueueKey, QueueStatus, Task, queue_key_text
 from .base import AGEING_STEP_S, Hint, HintKind
 
 _Entry = tuple[float, int, str]
@@ -19,9 +19,9 @@ def order_key(task: Task) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _hint_of(lane: Lane) -> Hint:
+def _hint_of(queue_key: QueueKey) -> Hint:
     """Something waits in the lane. Remembered: most lanes come and go with each task that waits for a moment."""
-    return Hint(HintKind.TASK, lane_name(lane))
+    return Hint(HintKind.TASK, queue_key_text(queue_key))
 
 
 class Line:
@@ -31,10 +31,10 @@ class Line:
     the line is.
     """
 
-    __slots__ = ("_early", "_late", "_live", "_order", "client", "lane", "turn")
+    __slots__ = ("_early", "_late", "_live", "_order", "client", "queue_key", "turn")
 
-    def __init__(self, lane: Lane, client: str, turn: int) -> None:
-        self.lane = lane
+    def __init__(self, queue_key: QueueKey, client: str, turn: int) -> None:
+        self.queue_key = queue_key
         self.client = client
         #: When it was last served, or came to be: the lowest is next.
         self.turn = turn
@@ -115,11 +115,11 @@ class Line:
 class _Lines:
     """The lines of one lane, that of the client who was served longest ago first."""
 
-    __slots__ = ("by_client", "hint", "lane")
+    __slots__ = ("by_client", "hint", "queue_key")
 
-    def __init__(self, lane: Lane) -> None:
-        self.lane = lane
-        self.hint = _hint_of(lane)
+    def __init__(self, queue_key: QueueKey) -> None:
+        self.queue_key = queue_key
+        self.hint = _hint_of(queue_key)
         self.by_client: OrderedDict[str, Line] = OrderedDict()
 
     def first(self) -> Line:
@@ -130,14 +130,14 @@ class Lanes:
     """All lines of a store."""
 
     def __init__(self) -> None:
-        self._lanes: dict[Lane, _Lines] = {}
+        self._lanes: dict[QueueKey, _Lines] = {}
         self._arrivals = 0
         self._turns = 0
 
     def __len__(self) -> int:
         return sum(len(line) for line in self.lines())
 
-    def waits_in(self, lanes: Collection[Lane]) -> bool:
+    def waits_in(self, lanes: Collection[QueueKey]) -> bool:
         """Something waits in one of them."""
         return not self._lanes.keys().isdisjoint(lanes)
 
@@ -145,16 +145,16 @@ class Lanes:
         """All of them; none is empty."""
         return (line for lines in self._lanes.values() for line in lines.by_client.values())
 
-    def add(self, lane: Lane, task: Task) -> tuple[Line, Hint]:
+    def add(self, queue_key: QueueKey, task: Task) -> tuple[Line, Hint]:
         """Put the task in its client's line; returns that, and the hint that something waits in the lane."""
-        lines = self._lanes.get(lane)
+        lines = self._lanes.get(queue_key)
         if lines is None:
-            lines = self._lanes[lane] = _Lines(lane)
+            lines = self._lanes[queue_key] = _Lines(queue_key)
         line = lines.by_client.get(task.client)
         if line is None:
             # Behind everybody who waits already, or one who sends task after task would always be first.
             self._turns += 1
-            line = lines.by_client[task.client] = Line(lines.lane, task.client, self._turns)
+            line = lines.by_client[task.client] = Line(lines.queue_key, task.client, self._turns)
         self._arrivals += 1
         line.add(task, self._arrivals)
         return line, lines.hint
@@ -165,19 +165,19 @@ class Lanes:
             self._strike(line)
 
     def _strike(self, line: Line) -> None:
-        lines = self._lanes[line.lane].by_client
+        lines = self._lanes[line.queue_key].by_client
         del lines[line.client]
         if not lines:
-            del self._lanes[line.lane]
+            del self._lanes[line.queue_key]
 
-    def take(self, lanes: Collection[Lane], limit: int) -> list[str]:
+    def take(self, lanes: Collection[QueueKey], limit: int) -> list[str]:
         """Take out up to `limit` of the tasks that are next in these lanes; returns their ids.
 
         Clients take turns: next is the one whose line was served longest ago, with the best of its tasks
         in any of these lanes. The cost grows with the lanes, not with the clients.
         """
         taken: list[str] = []
-        waiting = [lines for lane in lanes if (lines := self._lanes.get(lane)) is not None]
+        waiting = [lines for queue_key in lanes if (lines := self._lanes.get(queue_key)) is not None]
         while waiting and len(taken) < limit:
             line = self._next(waiting)
             # Alone in the only lane, a client has turn after turn.
@@ -203,10 +203,10 @@ class Lanes:
                 lines.by_client.move_to_end(best.client)
         return best
 
-    def status(self) -> list[LaneStatus]:
+    def status(self) -> list[QueueStatus]:
         """Every line, in the order of lanes and clients."""
-        rows = [LaneStatus(line.lane, line.client, len(line), line.oldest()) for line in self.lines()]
-        return sorted(rows, key=lambda row: (row.lane, row.client))
+        rows = [QueueStatus(line.queue_key, line.client, len(line), line.oldest()) for line in self.lines()]
+        return sorted(rows, key=lambda row: (row.queue_key, row.client))
 
 
 def _turn(line: Line) -> int:

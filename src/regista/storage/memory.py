@@ -11,15 +11,15 @@ from ..clock import Clock, SystemClock
 from ..errors import StorageFailed
 from ..model import (
     Change,
-    Entry,
+    CommitOutcome,
+    CommitStatus,
     Event,
+    FreeSlots,
     Job,
-    Lane,
-    LaneStatus,
-    Message,
-    Outcome,
-    OutcomeKind,
-    Slots,
+    JobMessage,
+    OutboxEntry,
+    QueueKey,
+    QueueStatus,
     Task,
     Worker,
 )
@@ -39,7 +39,7 @@ ENDED_IN_MEMORY = 100_000
 ENDED_CACHED = 1_000
 #: Told of with every batch, or asked about with every change: made and found once.
 _OUTBOX, _DEADLINE = Hint(HintKind.OUTBOX), Hint(HintKind.DEADLINE)
-_MISSING = OutcomeKind.MISSING
+_MISSING = CommitStatus.MISSING
 
 
 class MemoryStorage(MemoryShelves):
@@ -73,7 +73,7 @@ class MemoryStorage(MemoryShelves):
             else GroupCommit(Batch, self._journal.write, self._flushed)
         )
         self._workers: dict[str, tuple[Worker, float]] = {}
-        self._slots: dict[str, tuple[list[Slots], float]] = {}
+        self._slots: dict[str, tuple[list[FreeSlots], float]] = {}
         self._leaders: dict[str, tuple[str, float]] = {}
         self._attending: dict[str, tuple[frozenset[Version], float]] = {}
         self._meta: dict[str, bytes] = {}
@@ -141,7 +141,7 @@ class MemoryStorage(MemoryShelves):
 
     # -- jobs ------------------------------------------------------------------------------------
 
-    async def commit(self, changes: Sequence[Change], instance: str) -> list[Outcome]:
+    async def commit(self, changes: Sequence[Change], instance: str) -> list[CommitOutcome]:
         elapsed = self._clock.elapsed()
         batch = self._group.batch()
         number = self._group.touch()
@@ -149,7 +149,9 @@ class MemoryStorage(MemoryShelves):
         await self._group.wait(number)
         return outcomes
 
-    def _apply(self, change: Change, batch: Batch, number: int, instance: str, elapsed: float) -> Outcome:
+    def _apply(
+        self, change: Change, batch: Batch, number: int, instance: str, elapsed: float
+    ) -> CommitOutcome:
         outcome = None
         job = change.job
         if job is not None and change.expected is None and job.body_hash:
@@ -159,12 +161,12 @@ class MemoryStorage(MemoryShelves):
             outcome = outcome or self._image.apply(change, batch, number, instance, elapsed)
         except UNENCODABLE as error:
             # Raised before anything was written; the other changes of this call have nothing to do with it.
-            return Outcome(OutcomeKind.UNSTORABLE, reason=safe_text(error))
+            return CommitOutcome(CommitStatus.UNSTORABLE, reason=safe_text(error))
         if outcome.kind is _MISSING:
             outcome = self._refuse_forgotten(change) or outcome
         return outcome
 
-    def _refuse_forgotten(self, change: Change) -> Outcome | None:
+    def _refuse_forgotten(self, change: Change) -> CommitOutcome | None:
         if self._image.find_job(change.job_id) is not None:
             return None
         body = self._forgotten(change.job_id)
@@ -258,7 +260,7 @@ class MemoryStorage(MemoryShelves):
     # -- tasks -----------------------------------------------------------------------------------
 
     async def claim_tasks(
-        self, worker: Worker, lanes: Collection[Lane], limit: int, now: datetime
+        self, worker: Worker, lanes: Collection[QueueKey], limit: int, now: datetime
     ) -> TaskClaim:
         batch = self._group.batch()
         if limit < 1 or not self._image.lanes.waits_in(lanes):
@@ -270,7 +272,7 @@ class MemoryStorage(MemoryShelves):
         await self._group.wait(number)
         return TaskClaim(tasks, exhausted=len(tasks) < limit)
 
-    async def lanes(self) -> list[LaneStatus]:
+    async def lanes(self) -> list[QueueStatus]:
         self._group.batch()
         return self._image.lanes.status()
 
@@ -296,7 +298,7 @@ class MemoryStorage(MemoryShelves):
         self._group.batch()
         return self._image.deadlines.earliest()
 
-    async def messages(self, limit: int) -> list[Message]:
+    async def messages(self, limit: int) -> list[JobMessage]:
         self._group.batch()
         return self._image.messages(limit)
 
@@ -305,7 +307,7 @@ class MemoryStorage(MemoryShelves):
     async def register(self, worker: Worker, lease_s: float) -> Worker:
         self._group.batch()
         self._sessions += 1
-        known = replace(worker, session=self._sessions, notes=0, registered_at=self._clock.now())
+        known = replace(worker, session=self._sessions, record_version=0, registered_at=self._clock.now())
         self._workers[worker.id] = (known, self._clock.elapsed() + lease_s)
         self._image.sessions[worker.id] = known.session
         self._tell_of(worker.id)
@@ -326,10 +328,10 @@ class MemoryStorage(MemoryShelves):
     async def note(self, worker: Worker) -> Worker | None:
         self._group.batch()
         known = self._workers.get(worker.id)
-        noted = replace(worker, notes=worker.notes + 1)
+        noted = replace(worker, record_version=worker.record_version + 1)
         if known is None or known[0] == noted:
             return None if known is None else noted
-        if (known[0].session, known[0].notes) != (worker.session, worker.notes):
+        if (known[0].session, known[0].record_version) != (worker.session, worker.record_version):
             return None
         self._workers[worker.id] = (noted, known[1])
         self._tell_of(worker.id)
@@ -348,12 +350,12 @@ class MemoryStorage(MemoryShelves):
         self._group.batch()
         return [self._workers[worker_id][0] for worker_id in sorted(self._workers)]
 
-    async def show_slots(self, instance: str, slots: Sequence[Slots], ttl_s: float) -> None:
+    async def show_slots(self, instance: str, slots: Sequence[FreeSlots], ttl_s: float) -> None:
         self._group.batch()
         self._slots[instance] = (list(slots), self._clock.elapsed() + ttl_s)
         self._tell([Hint(HintKind.SLOTS, instance)])
 
-    async def slots(self) -> dict[str, list[Slots]]:
+    async def slots(self) -> dict[str, list[FreeSlots]]:
         self._group.batch()
         elapsed = self._clock.elapsed()
         return {instance: slots for instance, (slots, until) in self._slots.items() if until > elapsed}
@@ -377,7 +379,7 @@ class MemoryStorage(MemoryShelves):
 
     # -- outbox ----------------------------------------------------------------------------------
 
-    async def outbox(self, after: int, limit: int) -> list[Entry]:
+    async def outbox(self, after: int, limit: int) -> list[OutboxEntry]:
         self._group.batch()
         return self._image.told.after(after, limit, self._group.flushed)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from ..model import Item, ItemWrite, Taken
+from ..model import Record, RecordWrite, TokenGrant
 from .counters import Buckets
 from .group_commit import GroupCommit
 from .image import Image
@@ -18,7 +18,7 @@ class MemoryShelves:
     _image: Image
     _buckets: Buckets
 
-    async def put(self, writes: Sequence[ItemWrite]) -> list[bool]:
+    async def put(self, writes: Sequence[RecordWrite]) -> list[bool]:
         batch = self._group.batch()
         if not writes:
             return []
@@ -28,34 +28,34 @@ class MemoryShelves:
         await self._group.wait(number)
         return done
 
-    async def item(self, shelf: str, key: str) -> Item | None:
+    async def item(self, collection: str, key: str) -> Record | None:
         self._group.batch()
-        found = self._image.shelves.item(shelf, key)
-        await self._group.wait(self._image.shelves.unflushed(shelf))
+        found = self._image.shelves.item(collection, key)
+        await self._group.wait(self._image.shelves.unflushed(collection))
         return found
 
-    async def items(self, shelf: str, after: str = "", limit: int = 100) -> list[Item]:
+    async def items(self, collection: str, after: str = "", limit: int = 100) -> list[Record]:
         self._group.batch()
-        found = self._image.shelves.items(shelf, after, limit)
-        await self._group.wait(self._image.shelves.unflushed(shelf))
+        found = self._image.shelves.items(collection, after, limit)
+        await self._group.wait(self._image.shelves.unflushed(collection))
         return found
 
-    async def firsts(self, shelf: str, afters: Sequence[str]) -> list[Item | None]:
+    async def firsts(self, collection: str, afters: Sequence[str]) -> list[Record | None]:
         self._group.batch()
         shelves = self._image.shelves
-        found = [next(iter(shelves.items(shelf, after, 1)), None) for after in afters]
-        await self._group.wait(shelves.unflushed(shelf))
+        found = [next(iter(shelves.items(collection, after, 1)), None) for after in afters]
+        await self._group.wait(shelves.unflushed(collection))
         return found
 
-    async def ripe(self, shelf: str, now: datetime, limit: int) -> list[Item]:
+    async def ripe(self, collection: str, now: datetime, limit: int) -> list[Record]:
         self._group.batch()
-        found = self._image.shelves.ripe(shelf, now, limit)
-        await self._group.wait(self._image.shelves.unflushed(shelf))
+        found = self._image.shelves.ripe(collection, now, limit)
+        await self._group.wait(self._image.shelves.unflushed(collection))
         return found
 
     # -- counters --------------------------------------------------------------------------------
 
-    async def take(self, bucket: str, n: int, limit: int, window_s: float) -> Taken:
+    async def take(self, bucket: str, n: int, limit: int, window_s: float) -> TokenGrant:
         self._group.batch()
         return self._buckets.take(bucket, n, limit, window_s)
 

@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from ..clock import Clock, later
-from ..model import Item, ItemWrite
+from ..model import Record, RecordWrite
 from .base import Hint, HintKind
 from .codec import micros, moment_of
 from .journal import Batch, ItemRow
@@ -21,7 +21,7 @@ _SOON = timedelta(seconds=2)
 class _Cell(NamedTuple):
     """An item, and when its time is over by `clock.elapsed()`; None: never."""
 
-    item: Item
+    item: Record
     until: float | None
 
 
@@ -50,7 +50,7 @@ class _Shelf:
         self._undue(self.cells.pop(key).item)
         del self.keys[bisect_left(self.keys, key)]
 
-    def _undue(self, item: Item) -> None:
+    def _undue(self, item: Record) -> None:
         if item.due is not None:
             del self.dues[bisect_left(self.dues, (item.due, item.key))]
 
@@ -68,45 +68,45 @@ class Shelves:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def unflushed(self, shelf: str) -> int:
+    def unflushed(self, collection: str) -> int:
         """The batch that must be flushed before the shelf may be shown; 0: none."""
-        return self._numbers.get(shelf, 0)
+        return self._numbers.get(collection, 0)
 
     def flushed(self, number: int) -> None:
         """Everything up to this batch is durable."""
         if self._numbers:
-            self._numbers = {shelf: last for shelf, last in self._numbers.items() if last > number}
+            self._numbers = {collection: last for collection, last in self._numbers.items() if last > number}
 
-    def item(self, shelf: str, key: str) -> Item | None:
-        known = self._shelves.get(shelf)
+    def item(self, collection: str, key: str) -> Record | None:
+        known = self._shelves.get(collection)
         return None if known is None else self._living(known, key)
 
-    def items(self, shelf: str, after: str, limit: int) -> list[Item]:
-        known = self._shelves.get(shelf)
+    def items(self, collection: str, after: str, limit: int) -> list[Record]:
+        known = self._shelves.get(collection)
         if known is None or limit < 1:
             return []
         start = bisect_right(known.keys, after) if after else 0
         return self._some(known, (known.keys[n] for n in range(start, len(known.keys))), limit)
 
-    def ripe(self, shelf: str, now: datetime, limit: int) -> list[Item]:
-        known = self._shelves.get(shelf)
+    def ripe(self, collection: str, now: datetime, limit: int) -> list[Record]:
+        known = self._shelves.get(collection)
         if known is None or limit < 1:
             return []
         end = bisect_right(known.dues, now, key=lambda due: due[0])
         return self._some(known, (known.dues[n][1] for n in range(end)), limit)
 
-    def _some(self, shelf: _Shelf, keys: Iterator[str], limit: int) -> list[Item]:
-        found: list[Item] = []
+    def _some(self, collection: _Shelf, keys: Iterator[str], limit: int) -> list[Record]:
+        found: list[Record] = []
         for key in keys:
-            item = self._living(shelf, key)
+            item = self._living(collection, key)
             if item is not None:
                 found.append(item)
                 if len(found) == limit:
                     break
         return found
 
-    def _living(self, shelf: _Shelf, key: str) -> Item | None:
-        cell = shelf.cells.get(key)
+    def _living(self, collection: _Shelf, key: str) -> Record | None:
+        cell = collection.cells.get(key)
         if cell is None or (cell.until is not None and cell.until <= self._clock.elapsed()):
             return None
         return cell.item
@@ -114,14 +114,14 @@ class Shelves:
     # -- writing ---------------------------------------------------------------------------------
 
     def put(
-        self, writes: Sequence[ItemWrite], batch: Batch, number: int, *, fenced: bool = True
+        self, writes: Sequence[RecordWrite], batch: Batch, number: int, *, fenced: bool = True
     ) -> list[bool]:
         """Write each whose fence holds; `check` them first, so that none fails halfway."""
         self._sweep(batch)
         return [self._put(write, batch, number, fenced) for write in writes]
 
-    def _put(self, write: ItemWrite, batch: Batch, number: int, fenced: bool) -> bool:
-        old = self.item(write.shelf, write.key)
+    def _put(self, write: RecordWrite, batch: Batch, number: int, fenced: bool) -> bool:
+        old = self.item(write.collection, write.key)
         revision = 0 if old is None else old.revision
         if fenced and write.expected is not None and write.expected != revision:
             return False
@@ -131,46 +131,46 @@ class Shelves:
         elif old is None:
             return True
         else:
-            self._remove(write.shelf, write.key)
-        batch.items[(write.shelf, write.key)] = row
+            self._remove(write.collection, write.key)
+        batch.items[(write.collection, write.key)] = row
         if write.due is not None and row.revision and write.due - self._clock.now() <= _SOON:
-            batch.hints[Hint(_ITEM, write.shelf)] = None
-        self._numbers[write.shelf] = number
+            batch.hints[Hint(_ITEM, write.collection)] = None
+        self._numbers[write.collection] = number
         return True
 
-    def _row(self, write: ItemWrite, revision: int) -> ItemRow:
+    def _row(self, write: RecordWrite, revision: int) -> ItemRow:
         if write.value is None:
-            return ItemRow(write.shelf, write.key, 0, None, None, b"")
+            return ItemRow(write.collection, write.key, 0, None, None, b"")
         due = None if write.due is None else micros(write.due)
         # The file outlives the clock that never jumps, so it gets the time of day.
         expires = None if write.ttl_s is None else micros(later(self._clock.now(), write.ttl_s))
-        return ItemRow(write.shelf, write.key, revision, due, expires, write.value)
+        return ItemRow(write.collection, write.key, revision, due, expires, write.value)
 
     def _place(self, row: ItemRow) -> None:
         until = None
         if row.expires is not None:
             until = self._clock.elapsed() + (row.expires - micros(self._clock.now())) / 1_000_000
-            heappush(self._ends, (until, row.shelf, row.key))
+            heappush(self._ends, (until, row.collection, row.key))
         due = None if row.due is None else moment_of(row.due)
-        item = Item(row.shelf, row.key, row.value, row.revision, due)
-        self._shelves.setdefault(row.shelf, _Shelf()).put(_Cell(item, until))
+        item = Record(row.collection, row.key, row.value, row.revision, due)
+        self._shelves.setdefault(row.collection, _Shelf()).put(_Cell(item, until))
 
-    def _remove(self, shelf: str, key: str) -> None:
-        known = self._shelves[shelf]
+    def _remove(self, collection: str, key: str) -> None:
+        known = self._shelves[collection]
         known.remove(key)
         if not known.cells:
-            del self._shelves[shelf]
+            del self._shelves[collection]
 
     def _sweep(self, batch: Batch) -> None:
         """Forget those whose time is over, here and in the file."""
         elapsed = self._clock.elapsed()
         while self._ends and self._ends[0][0] <= elapsed:
-            until, shelf, key = heappop(self._ends)
-            known = self._shelves.get(shelf)
+            until, collection, key = heappop(self._ends)
+            known = self._shelves.get(collection)
             cell = None if known is None else known.cells.get(key)
             if cell is not None and cell.until == until:
-                self._remove(shelf, key)
-                batch.items[(shelf, key)] = ItemRow(shelf, key, 0, None, None, b"")
+                self._remove(collection, key)
+                batch.items[(collection, key)] = ItemRow(collection, key, 0, None, None, b"")
 
     def restore(self, rows: Sequence[ItemRow]) -> None:
         """Rebuild the shelves from the file. What ended meanwhile is swept out with the next write."""
@@ -178,10 +178,10 @@ class Shelves:
             self._place(row)
 
 
-def check_items(writes: Sequence[ItemWrite]) -> None:
+def check_items(writes: Sequence[RecordWrite]) -> None:
     """Raise a TypeError, ValueError or OverflowError when one of them cannot be stored."""
     for write in writes:
-        for name in (write.shelf, write.key):
+        for name in (write.collection, write.key):
             if not name.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in name):
                 raise ValueError(f"the name of an item: expected text, got half a character in {name!r}")
         if write.value is not None and not isinstance(write.value, bytes):

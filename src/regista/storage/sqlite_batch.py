@@ -140,7 +140,7 @@ def _pack_items(rows: Collection[ItemRow]) -> _Packed:
     bodies: list[bytes] = []
     offset = 1
     for row in rows:
-        parts = (row.shelf.encode(), row.key.encode(), row.value)
+        parts = (row.collection.encode(), row.key.encode(), row.value)
         lengths = tuple(map(len, parts))
         index.append((row.revision, row.due, row.expires, offset, *lengths))
         bodies += parts

@@ -3,10 +3,10 @@
 from collections import deque
 from itertools import dropwhile, islice
 
-from ..model import Entry, Event
+from ..model import Event, OutboxEntry
 
 #: The batch that carries an entry, and the entry.
-_Carried = tuple[int, Entry]
+_Carried = tuple[int, OutboxEntry]
 
 
 class Told:
@@ -22,7 +22,7 @@ class Told:
         #: a history that remembers more than this store never sees a number twice.
         self.last = 0
 
-    def put(self, batch: int, entry: Entry) -> None:
+    def put(self, batch: int, entry: OutboxEntry) -> None:
         """One more, with the number after the last."""
         carried = (batch, entry)
         self.last = entry.number
@@ -33,7 +33,7 @@ class Told:
         else:
             tail.append(carried)
 
-    def after(self, number: int, limit: int, flushed: int) -> list[Entry]:
+    def after(self, number: int, limit: int, flushed: int) -> list[OutboxEntry]:
         """The next ones."""
         entries = self._entries
         if not entries or entries[-1][1].number <= number:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..clock import Ids
-from ..model import Change, Outcome
+from ..model import Change, CommitOutcome
 from ..orchestrator import OrchestratorEngine
 from .clock import LoopClock
 
@@ -42,7 +42,7 @@ class Line:
         for deaf in self._deaf:
             deaf()
 
-    async def commit(self, changes: Sequence[Change], instance: str) -> list[Outcome]:
+    async def commit(self, changes: Sequence[Change], instance: str) -> list[CommitOutcome]:
         world = self._world
         self._alive()
         world.commits += 1

@@ -24,7 +24,7 @@ from ..model import (
     Task,
 )
 from ..schedules.calendar import moment
-from ..schedules.state import Record, Start, tick_key
+from ..schedules.state import ScheduleRecord, Start, tick_key
 from ..upkeep.schedule_book import Entry
 
 Graphs = Mapping[tuple[str, str], Graph]
@@ -230,13 +230,13 @@ def check_schedule(entry: Entry, knows_job: Callable[[str], bool]) -> None:
         raise InvariantBroken(8, entry.name, f"neither fired nor skipped: {missing[:3]}")
 
 
-def _ticks_told(entry: Entry) -> list[Record]:
+def _ticks_told(entry: Entry) -> list[ScheduleRecord]:
     changed = [number for number, one in enumerate(entry.state.records) if one.kind == "changed"]
     own = entry.state.records[changed[-1] + 1 :] if changed else entry.state.records
     return [record for record in own if record.tick is not None]
 
 
-def _covered(entry: Entry, record: Record) -> list[datetime]:
+def _covered(entry: Entry, record: ScheduleRecord) -> list[datetime]:
     assert record.tick is not None
     if record.count == 1:
         return [record.tick]
@@ -244,7 +244,7 @@ def _covered(entry: Entry, record: Record) -> list[datetime]:
     return [record.tick, *(moment(tick) for tick in between)]
 
 
-def _check_record(entry: Entry, record: Record, knows_job: Callable[[str], bool]) -> None:
+def _check_record(entry: Entry, record: ScheduleRecord, knows_job: Callable[[str], bool]) -> None:
     covered = _covered(entry, record)
     if len(covered) != record.count:
         message = f"{record.count} ticks are told of as {record.reason}, {len(covered)} there are"

@@ -81,7 +81,7 @@ class TaskRunner:
     def may_do(self, task: Task) -> bool:
         """It meets, or once met, what the task asks for."""
         records = (replace(self.record, profile=profile) for profile in self._worn)
-        return any(blocker(task.lane, record) is None for record in records)
+        return any(blocker(task.queue_key, record) is None for record in records)
 
     @property
     def awake(self) -> bool:

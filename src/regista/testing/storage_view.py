@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ..model import Job, Lane, Task
+from ..model import Job, QueueKey, Task
 from ..storage.base import DueKind
 from ..storage.codec import decode_job
 from ..storage.memory import MemoryStorage
@@ -26,9 +26,9 @@ class StorageView:
     def in_lane(self, task_id: str) -> bool:
         return any(task_id in line for line in self._image.lanes.lines())
 
-    def lanes(self) -> list[Lane]:
+    def lanes(self) -> list[QueueKey]:
         """Where something waits, in order."""
-        return list(dict.fromkeys(status.lane for status in self._image.lanes.status()))
+        return list(dict.fromkeys(status.queue_key for status in self._image.lanes.status()))
 
     def has_deadline(self, id: str) -> bool:
         at = self._image.deadlines._at

@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ..dispatch.matching import blocker
-from ..model import Gpu, Lane, Profile, needs_of
+from ..model import Gpu, Profile, QueueKey, match_options
 from ..model.requirements import ANY, Constraint, Device, read_requirements
 from .storage_view import StorageView
 
@@ -19,15 +19,15 @@ async def dress(world: "World") -> None:
     turn = 0
     while not world.over:
         await asyncio.sleep(1.0)
-        for lane in StorageView(world.store).lanes():
-            if world.performers and all(blocker(lane, one.record) for one in world.performers):
+        for queue_key in StorageView(world.store).lanes():
+            if world.performers and all(blocker(queue_key, one.record) for one in world.performers):
                 turn += 1
-                await world.performers[turn % len(world.performers)].dress(profile_for(lane))
+                await world.performers[turn % len(world.performers)].dress(profile_for(queue_key))
 
 
-def profile_for(lane: Lane) -> Profile:
+def profile_for(queue_key: QueueKey) -> Profile:
     """The smallest profile that meets all that the lane asks for, where anything can."""
-    needs = needs_of(lane)
+    needs = match_options(queue_key)
     wanted, _ = read_requirements(needs.requirements)
     labels: _Facts = {key: _first(value) for key, value in wanted.affinity.items()}
     labels |= {key: _first(value) for key, value in wanted.properties.items()}

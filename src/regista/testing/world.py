@@ -247,7 +247,7 @@ class World:
             raise self.fatal(4, task.job_id, f"attempt {attempt} reached a worker before it was durable")
         if not performer.may_do(task):
             raise self.fatal(
-                3, task.job_id, f"{worker_id} was given {attempt}, which asks for {task.lane.needs}"
+                3, task.job_id, f"{worker_id} was given {attempt}, which asks for {task.queue_key.options}"
             )
         first = self._started.setdefault(attempt, worker_id)
         if first != worker_id:

@@ -7,8 +7,8 @@ import msgspec
 
 from ..clock import Clock
 from ..config import Config
-from ..model import Item, ItemWrite
-from ..model.audit import AUDIT_SHELF, SYSTEM, AuditRecord, audit_record, audit_write
+from ..model import Record, RecordWrite
+from ..model.audit import AUDIT_COLLECTION, SYSTEM, AuditRecord, audit_record, audit_write
 from ..storage.base import Shelves
 from .loop import Report
 
@@ -50,9 +50,9 @@ class AuditTrimmer:
         """
         if not self._after:
             self._room = _Room(self._most)
-        items = await self._shelves.items(AUDIT_SHELF, self._after, _BITE)
+        items = await self._shelves.items(AUDIT_COLLECTION, self._after, _BITE)
         self._after = items[-1].key if len(items) == _BITE else ""
-        gone = [ItemWrite(AUDIT_SHELF, item.key, None) for item in items if not self._room.has(item)]
+        gone = [RecordWrite(AUDIT_COLLECTION, item.key, None) for item in items if not self._room.has(item)]
         if gone:
             await self._shelves.put(gone)
         return Report(done=len(gone), again_s=_NEXT_BITE_S if self._after else None)
@@ -66,7 +66,7 @@ class _Room:
         self._part = max(1, most // _PART)
         self._left: dict[str, int] = {}
 
-    def has(self, item: Item) -> bool:
+    def has(self, item: Record) -> bool:
         """There is room for this one; it is taken."""
         kind, name = _who(item)
         if kind in ("operator", SYSTEM):
@@ -80,7 +80,7 @@ class _Room:
         return True
 
 
-def _who(item: Item) -> tuple[str, str]:
+def _who(item: Record) -> tuple[str, str]:
     """The kind of whoever did it, and whose part that counts in."""
     try:
         actor = audit_record(item).actor

@@ -11,15 +11,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..clock import Clock, later
-from ..model import Item, ItemWrite
+from ..model import Record, RecordWrite
 from ..model.delivery import (
-    DEAD_SHELF,
+    DEAD_COLLECTION,
     DEAD_TTL_S,
     UNREADABLE,
-    WEBHOOK_SHELF,
-    Delivery,
+    WEBHOOK_COLLECTION,
+    WebhookDelivery,
     delivery_of,
-    readable,
+    readable_delivery,
 )
 from ..storage.base import Shelves
 
@@ -40,22 +40,22 @@ _BEHIND_S = 1.0
 class Errand(Struct, frozen=True, gc=False):
     """A delivery on its way, and its item on the shelf."""
 
-    delivery: Delivery
+    delivery: WebhookDelivery
     #: Who is told: scheme, host and port of the URL.
     receiver: str
-    item: Item
+    item: Record
     #: What the item's revision is while it is ours.
     revision: int
     #: When it was taken on, by the clock's elapsed seconds.
     since: float
 
-    def moved(self, due: datetime, expected: int) -> ItemWrite:
+    def moved(self, due: datetime, expected: int) -> RecordWrite:
         """The same item, due at another time."""
-        return ItemWrite(WEBHOOK_SHELF, self.item.key, self.item.value, due, expected)
+        return RecordWrite(WEBHOOK_COLLECTION, self.item.key, self.item.value, due, expected)
 
-    def removed(self) -> ItemWrite:
+    def removed(self) -> RecordWrite:
         """Nothing in its place, if it is still ours."""
-        return ItemWrite(WEBHOOK_SHELF, self.item.key, None, None, self.revision)
+        return RecordWrite(WEBHOOK_COLLECTION, self.item.key, None, None, self.revision)
 
 
 class Hands:
@@ -87,7 +87,7 @@ class Hands:
             self._until = {key: until for key, until in self._until.items() if until > now}
         return len(self._until)
 
-    def errand(self, delivery: Delivery, item: Item) -> Errand:
+    def errand(self, delivery: WebhookDelivery, item: Record) -> Errand:
         """What the delivery will be once it was taken on."""
         revision = item.revision if self._alone else item.revision + 1
         return Errand(delivery, receiver_of(delivery.url), item, revision, self._clock.elapsed())
@@ -136,7 +136,7 @@ class Hands:
     def _end(self, errand: Errand) -> float:
         return errand.since + self._lease_s
 
-    async def behind(self, deliveries: Sequence[Delivery], now: datetime) -> list[datetime | None]:
+    async def behind(self, deliveries: Sequence[WebhookDelivery], now: datetime) -> list[datetime | None]:
         """For each when to look again, where an earlier word about the same job was not tried yet; None: it may go.
 
         Once the earlier one was tried, nobody waits for its retries. The shelf is asked once for all of them, and again
@@ -145,7 +145,7 @@ class Hands:
         found: list[datetime | None] = [None] * len(deliveries)
         afters = {place: f"{delivery.job.id}-" for place, delivery in enumerate(deliveries)}
         while afters:
-            items = await self._shelves.firsts(WEBHOOK_SHELF, list(afters.values()))
+            items = await self._shelves.firsts(WEBHOOK_COLLECTION, list(afters.values()))
             before = [
                 (place, item)
                 for place, item in zip(afters, items, strict=True)
@@ -158,9 +158,9 @@ class Hands:
                     afters[place] = item.key
         return found
 
-    def _look_again(self, item: Item, delivery: Delivery, now: datetime) -> datetime | None:
+    def _look_again(self, item: Record, delivery: WebhookDelivery, now: datetime) -> datetime | None:
         """When to look again at a delivery before which this lies; None: that keeps nobody waiting."""
-        first = readable(item)  # one that nobody can read is put aside when it is its turn
+        first = readable_delivery(item)  # one that nobody can read is put aside when it is its turn
         if first is None or first.job.id != delivery.job.id or first.tries:
             return None
         # Within a lease it may be on its way; one that was put off for longer is not asked for each second.
@@ -175,7 +175,7 @@ class Hands:
             self._let_go.append(key)
 
 
-def read(item: Item, writes: list[ItemWrite]) -> Delivery | None:
+def read(item: Record, writes: list[RecordWrite]) -> WebhookDelivery | None:
     """The delivery; one that nobody can read is put among the dead ones: it must not keep all others waiting."""
     try:
         return delivery_of(item)
@@ -184,8 +184,8 @@ def read(item: Item, writes: list[ItemWrite]) -> Delivery | None:
         log.error(
             "delivery %s cannot be read (%s); it lies among the dead ones now", item.key, error, extra=told
         )
-        writes.append(ItemWrite(DEAD_SHELF, item.key, item.value, ttl_s=DEAD_TTL_S))
-        writes.append(ItemWrite(item.shelf, item.key, None, None, item.revision))
+        writes.append(RecordWrite(DEAD_COLLECTION, item.key, item.value, ttl_s=DEAD_TTL_S))
+        writes.append(RecordWrite(item.collection, item.key, None, None, item.revision))
         return None
 
 

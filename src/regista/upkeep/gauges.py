@@ -70,10 +70,10 @@ class GaugeKeeper:
         """How many wait in each, and for how many seconds the first of them has."""
         lines: dict[str, tuple[int, float]] = {}
         for status in await self._storage.lanes():
-            waiting, age_s = lines.get(status.lane.queue, (0, 0.0))
+            waiting, age_s = lines.get(status.queue_key.queue, (0, 0.0))
             if status.oldest is not None:
                 age_s = max(age_s, (now - status.oldest).total_seconds())
-            lines[status.lane.queue] = (waiting + status.waiting, age_s)
+            lines[status.queue_key.queue] = (waiting + status.waiting, age_s)
         return lines
 
     async def _lag(self, now: datetime) -> tuple[bool | None, int, float]:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from ..errors import ConfigError
 from ..history.base import HistoryStorage
-from ..model import Item, ItemWrite
+from ..model import Record, RecordWrite
 from ..storage.base import Shelves
 from .loop import Report
 
@@ -90,7 +90,7 @@ class Recorders:
         """Say where we record. ConfigError when others, who are alive, record elsewhere."""
         if self._place.local:
             _warn(self._place)
-        first: Item | None = None
+        first: Record | None = None
         while (found := await self._say()) is not None:
             # Maybe its last word, from before it was stopped: then it is over soon.
             first = first or found
@@ -106,19 +106,19 @@ class Recorders:
         self._told = found is not None
         return Report()
 
-    async def _say(self) -> Item | None:
+    async def _say(self) -> Record | None:
         """Write or repeat the word. Returns the word of others that stands against ours, if there is one."""
         known = await self._shelves.item(SHELF, KEY)
         if known is not None and not _read(known).fits(self._place):
             return known
         expected = 0 if known is None else known.revision
-        write = ItemWrite(SHELF, KEY, _encode(self._place), expected=expected, ttl_s=self._lasts_s)
+        write = RecordWrite(SHELF, KEY, _encode(self._place), expected=expected, ttl_s=self._lasts_s)
         (written,) = await self._shelves.put([write])
         # Somebody else has written at the same moment: the same, mostly.
         return None if written else await self._say()
 
 
-def _read(item: Item) -> Place:
+def _read(item: Record) -> Place:
     try:
         return _decode(item.value)
     except msgspec.MsgspecError as error:

@@ -11,7 +11,7 @@ from ..clock import Clock
 from ..engines.native.workers import WorkerService
 from ..errors import HistoryDisabled, HistoryUnavailable
 from ..history.base import HistoryStorage
-from ..model import Entry, Event, EventType, FailureKind, Item, ItemWrite
+from ..model import Event, EventType, FailureKind, OutboxEntry, Record, RecordWrite
 from ..storage.base import StorageBackend
 from .loop import Report
 
@@ -151,11 +151,11 @@ class ReputationCalculator:
         if not counted:
             return {}  # whoever reads it again finds nothing, either: not worth a write
         revision = 0 if item is None else item.revision
-        write = ItemWrite(CURSOR_SHELF, CURSOR_KEY, str(cursor).encode(), expected=revision)
+        write = RecordWrite(CURSOR_SHELF, CURSOR_KEY, str(cursor).encode(), expected=revision)
         (mine,) = await self._storage.put([write])
         return counted if mine else {}
 
-    async def _page(self, cursor: int, newest: int) -> tuple[list[Entry], int]:
+    async def _page(self, cursor: int, newest: int) -> tuple[list[OutboxEntry], int]:
         """The next entries, and how far they go. Where no history is kept, the outbox is all that there is."""
         stretch = await self._history.entries(cursor, PAGE)
         if stretch.upto > cursor:
@@ -168,7 +168,7 @@ class ReputationCalculator:
         standing = Standing(now) if item is None else _standing(item).aged(now)
         value = msgspec.json.encode(standing.plus(good, bad))
         revision = 0 if item is None else item.revision
-        await self._storage.put([ItemWrite(SHELF, worker_id, value, expected=revision, ttl_s=KEEP_S)])
+        await self._storage.put([RecordWrite(SHELF, worker_id, value, expected=revision, ttl_s=KEEP_S)])
 
     async def _tell(self, counted: Iterable[str], now: datetime) -> int:
         """Write new reputations into records: of whom something was counted, and of whoever was not perfect."""
@@ -182,7 +182,7 @@ class ReputationCalculator:
         return changed
 
 
-def _standing(item: Item) -> Standing:
+def _standing(item: Record) -> Standing:
     return msgspec.json.decode(item.value, type=Standing)
 
 

@@ -10,14 +10,14 @@ from msgspec.structs import replace
 
 from ..clock import Clock, later
 from ..errors import ScheduleExists, ScheduleInFile, ScheduleInvalid, ScheduleNotFound, StorageError
-from ..model import Item, ItemWrite
+from ..model import Record, RecordWrite
 from ..schedules.calendar import Calendar
 from ..schedules.schedule import NAME, Schedule, check
 from ..schedules.state import (
     KEEP,
     Circumstances,
     Kind,
-    Record,
+    ScheduleRecord,
     State,
     decide,
     decode,
@@ -99,7 +99,7 @@ class ScheduleBook:
 
     async def all(self) -> list[Entry]:
         """Every schedule, by name."""
-        items: dict[str, Item | None] = dict.fromkeys(self.in_file)
+        items: dict[str, Record | None] = dict.fromkeys(self.in_file)
         after = ""
         while page := await self._shelves.items(SHELF, after, _PAGE):
             items |= {item.key: item for item in page}
@@ -112,7 +112,7 @@ class ScheduleBook:
         found = (self._readable(item.key, item) for item in await self._shelves.ripe(SHELF, now, limit))
         return [entry for entry in found if entry is not None]
 
-    def _readable(self, name: str, item: Item | None) -> Entry | None:
+    def _readable(self, name: str, item: Record | None) -> Entry | None:
         """The entry; None, and an error in the log, where this version cannot read what is stored."""
         try:
             return self._entry(name, item)
@@ -124,7 +124,7 @@ class ScheduleBook:
                 log.error("schedule %s cannot be read and does not run: %s", name, error, extra=fields)
             return None
 
-    def _entry(self, name: str, item: Item | None) -> Entry | None:
+    def _entry(self, name: str, item: Record | None) -> Entry | None:
         state = stored = None if item is None else decode(item.value)
         schedule = self.in_file.get(name) or (None if state is None else state.schedule)
         if schedule is None:
@@ -135,13 +135,13 @@ class ScheduleBook:
             state = State(cursor=now, fingerprint=fingerprint, created_at=now)
         elif state.fingerprint != fingerprint:
             # Other ticks than before: those that it never had are not missed.
-            changed = Record(kind="changed", at=now, message=schedule.words())
+            changed = ScheduleRecord(kind="changed", at=now, message=schedule.words())
             state = replace(
                 noted(state, changed, self.keep), cursor=max(now, state.cursor), fingerprint=fingerprint
             )
         ahead = state.cursor if state.cursor > later(now, AHEAD_S) else None
         if ahead is not None:
-            reset = Record(
+            reset = ScheduleRecord(
                 kind="changed", at=now, message=f"last tick reset: {ahead.isoformat()} is in the future"
             )
             state = replace(noted(state, reset, self.keep), cursor=now)
@@ -161,7 +161,7 @@ class ScheduleBook:
     async def save(self, entry: Entry, state: State) -> Entry | None:
         """Write the state, if nobody has written since it was read; None: somebody has."""
         due = self.due(replace(entry, state=state))
-        write = ItemWrite(SHELF, entry.name, encode(state), due=due, expected=entry.revision)
+        write = RecordWrite(SHELF, entry.name, encode(state), due=due, expected=entry.revision)
         (done,) = await self._shelves.put([write])
         return (
             replace(entry, state=state, revision=entry.revision + 1, unsaved=False, due=due) if done else None
@@ -222,7 +222,7 @@ class ScheduleBook:
             item = await self._shelves.item(SHELF, name)
             if item is None:
                 raise ScheduleNotFound(name)
-            (done,) = await self._shelves.put([ItemWrite(SHELF, name, None, expected=item.revision)])
+            (done,) = await self._shelves.put([RecordWrite(SHELF, name, None, expected=item.revision)])
             if done:
                 self._calendars.pop(name, None)
                 return
@@ -243,7 +243,7 @@ class ScheduleBook:
         if not paused:
             # What came while it was paused is skipped for that reason, however soon after it is resumed.
             state = self._caught_up(entry, Circumstances(now, keep=self.keep))
-        record = Record(kind=kind, at=now, message=reason or None)
+        record = ScheduleRecord(kind=kind, at=now, message=reason or None)
         return replace(noted(state, record, self.keep), paused=paused)
 
     def _caught_up(self, entry: Entry, seen: Circumstances) -> State:

@@ -7,7 +7,7 @@ from typing import Any
 from ..clock import Clock
 from ..config import Config
 from ..model import AwaitHuman, Job
-from ..model.delivery import Delivery
+from ..model.delivery import WebhookDelivery
 from ..storage.base import StorageBackend
 from ..webhooks.addresses import Allowed
 from ..webhooks.base import Answer, Post
@@ -49,7 +49,7 @@ def build_sender(
     """The sender that the settings describe. `token_of` makes the token that answers a job's question."""
     allowed = Allowed(config.webhook_allow_private)
 
-    def body_of(delivery: Delivery) -> bytes:
+    def body_of(delivery: WebhookDelivery) -> bytes:
         asks = isinstance(delivery.job.wait, AwaitHuman)
         return render(delivery, token_of(delivery.job) if asks else "", config.public_url)
 

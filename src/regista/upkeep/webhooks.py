@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from ..clock import Clock
 from ..errors import StorageAway
-from ..model import Item, ItemWrite
-from ..model.delivery import DEAD_SHELF, WEBHOOK_SHELF, Delivery, dead_write, delivery_write
+from ..model import Record, RecordWrite
+from ..model.delivery import DEAD_COLLECTION, WEBHOOK_COLLECTION, WebhookDelivery, dead_write, delivery_write
 from ..storage.base import Shelves
 from ..webhooks.base import Answer, Post
 from ..webhooks.book import Book
@@ -49,7 +49,7 @@ class WebhookSender:
         shelves: Shelves,
         post: Post,
         book: Book,
-        render: Callable[[Delivery], bytes],
+        render: Callable[[WebhookDelivery], bytes],
         clock: Clock,
         chance: random.Random,
         *,
@@ -80,8 +80,8 @@ class WebhookSender:
     async def run_once(self, now: datetime) -> Report:
         """Take on what is due, as far as there is room. Returns before it was told; `drain` waits for that."""
         page = _PAGE + self._hands.full()
-        ripe = await self._shelves.ripe(WEBHOOK_SHELF, now, page)
-        writes: list[ItemWrite] = []
+        ripe = await self._shelves.ripe(WEBHOOK_COLLECTION, now, page)
+        writes: list[RecordWrite] = []
         chosen: list[tuple[Errand, Turn]] = []
         try:
             await self._choose(ripe, now, chosen, writes)
@@ -119,7 +119,7 @@ class WebhookSender:
         await asyncio.gather(*sending, return_exceptions=True)
         await self.post.stop()
 
-    def _expect(self, writes: list[ItemWrite]) -> None:
+    def _expect(self, writes: list[RecordWrite]) -> None:
         """What we put off is due then. Beyond so many the interval is good enough."""
         for write in writes:
             if write.due is not None and len(self._dues) < _PAGE * 10:
@@ -133,7 +133,7 @@ class WebhookSender:
     # -- choosing --------------------------------------------------------------------------------
 
     async def _choose(
-        self, ripe: list[Item], now: datetime, chosen: list[tuple[Errand, Turn]], writes: list[ItemWrite]
+        self, ripe: list[Record], now: datetime, chosen: list[tuple[Errand, Turn]], writes: list[RecordWrite]
     ) -> None:
         """Add what may go or wait for its turn to `chosen`, and what must be written about others to `writes`."""
         self._more = False
@@ -150,7 +150,7 @@ class WebhookSender:
             else:
                 writes.append(errand.moved(turn, revision))
 
-    def _errands(self, ripe: list[Item], writes: list[ItemWrite]) -> list[Errand]:
+    def _errands(self, ripe: list[Record], writes: list[RecordWrite]) -> list[Errand]:
         """What there is to tell. What nobody can read or wants to hear is written off."""
         errands = []
         for item in ripe:
@@ -165,7 +165,7 @@ class WebhookSender:
             if self.book.wants(delivery.job.client, delivery.event):
                 errands.append(self._hands.errand(delivery, item))
             else:
-                writes.append(ItemWrite(item.shelf, item.key, None, None, item.revision))
+                writes.append(RecordWrite(item.collection, item.key, None, None, item.revision))
         return errands
 
     def _set_out(self, errand: Errand, turn: Turn) -> None:
@@ -243,7 +243,7 @@ class WebhookSender:
             log.exception("delivery %s was not noted; it is sent again", errand.item.key, extra=told)
         return took_s
 
-    async def _tell(self, delivery: Delivery) -> Answer:
+    async def _tell(self, delivery: WebhookDelivery) -> Answer:
         try:
             body = self._render(delivery)
             seconds = int(self._clock.now().timestamp())
@@ -273,7 +273,7 @@ class WebhookSender:
             # Into the one before out of the other: a crash in between repeats it, and loses nothing.
             _, mine = await self._shelves.put([dead_write(tried), errand.removed()])
             if not mine:  # somebody else has taken it on meanwhile, so it is not dead
-                await self._shelves.put([ItemWrite(DEAD_SHELF, delivery.id, None)])
+                await self._shelves.put([RecordWrite(DEAD_COLLECTION, delivery.id, None)])
             return
         log.warning("%s did not hear: %s", errand.receiver, answer.error, extra=told)
         write = delivery_write(tried, now + self._pause(tried.tries, answer), errand.revision)

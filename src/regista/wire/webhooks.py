@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from ..model import AwaitHuman
-from ..model.delivery import Delivery
+from ..model.delivery import WebhookDelivery
 from .jobs import Fault, JobObject, WaitingFor
 from .story import job_object
 
@@ -67,7 +67,7 @@ class Notice(Struct, frozen=True, kw_only=True):
 _encode = msgspec.json.Encoder().encode
 
 
-def render(delivery: Delivery, token: str, public_url: str = "") -> bytes:
+def render(delivery: WebhookDelivery, token: str, public_url: str = "") -> bytes:
     """The body; the same bytes in every try. `token` lets its receiver answer the question of this very job."""
     job = delivery.job
     asked = job.wait if isinstance(job.wait, AwaitHuman) and delivery.event == "waiting_for_human" else None

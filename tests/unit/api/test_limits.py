@@ -8,7 +8,7 @@ from regista.api import limits as module
 from regista.api.limits import Limits
 from regista.config.rates import rates_of
 from regista.errors import StorageUnavailable
-from regista.model import Rate, Taken
+from regista.model import Rate, TokenGrant
 from regista.storage.counters import Buckets
 from regista.testing.clock import Clock
 
@@ -24,7 +24,7 @@ class Store:
         self.away = False
         self.silent = False
 
-    async def take(self, bucket: str, n: int, limit: int, window_s: float) -> Taken:
+    async def take(self, bucket: str, n: int, limit: int, window_s: float) -> TokenGrant:
         self.asked += 1
         if self.silent:
             await asyncio.sleep(60)

@@ -191,7 +191,7 @@ def test_a_fan_out_opens_its_branches_and_the_aggregator_closes_them() -> None:
         walker.job, Decision(action=Transition("end"), data={}), walker.scene(), tuple(walker.listed)
     )
     walker.take(step)
-    assert (walker.listed, len(walker.job.waves)) == ([], 1)
+    assert (walker.listed, len(walker.job.finished_tasks)) == ([], 1)
 
 
 def test_the_end_state_says_how_the_job_ends() -> None:
@@ -250,4 +250,4 @@ def test_the_last_sixteen_waves_are_remembered() -> None:
         held = walker.tasks[task.id] = replace(task, state=AttemptState.STARTED, worker_id="w")
         result = TaskResult(task_id=held.attempt_id, job_id="j", worker_id="w")
         walker.take(judge(walker.job, held, result, walker.scene()))
-    assert len(walker.job.waves) == 16
+    assert len(walker.job.finished_tasks) == 16

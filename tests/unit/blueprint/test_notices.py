@@ -8,8 +8,8 @@ import pytest
 from regista import Event, EventType, Job, JobStatus
 from regista.blueprint.notices import MAX_BYTES, notices
 from regista.blueprint.step import Step
-from regista.model import Fault, Item
-from regista.model.delivery import Delivery, delivery_of
+from regista.model import Fault, Record
+from regista.model.delivery import WebhookDelivery, delivery_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ENDS = Event(type=EventType.JOB_FINISHED, at=NOW)
@@ -30,14 +30,14 @@ def job(status: JobStatus = JobStatus.FINISHED, **more: Any) -> Job:
     return Job(**facts | more)
 
 
-def word(job: Job, *events: Event) -> Delivery | None:
+def word(job: Job, *events: Event) -> WebhookDelivery | None:
     writes = notices(job, events)
     if not writes:
         return None
     (write,) = writes
     assert write.value is not None
     assert write.due == NOW
-    return delivery_of(Item(write.shelf, write.key, write.value, 1))
+    return delivery_of(Record(write.collection, write.key, write.value, 1))
 
 
 @pytest.mark.parametrize(
@@ -93,5 +93,5 @@ def test_a_result_that_no_store_can_keep_does_not_break_the_turn() -> None:
 def test_a_job_without_a_webhook_has_no_items_in_its_change() -> None:
     quiet = Step(job=job(webhook_url=None), events=(ENDS,)).change(None, "t")
     loud = Step(job=job(), events=(ENDS,)).change(None, "t")
-    assert quiet.items == ()
-    assert [write.key for write in loud.items] == ["j-000001"]
+    assert quiet.records == ()
+    assert [write.key for write in loud.records] == ["j-000001"]

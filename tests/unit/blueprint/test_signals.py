@@ -28,9 +28,9 @@ from regista.model import (
     EventType,
     Fault,
     Job,
+    JobMessage,
+    JobMessageKind,
     JobStatus,
-    Message,
-    MessageKind,
 )
 from tests.unit.blueprint.walks import Walker, graphs
 
@@ -216,17 +216,17 @@ def test_cancel_sends_a_message_down_to_the_child() -> None:
     step = signals.request_cancel(walker.job, [], walker.scene())
     assert step is not None
     (message,) = step.messages
-    assert message.kind is MessageKind.CANCEL
+    assert message.kind is JobMessageKind.CANCEL
     assert message.to_job == walker.job.wait.child_id  # type: ignore[union-attr]
 
 
 # -- children ------------------------------------------------------------------------------------------
 
 
-def child_message(walker: Walker, status: str, state: str, sender: str | None = None) -> Message:
+def child_message(walker: Walker, status: str, state: str, sender: str | None = None) -> JobMessage:
     child = sender or walker.job.wait.child_id  # type: ignore[union-attr]
     body = {"status": status, "state": state, "result": 7, "error": None}
-    return Message(f"ended:{child}", MessageKind.CHILD_ENDED, "j", child, body)
+    return JobMessage(f"ended:{child}", JobMessageKind.CHILD_ENDED, "j", child, body)
 
 
 @pytest.mark.parametrize(
@@ -318,4 +318,4 @@ def test_every_signal_to_an_ended_job_is_refused_or_nothing(status: JobStatus) -
         with pytest.raises(NotQuarantined):
             by_hand(job, scene)
     assert signals.due(job, [], walker.scene()) is None
-    assert signals.child_ended(job, Message("m", MessageKind.CHILD_ENDED, "j", "c", {}), scene) is None
+    assert signals.child_ended(job, JobMessage("m", JobMessageKind.CHILD_ENDED, "j", "c", {}), scene) is None

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from regista.blueprint.step import Rules, Step, pause_s, retry_at
 from regista.model import (
-    Birth,
+    ChildJob,
     Event,
     EventType,
     Job,
-    Message,
-    MessageKind,
+    JobMessage,
+    JobMessageKind,
     Quota,
     RetryPolicy,
     Task,
@@ -39,8 +39,8 @@ TASKS = st.builds(
     TaskWrite, st.builds(Task, id=st.text("t", max_size=3), job_id=st.just("j"), type=st.just("w"))
 )
 EVENTS = st.builds(Event, type=st.sampled_from(EventType), at=st.just(BEGINNING))
-MESSAGES = st.builds(Message, st.text("m"), st.sampled_from(MessageKind), st.just("p"), st.just("j"))
-BIRTHS = st.builds(Birth, JOBS, st.just(()))
+MESSAGES = st.builds(JobMessage, st.text("m"), st.sampled_from(JobMessageKind), st.just("p"), st.just("j"))
+BIRTHS = st.builds(ChildJob, JOBS, st.just(()))
 
 
 def several(things: st.SearchStrategy[T]) -> st.SearchStrategy[tuple[T, ...]]:
@@ -94,10 +94,15 @@ def test_the_change_goes_from_the_stored_revision_to_the_next(
             updated_at=BEGINNING,
             revision=revision,
         )
-    change = step.change(base, "token", consumes="m", hold_s=hold)
+    change = step.change(base, "token", consumes_message="m", keep_lease_s=hold)
     assert change.job is not None
     assert (change.expected, change.job.revision) == (revision, (revision or 0) + 1)
-    assert (change.token, change.job.token, change.consumes, change.hold_s) == ("token", "token", "m", hold)
+    assert (change.token, change.job.token, change.consumes_message, change.keep_lease_s) == (
+        "token",
+        "token",
+        "m",
+        hold,
+    )
     assert (change.tasks, change.events, change.messages) == (step.tasks, step.events, step.messages)
 
 

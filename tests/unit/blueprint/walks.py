@@ -35,9 +35,9 @@ from regista.model import (
     Event,
     EventType,
     Job,
+    JobMessage,
+    JobMessageKind,
     JobStatus,
-    Message,
-    MessageKind,
     RetryPolicy,
     Task,
     TaskFailure,
@@ -287,5 +287,5 @@ class Walker:
             "result": None,
             "error": None,
         }
-        message = Message(f"ended:{child}", MessageKind.CHILD_ENDED, "j", child, body)
+        message = JobMessage(f"ended:{child}", JobMessageKind.CHILD_ENDED, "j", child, body)
         self.take(signals.child_ended(self.job, message, self.scene()))

@@ -8,11 +8,11 @@ from regista.dispatch import board as board_module
 from regista.dispatch.board import HEADS, Board
 from regista.dispatch.matching import blocker
 from regista.fleet.seats import Seat
-from regista.model import Lane, Profile, Task, Worker
+from regista.model import Profile, QueueKey, Task, Worker
 
 
-def lane(type: str = "render", **requirements: Any) -> Lane:
-    return Task(id="j_1_0", job_id="j", type=type, requirements=requirements).lane
+def queue_key(type: str = "render", **requirements: Any) -> QueueKey:
+    return Task(id="j_1_0", job_id="j", type=type, requirements=requirements).queue_key
 
 
 def sit(board: Board, id: str, *, skills: tuple[str, ...] = ("render",), **has: Any) -> Seat:
@@ -23,9 +23,9 @@ def sit(board: Board, id: str, *, skills: tuple[str, ...] = ("render",), **has: 
 
 
 def test_the_filters_run_once_per_lane_and_class(monkeypatch: Any) -> None:
-    asked: list[Lane] = []
+    asked: list[QueueKey] = []
 
-    def counted(there: Lane, worker: Worker) -> Any:
+    def counted(there: QueueKey, worker: Worker) -> Any:
         asked.append(there)
         return blocker(there, worker)
 
@@ -34,81 +34,81 @@ def test_the_filters_run_once_per_lane_and_class(monkeypatch: Any) -> None:
     for number in range(100):
         sit(board, f"w{number}", ram_gb=float(number % 2))
     for _ in range(50):
-        assert board.choose(lane(ram_gb=1), fresh=True) is not None
-    assert asked == [lane(ram_gb=1)] * 2
+        assert board.choose(queue_key(ram_gb=1), fresh=True) is not None
+    assert asked == [queue_key(ram_gb=1)] * 2
 
 
 def test_a_class_that_comes_later_is_found_and_one_that_left_is_not() -> None:
     board = Board()
-    assert board.choose(lane(), fresh=True) is None
+    assert board.choose(queue_key(), fresh=True) is None
     seat = sit(board, "w1")
-    assert board.choose(lane(), fresh=True) is seat
+    assert board.choose(queue_key(), fresh=True) is seat
     board.seats.remove("w1", 1)
-    assert board.choose(lane(), fresh=True) is None
+    assert board.choose(queue_key(), fresh=True) is None
 
 
 def test_a_worker_that_changed_is_judged_anew() -> None:
     board = Board()
     seat = sit(board, "w1")
-    assert board.choose(lane(zone="eu"), fresh=True) is None
+    assert board.choose(queue_key(zone="eu"), fresh=True) is None
     board.seats.change(seat, replace(seat.worker, profile=Profile(zone="eu")))
-    assert board.choose(lane(zone="eu"), fresh=True) is seat
+    assert board.choose(queue_key(zone="eu"), fresh=True) is seat
 
 
 def test_a_fresh_task_finds_nobody_while_something_waits_that_they_could_do() -> None:
     board = Board()
     both = sit(board, "both", skills=("render", "probe"))
     alone = sit(board, "alone", skills=("probe",))
-    board.waits(lane("render"))
-    assert board.choose(lane("probe"), fresh=True) is alone
+    board.waits(queue_key("render"))
+    assert board.choose(queue_key("probe"), fresh=True) is alone
     board.seats.drain(alone, True)
-    assert board.choose(lane("probe"), fresh=True) is None
-    assert board.choose(lane("probe"), fresh=False) is both
-    board.clear([lane("render")], board.now)
-    assert board.choose(lane("probe"), fresh=True) is both
+    assert board.choose(queue_key("probe"), fresh=True) is None
+    assert board.choose(queue_key("probe"), fresh=False) is both
+    board.clear([queue_key("render")], board.now)
+    assert board.choose(queue_key("probe"), fresh=True) is both
 
 
 def test_a_class_that_joins_owes_what_waits_already() -> None:
     board = Board()
-    board.waits(lane())
+    board.waits(queue_key())
     seat = sit(board, "w1")
     assert seat.kind is not None
-    assert list(seat.kind.owed) == [lane()]
-    assert board.choose(lane(), fresh=True) is None
+    assert list(seat.kind.owed) == [queue_key()]
+    assert board.choose(queue_key(), fresh=True) is None
 
 
 def test_what_came_to_wait_after_the_question_is_not_cleared_by_its_answer() -> None:
     board = Board()
-    board.waits(lane())
+    board.waits(queue_key())
     asked = board.now
-    board.waits(lane())
-    board.clear([lane()], asked)
-    assert lane() in board.waiting
-    board.clear([lane()], board.now)
+    board.waits(queue_key())
+    board.clear([queue_key()], asked)
+    assert queue_key() in board.waiting
+    board.clear([queue_key()], board.now)
     assert board.waiting == {}
 
 
 def test_more_classes_than_are_scored_still_give_the_best_standing() -> None:
     board = Board()
     seats = [sit(board, f"w{n}", cost_per_second=float(500 - n)) for n in range(500)]
-    assert board.choose(lane(), fresh=True) is seats[-1]
+    assert board.choose(queue_key(), fresh=True) is seats[-1]
     for seat in seats[100:]:
         board.seats.drain(seat, True)
     assert len(board.seats.open) == 100 > HEADS
-    assert board.choose(lane(), fresh=True) is seats[99]
+    assert board.choose(queue_key(), fresh=True) is seats[99]
     for seat in seats[1:]:
         board.seats.drain(seat, True)
-    assert board.choose(lane(), fresh=True) is seats[0]
+    assert board.choose(queue_key(), fresh=True) is seats[0]
 
 
 def test_lanes_that_nobody_asks_for_any_more_are_forgotten(monkeypatch: Any) -> None:
     monkeypatch.setattr(board_module, "LANES", 10)
     board = Board()
     sit(board, "w1")
-    waits = lane(labels=None, zone="waits")
+    waits = queue_key(labels=None, zone="waits")
     board.waits(waits)
     for number in range(100):
-        board.view(lane(zone=str(number)))
+        board.view(queue_key(zone=str(number)))
     assert len(board._views) <= 11
     assert waits in board._views
 
@@ -116,7 +116,7 @@ def test_lanes_that_nobody_asks_for_any_more_are_forgotten(monkeypatch: Any) -> 
 @given(st.lists(st.tuples(st.sampled_from(["come", "go", "wait", "clear"]), st.integers(0, 5)), max_size=40))
 def test_each_class_owes_exactly_what_waits_for_it(moves: list[tuple[str, int]]) -> None:
     board = Board()
-    lanes = [lane("render"), lane("probe"), lane("render", zone="eu")]
+    lanes = [queue_key("render"), queue_key("probe"), queue_key("render", zone="eu")]
     for what, number in moves:
         if what == "come":
             skills = (("render",), ("probe",), ("render", "probe"))[number % 3]

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from regista.dispatch.dispatcher import Dispatcher
 from regista.errors import StorageError
-from regista.model import Profile, Task, Worker, lane_of
+from regista.model import Profile, Task, Worker, parse_queue_key
 from regista.storage.base import Hint, HintKind, TaskClaim
 from regista.storage.memory import MemoryStorage
 from regista.testing.clock import Clock
@@ -25,7 +25,7 @@ class Hall:
 
     def _hear(self, hint: Hint) -> None:
         if hint.kind is HintKind.TASK:
-            self.dispatcher.tasks_wait(lane_of(hint.id))
+            self.dispatcher.tasks_wait(parse_queue_key(hint.id))
 
     def sit(self, id: str = "w1", holding: Any = (), **fields: Any) -> Worker:
         worker = make_worker(id, **{"capacity": 2, "session": 1, **fields})
@@ -460,7 +460,7 @@ def test_what_comes_while_the_store_is_asked_for_another_lane_is_not_forgotten()
         hall.sit(capacity=1, skills=("encode", "other"))
         await hall.settle()
         hall.storage.claim_tasks = slow  # type: ignore[method-assign, assignment]
-        hall.dispatcher.board.waits(make_task("phantom", type="other").lane)  # its write failed
+        hall.dispatcher.board.waits(make_task("phantom", type="other").queue_key)  # its write failed
         hall.dispatcher.drain("w1", False)
         await hall.settle()
         await hall.wait(make_task("late"))

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from regista.dispatch.elsewhere import Elsewhere
 from regista.dispatch.exchange import PATIENCE_S, Exchange
 from regista.fleet.seats import Seats
-from regista.model import Lane, Slots, Worker, lane_name
+from regista.model import FreeSlots, QueueKey, Worker, queue_key_text
 from regista.storage.base import Hint, HintKind
 from regista.storage.memory import MemoryStorage
 
-LANE = Lane("encode", "encode")
+LANE = QueueKey("encode", "encode")
 
 
 async def heard_after_leaving(stop: bool) -> list[Hint]:
@@ -21,7 +21,7 @@ async def heard_after_leaving(stop: bool) -> list[Hint]:
     exchange = Exchange(storage, Seats(), elsewhere, "here")
     exchange.start()
     storage.listen(heard.append)
-    elsewhere.learn({"there": [Slots(worker=Worker(id="w", skills=("encode",)), free=2, seats=1)]})
+    elsewhere.learn({"there": [FreeSlots(worker=Worker(id="w", skills=("encode",)), free=2, workers=1)]})
     for _ in range(2):
         rival = elsewhere.better_than(None, LANE)
         assert rival is not None
@@ -35,7 +35,7 @@ async def heard_after_leaving(stop: bool) -> list[Hint]:
 
 
 def test_of_a_task_that_was_left_to_one_instance_all_are_told_a_moment_later() -> None:
-    assert asyncio.run(heard_after_leaving(stop=False)) == [Hint(HintKind.TASK, lane_name(LANE))]
+    assert asyncio.run(heard_after_leaving(stop=False)) == [Hint(HintKind.TASK, queue_key_text(LANE))]
 
 
 def test_a_stopped_exchange_tells_nobody_anything() -> None:
@@ -64,7 +64,7 @@ async def test_stop_cancels_every_broadcast_that_is_under_way() -> None:
     exchange = Exchange(storage, Seats(), elsewhere, "here")
     exchange.start()
     for _ in range(2):
-        elsewhere.learn({"there": [Slots(worker=Worker(id="w", skills=("encode",)), free=2, seats=1)]})
+        elsewhere.learn({"there": [FreeSlots(worker=Worker(id="w", skills=("encode",)), free=2, workers=1)]})
         rival = elsewhere.better_than(None, LANE)
         assert rival is not None
         elsewhere.leave(rival, LANE)

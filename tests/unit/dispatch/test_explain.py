@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from regista.dispatch.dispatcher import Dispatcher
 from regista.dispatch.explain import ClassFacts, Explanation, Score, explain
-from regista.model import AttemptState, Gpu, LaneStatus, Profile, Task, Worker
+from regista.model import AttemptState, Gpu, Profile, QueueStatus, Task, Worker
 from regista.storage.memory import MemoryStorage
 from regista.testing.clock import Clock
 from regista.testing.conformance.storage.kit import START, at, dispatch, make_task, make_worker
@@ -67,7 +67,10 @@ def test_the_nearest_miss_is_told_first() -> None:
 
 
 def test_those_who_could_are_busy() -> None:
-    lanes = [LaneStatus(make_task().lane, "ann", 9, START), LaneStatus(make_task().lane, "bob", 1, START)]
+    lanes = [
+        QueueStatus(make_task().queue_key, "ann", 9, START),
+        QueueStatus(make_task().queue_key, "bob", 1, START),
+    ]
     task = make_task(client="ann")
     assert told(task, facts("encode", workers=2, full=2), lanes=lanes, place=4) == {"all_busy": 2}
     (reason,) = explain(task, lanes, [facts("encode", workers=2, full=2)], 4).reasons

@@ -5,17 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regista.dispatch.matching import Blocker, blocker, blockers, holds, suffices
-from regista.model import Gpu, Lane, Profile, Task, Worker
+from regista.model import Gpu, Profile, QueueKey, Task, Worker
 from regista.model.requirements import Constraint
 
 A100, RTX = Gpu("NVIDIA A100-SXM4", 40), Gpu("RTX 4090", 24)
 
 
-def lane(queue: str = "", max_cost: float | None = None, **requirements: Any) -> Lane:
+def queue_key(queue: str = "", max_cost: float | None = None, **requirements: Any) -> QueueKey:
     task = Task(
         id="j_1_0", job_id="j", type="render", queue=queue, max_cost=max_cost, requirements=requirements
     )
-    return task.lane
+    return task.queue_key
 
 
 def worker(
@@ -24,17 +24,17 @@ def worker(
     return Worker(id="w", skills=skills, queues=queues, profile=Profile(**has))
 
 
-def code(there: Lane, who: Worker) -> str | None:
+def code(there: QueueKey, who: Worker) -> str | None:
     found = blocker(there, who)
     return None if found is None else found.code
 
 
 def test_a_task_needs_its_queue_and_its_skill() -> None:
-    assert code(lane(), worker()) is None
-    assert code(lane(), worker(skills=("encode",))) == "skill_missing"
-    assert code(lane(queue="night"), worker(queues=("day",))) == "queue_not_served"
-    assert code(lane(queue="night"), worker(queues=("day", "night"))) is None
-    assert code(lane(queue="night"), worker(queues=None)) is None
+    assert code(queue_key(), worker()) is None
+    assert code(queue_key(), worker(skills=("encode",))) == "skill_missing"
+    assert code(queue_key(queue="night"), worker(queues=("day",))) == "queue_not_served"
+    assert code(queue_key(queue="night"), worker(queues=("day", "night"))) is None
+    assert code(queue_key(queue="night"), worker(queues=None)) is None
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_a_task_needs_its_queue_and_its_skill() -> None:
 def test_each_requirement_lets_pass_who_meets_it_and_names_what_is_missing(
     asked: dict[str, Any], fits: dict[str, Any], lacks: dict[str, Any], code_of: str
 ) -> None:
-    assert blocker(lane(**asked), worker(**fits)) is None
-    found = blocker(lane(**asked), worker(**lacks))
+    assert blocker(queue_key(**asked), worker(**fits)) is None
+    found = blocker(queue_key(**asked), worker(**lacks))
     assert found is not None
     assert found.code == code_of
     assert found.detail
@@ -111,8 +111,8 @@ def test_each_requirement_lets_pass_who_meets_it_and_names_what_is_missing(
 
 def test_a_price_above_the_limit_is_too_high() -> None:
     dear = worker(cost_per_second=1.0, cost_per_skill={"render": 3.0})
-    assert code(lane(max_cost=3.0), dear) is None
-    assert blocker(lane(max_cost=2.0), dear) == Blocker(
+    assert code(queue_key(max_cost=3.0), dear) is None
+    assert blocker(queue_key(max_cost=2.0), dear) == Blocker(
         "max_cost",
         "costs 3 per second, above max_cost 2",
         "raise max_cost to 3, or start a cheaper worker",
@@ -121,20 +121,20 @@ def test_a_price_above_the_limit_is_too_high() -> None:
 
 def test_a_taint_keeps_away_whoever_does_not_tolerate_it() -> None:
     tainted = worker(taints=("spot=yes", "gpu-only"))
-    assert code(lane(), tainted) == "taint"
-    assert code(lane(tolerations=["spot"]), tainted) == "taint"
-    assert code(lane(tolerations=["spot", "gpu-only"]), tainted) is None
-    assert code(lane(tolerations=["*"]), tainted) is None
+    assert code(queue_key(), tainted) == "taint"
+    assert code(queue_key(tolerations=["spot"]), tainted) == "taint"
+    assert code(queue_key(tolerations=["spot", "gpu-only"]), tainted) is None
+    assert code(queue_key(tolerations=["*"]), tainted) is None
 
 
 def test_devices_are_not_counted_twice() -> None:
     two = [{"type": "gpu", "model": "A100"}, {"type": "gpu"}]
-    assert code(lane(resources={"devices": two}), worker(gpus=(A100,))) == "requirement_gpu"
-    assert code(lane(resources={"devices": two[::-1]}), worker(gpus=(A100, RTX))) is None
+    assert code(queue_key(resources={"devices": two}), worker(gpus=(A100,))) == "requirement_gpu"
+    assert code(queue_key(resources={"devices": two[::-1]}), worker(gpus=(A100, RTX))) is None
 
 
 def test_every_reason_is_told() -> None:
-    there = lane(queue="night", max_cost=1.0, ram_gb=8, zone="eu")
+    there = queue_key(queue="night", max_cost=1.0, ram_gb=8, zone="eu")
     who = worker(skills=("sing",), queues=("day",), cost_per_second=2.0)
     assert [found.code for found in blockers(there, who)] == [
         "skill_missing",
@@ -146,7 +146,7 @@ def test_every_reason_is_told() -> None:
 
 
 def test_requirements_that_cannot_be_read_fit_nobody() -> None:
-    assert code(lane(colour="red"), worker()) == "requirement_unreadable"
+    assert code(queue_key(colour="red"), worker()) == "requirement_unreadable"
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from regista.dispatch.board import Board
 from regista.dispatch.strategies import TABLE, cost, is_warm, strategy_of
 from regista.fleet.seats import Seat
-from regista.model import STRATEGIES, Lane, Profile, Task, Worker
+from regista.model import STRATEGIES, Profile, QueueKey, Task, Worker
 
 
-def lane(strategy: str | None = None, **requirements: Any) -> Lane:
-    return Task(id="j_1_0", job_id="j", type="render", strategy=strategy, requirements=requirements).lane
+def queue_key(strategy: str | None = None, **requirements: Any) -> QueueKey:
+    return Task(id="j_1_0", job_id="j", type="render", strategy=strategy, requirements=requirements).queue_key
 
 
 _profiles = st.builds(
@@ -41,22 +41,22 @@ def crowd(workers: list[tuple[Profile, int, int]]) -> Board:
     return board
 
 
-def chosen(board: Board, there: Lane) -> tuple[Seat | None, list[Seat]]:
+def chosen(board: Board, there: QueueKey) -> tuple[Seat | None, list[Seat]]:
     return board.choose(there, fresh=True), [seat for seat in board.seats if seat.free]
 
 
 def test_there_is_a_function_for_every_name() -> None:
     assert tuple(TABLE) == STRATEGIES
-    assert strategy_of(lane()) is TABLE["default"]
-    assert strategy_of(lane("cheapest")) is TABLE["cheapest"]
-    assert strategy_of(lane("forgotten")) is TABLE["default"]
+    assert strategy_of(queue_key()) is TABLE["default"]
+    assert strategy_of(queue_key("cheapest")) is TABLE["cheapest"]
+    assert strategy_of(queue_key("forgotten")) is TABLE["default"]
 
 
 @given(_workers)
 def test_default_takes_the_warm_then_the_cheap_then_the_free(
     workers: list[tuple[Profile, int, int]],
 ) -> None:
-    for there in (lane(), lane(models={})):
+    for there in (queue_key(), queue_key(models={})):
         seat, free = chosen(crowd(workers), there)
         assert (seat is None) == (not free)
         if seat is not None:
@@ -67,7 +67,7 @@ def test_default_takes_the_warm_then_the_cheap_then_the_free(
 
 @given(_workers)
 def test_cheapest_looks_at_the_price_alone(workers: list[tuple[Profile, int, int]]) -> None:
-    there = lane("cheapest")
+    there = queue_key("cheapest")
     seat, free = chosen(crowd(workers), there)
     if seat is not None:
         mine = (cost(seat.worker, there), -seat.free)
@@ -76,7 +76,7 @@ def test_cheapest_looks_at_the_price_alone(workers: list[tuple[Profile, int, int
 
 @given(_workers)
 def test_best_value_divides_the_price_by_the_reputation(workers: list[tuple[Profile, int, int]]) -> None:
-    there = lane("best_value")
+    there = queue_key("best_value")
     seat, free = chosen(crowd(workers), there)
     if seat is not None:
         values = [cost(one.worker, there) / max(one.worker.profile.reputation, 0.01) for one in free]
@@ -85,7 +85,7 @@ def test_best_value_divides_the_price_by_the_reputation(workers: list[tuple[Prof
 
 @given(_workers)
 def test_least_connections_takes_who_holds_the_fewest(workers: list[tuple[Profile, int, int]]) -> None:
-    seat, free = chosen(crowd(workers), lane("least_connections"))
+    seat, free = chosen(crowd(workers), queue_key("least_connections"))
     if seat is not None:
         assert len(seat.holding) == min(len(one.holding) for one in free)
 
@@ -98,7 +98,7 @@ def test_round_robin_gives_everybody_a_task_before_anybody_a_second(
     for turn in range(rounds):
         got = []
         for number in range(len(profiles)):
-            seat = board.choose(lane("round_robin"), fresh=True)
+            seat = board.choose(queue_key("round_robin"), fresh=True)
             assert seat is not None
             board.seats.hold(seat, f"{turn}.{number}", "render")
             got.append(seat.worker.id)
@@ -107,7 +107,7 @@ def test_round_robin_gives_everybody_a_task_before_anybody_a_second(
 
 def test_warm_is_who_has_the_skill_or_all_needed_models_loaded() -> None:
     def warm(hot: tuple[str, ...], **requirements: Any) -> bool:
-        return is_warm(Worker(id="w", skills=(), profile=Profile(hot=hot)), lane(**requirements))
+        return is_warm(Worker(id="w", skills=(), profile=Profile(hot=hot)), queue_key(**requirements))
 
     assert warm(("render",))
     assert not warm(())

@@ -19,7 +19,7 @@ from regista import (
 from regista.blueprint import ActionFactory, JobContext
 from regista.config import Config
 from regista.errors import OrchestratorStopped, StorageError, StorageFailed
-from regista.model import Change, Outcome, Task, Worker
+from regista.model import Change, CommitOutcome, Task, Worker
 from regista.testing.clock import LoopClock
 from regista.testing.disk import SimulatedDisk
 from regista.testing.loop import VirtualLoop
@@ -108,7 +108,7 @@ def test_a_result_whose_write_is_refused_is_refused_with_the_reason_however_its_
     seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Told that the orchestrator stops, a worker would keep its result until it comes back.
-    async def refuse(changes: Sequence[Change], instance: str) -> list[Outcome]:
+    async def refuse(changes: Sequence[Change], instance: str) -> list[CommitOutcome]:
         raise StorageError("not now")
 
     with TestOrchestrator(slow_second(seconds, [])) as kit:
@@ -543,7 +543,7 @@ class ReplacingStorage(MemoryStorage):
 
     moving: Worker | None = None
 
-    async def commit(self, changes: Sequence[Change], instance: str) -> list[Outcome]:
+    async def commit(self, changes: Sequence[Change], instance: str) -> list[CommitOutcome]:
         worker, self.moving = self.moving, None
         if worker is not None:
             await self.register(worker, 30)
@@ -565,6 +565,9 @@ async def test_an_offer_that_the_store_did_not_take_is_not_sent() -> None:
         job = await director.submit("script")
         assert (await storage.held_by("w1"), sent) == ([], [])
         ((task,), _) = await storage.claim_tasks(
-            await storage.register(worker, 30), [(await storage.tasks_of(job.id))[0].lane], 1, job.created_at
+            await storage.register(worker, 30),
+            [(await storage.tasks_of(job.id))[0].queue_key],
+            1,
+            job.created_at,
         )
         assert task.attempt_id == f"{task.id}-1"

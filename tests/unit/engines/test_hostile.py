@@ -23,7 +23,7 @@ from regista import (
 )
 from regista.engines.base import Submission
 from regista.errors import NotSerializable, OrchestratorStopped, StorageFailed
-from regista.model import AwaitChild, Change, Message, MessageKind
+from regista.model import AwaitChild, Change, JobMessage, JobMessageKind
 from regista.serialization import MAX_BYTES
 from regista.testing.orchestrator import TestOrchestrator
 from tests import support
@@ -353,7 +353,7 @@ def test_a_hundred_messages_that_cannot_be_acted_on_hold_up_no_later_one() -> No
         wait = kit.get(waiting).wait
         assert isinstance(wait, AwaitChild)
         unreadable = tuple(
-            Message(f"a{number:03}", MessageKind.CHILD_ENDED, waiting.id, wait.child_id, {})
+            JobMessage(f"a{number:03}", JobMessageKind.CHILD_ENDED, waiting.id, wait.child_id, {})
             for number in range(150)
         )
         sender = kit.get(kit.submit("asks"))

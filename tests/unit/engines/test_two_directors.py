@@ -24,7 +24,7 @@ from regista.config import Config
 from regista.engines.base import Verdict
 from regista.engines.native.desk import Desk, UnknownWorker
 from regista.history.memory import MemoryHistory
-from regista.model import Profile, Slots, Task, TaskResult
+from regista.model import FreeSlots, Profile, Task, TaskResult
 from regista.model import Worker as WorkerRecord
 from regista.storage.base import StorageBackend
 from regista.wire.jobs import Progress
@@ -355,7 +355,7 @@ async def a_task_that_was_left_to_a_frozen_instance_is_done_here_a_moment_later(
     here, _ = pair.directors
     hands = await pair.join(here, cost=5.0)
     cheap = WorkerRecord(id="", skills=("work",), profile=Profile(cost_per_second=0.1))
-    await here.storage.show_slots("frozen", [Slots(worker=cheap, free=9, seats=1)], 60.0)
+    await here.storage.show_slots("frozen", [FreeSlots(worker=cheap, free=9, workers=1)], 60.0)
     await until(lambda: bool(here.dispatcher.elsewhere.rivals))
     # when: the one that should have it never looks
     loop = asyncio.get_running_loop()
@@ -486,7 +486,7 @@ async def a_move_in_the_middle_of_a_drain_leaves_the_worker_seated_and_drained(p
     await until(lambda: here.dispatcher.find("w") is None and _is_drained(there))
     known = await there.storage.worker("w")
     assert known is not None
-    assert (known.instance, known.draining, known.notes) == ("i1", True, 2)
+    assert (known.instance, known.draining, known.record_version) == ("i1", True, 2)
 
 
 async def a_drain_in_the_middle_of_a_move_is_heeded_where_the_worker_goes(pair: Pair) -> None:

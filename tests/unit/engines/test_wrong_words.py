@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from regista import JobStatus, RetryPolicy, Submission
 from regista.engines.base import Verdict
-from regista.model import TaskResult, task_of
+from regista.model import TaskResult, split_attempt_id
 from regista.testing.orchestrator import TestOrchestrator
 from tests.support import Puppet, fan_out, one_task, script
 
@@ -61,7 +61,7 @@ def test_a_branch_that_is_answered_for_another_job_keeps_its_fan_out_open() -> N
 
 @pytest.mark.parametrize("attempt_id", ["x-²", "x-" + "9" * 5000, "x-٣", "-1", ""])
 def test_an_attempt_id_may_be_any_text(attempt_id: str) -> None:
-    assert task_of(attempt_id) == (attempt_id, 0)
+    assert split_attempt_id(attempt_id) == (attempt_id, 0)
 
 
 @pytest.mark.parametrize("attempt_id", ["x-²", "x-" + "9" * 5000])

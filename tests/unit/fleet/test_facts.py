@@ -40,7 +40,7 @@ def test_of_a_worker_at_another_instance_the_store_tells() -> None:
 
 
 def test_of_one_that_is_cut_off_elsewhere_the_store_tells_since_when() -> None:
-    gone = replace(WORKER, cut_at=NOW, draining=True)
+    gone = replace(WORKER, disconnected_at=NOW, draining=True)
     facts = facts_elsewhere(gone, False, ("x",))
     assert (facts.state, facts.since, facts.free) == ("disconnected", NOW, 0)
     assert facts_elsewhere(gone, True, ()).state == "silent"
@@ -48,7 +48,7 @@ def test_of_one_that_is_cut_off_elsewhere_the_store_tells_since_when() -> None:
 
 def test_a_worker_whose_stream_is_closed_is_disconnected_since_then() -> None:
     gone = seat(draining=True)
-    gone.cut_at = NOW
+    gone.disconnected_at = NOW
     facts = facts_of(WORKER, gone, False, NOW)
     assert (facts.state, facts.since) == ("disconnected", NOW)
     assert facts_of(WORKER, gone, True, NOW).state == "silent"

@@ -235,7 +235,7 @@ def check_heads(seats: Seats, all_seats: list[Seat]) -> None:
     assert list(seats.open) == (seats.kinds if free else [])
     if free:
         slots = seats.kinds[0].slots()
-        assert (slots.seats, slots.free) == (len(free), sum(one.free for one in free))
+        assert (slots.workers, slots.free) == (len(free), sum(one.free for one in free))
 
 
 @given(_moves)

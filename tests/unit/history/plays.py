@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from regista.model import Entry
+from regista.model import OutboxEntry
 from regista.testing.conformance.history import make_entry, make_summary
 
 JOBS = ("a", "b", "c")
@@ -11,14 +11,14 @@ _STATUSES = (None, "running", "failed", "finished")
 
 
 @st.composite
-def batches(draw: st.DrawFn) -> list[list[Entry]]:
+def batches(draw: st.DrawFn) -> list[list[OutboxEntry]]:
     """What is recorded, call by call.
 
     Numbers grow. A job's story goes on behind its last entry, or begins anew where an earlier one began; and what
     was handed on once may be handed on again, later.
     """
     begins: dict[str, list[int]] = {job_id: [1] for job_id in JOBS}
-    told: list[Entry] = []
+    told: list[OutboxEntry] = []
     for number in range(1, draw(st.integers(0, 12)) + 1):
         job_id = draw(st.sampled_from(JOBS))
         places = begins[job_id]
@@ -35,5 +35,5 @@ def batches(draw: st.DrawFn) -> list[list[Entry]]:
     return chunks + [draw(st.sampled_from(chunks)) for _ in range(draw(st.integers(0, 2)))]
 
 
-def _spoken(entry: Entry, word: str) -> Entry:
+def _spoken(entry: OutboxEntry, word: str) -> OutboxEntry:
     return replace(entry, events=tuple(replace(event, message=word) for event in entry.events))

@@ -17,7 +17,7 @@ from regista.history.indexed import Indexed
 from regista.history.memory import MemoryHistory
 from regista.history.postgres import PostgresHistory
 from regista.history.query import parse_query
-from regista.model import Entry, Event, EventType
+from regista.model import Event, EventType, OutboxEntry
 from regista.model.attributes import declared_types
 from regista.testing.conformance.history import START, make_entry, make_summary, running, seqs
 from regista.upkeep.opening import opened
@@ -260,7 +260,7 @@ async def test_text_that_the_server_cannot_keep_is_kept_in_other_words(place: st
     event = Event(type=EventType.TASK_FAILED, at=START, message="nul \0", detail={"nul": "\0"})
 
     async with running(PostgresHistory(place)) as history:
-        await history.record([Entry(1, odd, 1, (event,), summary), make_entry(2, "job-2")])
+        await history.record([OutboxEntry(1, odd, 1, (event,), summary), make_entry(2, "job-2")])
         (found,) = await history.events(odd)
         assert (found.job_id, found.message, found.detail) == (odd, "nul \0", {"nul": "\0"})
         assert list(await history.events_of_jobs([odd, "job-2"])) == [odd, "job-2"]
@@ -466,7 +466,7 @@ def played(server: PostgresServer) -> Iterator[tuple[asyncio.Runner, PostgresHis
 )
 def test_whatever_is_recorded_reads_as_from_memory(
     played: tuple[asyncio.Runner, PostgresHistory],
-    told: list[list[Entry]],
+    told: list[list[OutboxEntry]],
     after_seq: int,
     limit: int,
     status: str | None,

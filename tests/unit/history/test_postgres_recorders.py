@@ -13,7 +13,7 @@ from regista.history import recorder as recorder_module
 from regista.history.postgres import PostgresHistory
 from regista.history.reader import read_events
 from regista.history.recorder import HistoryRecorder
-from regista.model import Entry, Event
+from regista.model import Event, OutboxEntry
 from regista.testing.conformance.history import make_entry, make_summary, named, running, seqs
 from tests.conftest import Require
 from tests.postgres_server import PostgresServer, serving
@@ -33,7 +33,7 @@ class SharedOutbox:
     """The outbox of a store that several recorders empty. It remembers the highest number that was pruned."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[OutboxEntry] = []
         self.last = 0
         self.pruned = 0
 
@@ -43,7 +43,7 @@ class SharedOutbox:
             make_entry(self.last, job_id, first_seq, 2, make_summary(job_id, f"seq {first_seq}"))
         )
 
-    async def outbox(self, after: int, limit: int) -> list[Entry]:
+    async def outbox(self, after: int, limit: int) -> list[OutboxEntry]:
         return [entry for entry in self.entries if entry.number > after][:limit]
 
     async def prune(self, upto: int) -> None:

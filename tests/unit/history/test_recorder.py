@@ -14,7 +14,7 @@ from regista.history import recorder as recorder_module
 from regista.history.memory import MemoryHistory
 from regista.history.reader import read_events, read_events_of_jobs
 from regista.history.recorder import HistoryRecorder
-from regista.model import Entry, Event
+from regista.model import Event, OutboxEntry
 from regista.testing.conformance.history import make_entry, seqs
 
 
@@ -35,7 +35,7 @@ class ListOutbox:
     """An outbox that is a list."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[OutboxEntry] = []
         self.last = 0
         self.pruned: list[int] = []
         self.prune_failures = 0
@@ -46,7 +46,7 @@ class ListOutbox:
         first_seq = mine[-1].first_seq + len(mine[-1].events) if mine else 1
         self.entries.append(make_entry(self.last, job_id, first_seq, events))
 
-    async def outbox(self, after: int, limit: int) -> list[Entry]:
+    async def outbox(self, after: int, limit: int) -> list[OutboxEntry]:
         return [entry for entry in self.entries if entry.number > after][:limit]
 
     async def prune(self, upto: int) -> None:
@@ -81,7 +81,7 @@ class SpyHistory(MemoryHistory):
         self.synced = 0
         self.sync_lag = 0
 
-    async def record(self, entries: Sequence[Entry]) -> None:
+    async def record(self, entries: Sequence[OutboxEntry]) -> None:
         if self.failures and not self.after_writing:
             self._fail()
         await super().record(entries)

@@ -8,7 +8,7 @@ from regista.history.memory import MemoryHistory
 from regista.history.postgres import PostgresHistory
 from regista.history.recorder import HistoryRecorder
 from regista.history.setting_aside import Refused, record_sparing
-from regista.model import Entry
+from regista.model import OutboxEntry
 from regista.testing.conformance.history import make_entry, make_summary, running, seqs
 from tests.conftest import Require
 from tests.postgres_server import PostgresServer, serving
@@ -23,12 +23,12 @@ def server(require: Require) -> Iterator[PostgresServer]:
 def test_only_the_entries_at_fault_are_set_aside(caplog: pytest.LogCaptureFixture) -> None:
     history, aside = MemoryHistory(), list[int]()
 
-    async def write(entries: list[Entry]) -> None:
+    async def write(entries: list[OutboxEntry]) -> None:
         if any(entry.number in (3, 8) for entry in entries):
             raise Refused("too long")
         await history.record(entries)
 
-    async def set_aside(entry: Entry, reason: str) -> None:
+    async def set_aside(entry: OutboxEntry, reason: str) -> None:
         assert reason == "too long"
         assert await history.cursor() == entry.number - 1
         aside.append(entry.number)

@@ -20,7 +20,7 @@ from regista.history.memory import MemoryHistory
 from regista.history.query import parse_query
 from regista.history.sqlite import SqliteHistory
 from regista.history.sqlite_search import statement
-from regista.model import Entry
+from regista.model import OutboxEntry
 from regista.model.attributes import declared_types
 from regista.testing.conformance.history import START, make_entry, make_summary, running, seqs
 from tests.unit.history.plays import batches
@@ -31,7 +31,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "history.db"
 
 
-def record(path: Path, entries: Sequence[Entry]) -> None:
+def record(path: Path, entries: Sequence[OutboxEntry]) -> None:
     async def body() -> None:
         async with running(SqliteHistory(path)) as history:
             await history.record(entries)
@@ -351,13 +351,13 @@ def test_a_page_of_summaries_needs_no_sorting(path: Path, filters: dict[str, Any
 
 
 async def test_a_batch_costs_the_same_however_many_jobs_there_are(path: Path) -> None:
-    def told(first: int, count: int) -> list[Entry]:
+    def told(first: int, count: int) -> list[OutboxEntry]:
         return [
             make_entry(n, f"job-{n:04}", summary=make_summary(f"job-{n:04}"))
             for n in range(first, first + count)
         ]
 
-    async def steps_of(history: SqliteHistory, entries: Sequence[Entry]) -> int:
+    async def steps_of(history: SqliteHistory, entries: Sequence[OutboxEntry]) -> int:
         steps: list[None] = []
         await history._run(lambda connection: connection.set_progress_handler(lambda: steps.append(None), 10))
         await history.record(entries)
@@ -445,7 +445,7 @@ _ids = st.sampled_from(["a", "b", "c"])
 )
 async def test_whatever_is_recorded_reads_as_from_memory(
     tmp_path_factory: pytest.TempPathFactory,
-    told: list[list[Entry]],
+    told: list[list[OutboxEntry]],
     after_seq: int,
     limit: int,
     status: str | None,

@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from regista.model import Entry, Event, EventType
+from regista.model import Event, EventType, OutboxEntry
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def entry(**detail: object) -> Entry:
-    return Entry(1, "job-1", 1, (Event(type=EventType.JOB_CREATED, at=NOON, detail=detail),))
+def entry(**detail: object) -> OutboxEntry:
+    return OutboxEntry(1, "job-1", 1, (Event(type=EventType.JOB_CREATED, at=NOON, detail=detail),))
 
 
 def test_the_events_of_an_entry_are_packed_once() -> None:

@@ -3,14 +3,14 @@ from typing import Any
 
 from regista.model import (
     AttemptState,
-    Birth,
     Change,
+    ChildJob,
+    CommitOutcome,
+    CommitStatus,
     Event,
     EventType,
     Job,
     JobStatus,
-    Outcome,
-    OutcomeKind,
     Profile,
     Task,
     TaskWrite,
@@ -20,7 +20,7 @@ from regista.observe.booking import Book, Tally, warm_for
 from regista.observe.catalogue import Catalogue
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-APPLIED = Outcome(OutcomeKind.APPLIED)
+APPLIED = CommitOutcome(CommitStatus.APPLIED)
 WARM = Worker(id="w", skills=("work",), profile=Profile(hot=("work", "llama")))
 
 
@@ -37,7 +37,7 @@ def event(kind: EventType, **more: Any) -> Event:
     return Event(type=kind, at=NOW, **more)
 
 
-def booked(*changes: Change, outcome: Outcome = APPLIED, now: datetime = NOW) -> Catalogue:
+def booked(*changes: Change, outcome: CommitOutcome = APPLIED, now: datetime = NOW) -> Catalogue:
     of = Catalogue()
     book = Book(of, lambda worker_id: WARM if worker_id == "w" else None)
     book.looked_at([job(id="seen", blueprint="looked"), None])
@@ -46,7 +46,7 @@ def booked(*changes: Change, outcome: Outcome = APPLIED, now: datetime = NOW) ->
 
 
 def test_a_new_job_and_its_children_are_counted_by_blueprint() -> None:
-    born = Birth(job(id="c", blueprint="child"), ())
+    born = ChildJob(job(id="c", blueprint="child"), ())
 
     of = booked(Change(job_id="j", token="t", job=job(), children=(born,)))
 
@@ -56,8 +56,8 @@ def test_a_new_job_and_its_children_are_counted_by_blueprint() -> None:
 def test_what_was_refused_or_repeated_is_not_counted() -> None:
     change = Change(job_id="j", token="t", job=job())
 
-    for kind in (OutcomeKind.REPEATED, OutcomeKind.STALE, OutcomeKind.EXISTS):
-        assert booked(change, outcome=Outcome(kind)).jobs.values == {}
+    for kind in (CommitStatus.REPEATED, CommitStatus.STALE, CommitStatus.EXISTS):
+        assert booked(change, outcome=CommitOutcome(kind)).jobs.values == {}
 
 
 def test_an_end_is_counted_by_status_with_its_duration() -> None:

@@ -3,10 +3,10 @@ from datetime import timedelta
 from regista.model import (
     AttemptState,
     Change,
+    CommitOutcome,
+    CommitStatus,
     Event,
     EventType,
-    Outcome,
-    OutcomeKind,
     TaskWrite,
 )
 from regista.observe.spans import SpanRecord, Spans
@@ -17,9 +17,9 @@ PARENT = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
 UNSAMPLED = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-00"}
 
 
-def told(change: Change, kind: OutcomeKind = OutcomeKind.APPLIED) -> list[SpanRecord]:
+def told(change: Change, kind: CommitStatus = CommitStatus.APPLIED) -> list[SpanRecord]:
     records: list[SpanRecord] = []
-    Spans(records.append).committed([change], [Outcome(kind)], NOW)
+    Spans(records.append).committed([change], [CommitOutcome(kind)], NOW)
     return records
 
 
@@ -60,7 +60,7 @@ def test_what_nobody_traces_or_samples_or_what_was_refused_is_not_told() -> None
         )
         assert told(change) == []
     traced = Change(job_id="j", token="t", job=job(tracing_context=PARENT), expected=1, events=(ended(),))
-    assert told(traced, OutcomeKind.STALE) == []
+    assert told(traced, CommitStatus.STALE) == []
 
 
 def test_an_attempt_is_a_span_of_its_own_from_its_place_in_line_to_its_result() -> None:

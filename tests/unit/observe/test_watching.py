@@ -5,7 +5,7 @@ import pytest
 
 from regista.clock import SystemClock
 from regista.errors import StorageUnavailable
-from regista.model import Change, Outcome
+from regista.model import Change, CommitOutcome
 from regista.observe.booking import Book
 from regista.observe.catalogue import Catalogue
 from regista.observe.watching import watched
@@ -15,7 +15,7 @@ from tests.unit.observe.test_booking import job
 
 
 class Away(MemoryStorage):
-    async def commit(self, changes: Sequence[Change], instance: str) -> list[Outcome]:
+    async def commit(self, changes: Sequence[Change], instance: str) -> list[CommitOutcome]:
         raise StorageUnavailable("away")
 
 

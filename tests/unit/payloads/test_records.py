@@ -10,12 +10,12 @@ from regista import Job, JobStatus, MemoryStorage, Task, TaskResult
 from regista.clock import SystemClock
 from regista.model import (
     AttemptState,
-    Birth,
     Change,
+    ChildJob,
     Event,
     EventType,
-    Message,
-    MessageKind,
+    JobMessage,
+    JobMessageKind,
     TaskWrite,
     Worker,
 )
@@ -113,14 +113,16 @@ async def test_tasks_children_messages_and_events_are_kept_too() -> None:
         result=TaskResult(task_id="j1_1_0-1", job_id="j1", data={"d": BIG}),
     )
     child = a_job(id="c1", parent_id="j1", input={"i": BIG})
-    message = Message("m1", MessageKind.CHILD_ENDED, "p1", "j1", {"status": "finished", "result": {"r": BIG}})
+    message = JobMessage(
+        "m1", JobMessageKind.CHILD_ENDED, "p1", "j1", {"status": "finished", "result": {"r": BIG}}
+    )
     event = Event(type=EventType.STATE_STARTED, at=NOW, snapshot={"s": BIG})
 
     await write(
         records,
         job=a_job(result={"r": BIG}),
         tasks=(TaskWrite(task),),
-        children=(Birth(child, ()),),
+        children=(ChildJob(child, ()),),
         messages=(message,),
         events=(event,),
     )
@@ -156,7 +158,7 @@ async def test_a_task_whose_params_are_broken_is_given_to_nobody() -> None:
     records.on_broken = lambda task, why: told.append((task.id, why))
     worker = Worker(id="w", skills=("work",), session=1)
 
-    given, _ = await records.claim_tasks(worker, [tasks[0].lane], 10, NOW)
+    given, _ = await records.claim_tasks(worker, [tasks[0].queue_key], 10, NOW)
 
     assert len(given) == 1
     ((broken_id, why),) = told
@@ -176,7 +178,7 @@ async def test_a_claim_goes_on_behind_tasks_whose_params_are_broken() -> None:
         await store.put(each.name, b"something else")
     records = KeptRecords(storage, Offloader(store, 100, SystemClock()))
 
-    claim = await records.claim_tasks(Worker(id="w", skills=("work",)), [tasks[0].lane], 1, NOW)
+    claim = await records.claim_tasks(Worker(id="w", skills=("work",)), [tasks[0].queue_key], 1, NOW)
 
     assert ([task.id for task in claim.tasks], claim.exhausted) == (["j1_1_2"], False)
 
@@ -237,7 +239,7 @@ async def test_one_poisoned_record_does_not_keep_those_beside_it_from_being_read
     forged = {MARK: {"whole": {"path": "records/j1/../x", "sha256": "../x", "size": 5}}}
     real = {MARK: {"whole": {"path": f"records/j2/{'a' * 64}", "sha256": "a" * 64, "size": 5}}}
     jobs = [a_job(data=forged), a_job(id="j2", data=real), a_job(id="j3", data={"n": 1})]
-    told = Message("m1", MessageKind.CHILD_ENDED, "p1", "j2", {"status": "finished", "result": real})
+    told = JobMessage("m1", JobMessageKind.CHILD_ENDED, "p1", "j2", {"status": "finished", "result": real})
     changes = [Change(job_id=job.id, token=f"t{job.id}", job=job, messages=(told,)) for job in jobs[1:]]
     await storage.commit([Change(job_id="j1", token="t", job=jobs[0]), *changes[:1]], "i")
     await storage.commit([replace(changes[1], messages=())], "i")
@@ -280,7 +282,7 @@ async def test_a_task_that_has_begun_keeps_its_params_when_it_is_written_again()
     task = Task(id="j1_1_0", job_id="j1", type="work", queued_at=NOW, params={"p": BIG})
     await write(records, job=a_job(), tasks=(TaskWrite(task),))
     worker = Worker(id="w", skills=("work",), session=1)
-    ((offered,), _) = await records.claim_tasks(worker, [task.lane], 10, NOW)
+    ((offered,), _) = await records.claim_tasks(worker, [task.queue_key], 10, NOW)
     begun = replace(offered, state=AttemptState.STARTED)
     await records.commit([Change(job_id="j1", token="u", tasks=(TaskWrite(begun),))], "i")
 

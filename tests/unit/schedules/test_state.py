@@ -11,7 +11,7 @@ from regista.schedules.calendar import moment, upcoming
 from regista.schedules.schedule import CatchUp, Overlap, Schedule, check
 from regista.schedules.state import (
     Circumstances,
-    Record,
+    ScheduleRecord,
     Start,
     State,
     decide,
@@ -207,7 +207,7 @@ def test_old_records_make_room() -> None:
 
 
 def test_a_state_survives_its_bytes() -> None:
-    record = Record(kind="skipped", at=NOON, tick=NOON, last=NOON, reason="overlap")
+    record = ScheduleRecord(kind="skipped", at=NOON, tick=NOON, last=NOON, reason="overlap")
     state = State(cursor=NOON, schedule=every(), starting=(Start(NOON),), records=(record,))
 
     assert decode(encode(state)) == state

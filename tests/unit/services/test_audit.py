@@ -5,7 +5,7 @@ import pytest
 
 from regista.clock import SystemClock
 from regista.errors import OperatorsOnly, StorageUnavailable
-from regista.model import ItemWrite
+from regista.model import RecordWrite
 from regista.services.audit import AuditFilter, AuditService
 from regista.storage.memory import MemoryStorage
 from tests.services_kit import ADA, OPS, audit_records
@@ -116,5 +116,5 @@ async def test_the_record_of_an_action_on_a_job_is_for_the_engine_to_write() -> 
     await storage.start()
     deed = service(storage).action(ADA, "job.cancel", "j-1", reason="x")
     assert deed.actor == "client:ada"
-    assert isinstance(deed.record, ItemWrite)
+    assert isinstance(deed.record, RecordWrite)
     assert await audit_records(storage) == []

@@ -5,8 +5,14 @@ from msgspec.structs import replace
 
 from regista import OrchestratorEngine
 from regista.errors import DeliveryNotFound
-from regista.model import ItemWrite
-from regista.model.delivery import DEAD_SHELF, WEBHOOK_SHELF, dead_write, delivery_of, delivery_write
+from regista.model import RecordWrite
+from regista.model.delivery import (
+    DEAD_COLLECTION,
+    WEBHOOK_COLLECTION,
+    dead_write,
+    delivery_of,
+    delivery_write,
+)
 from regista.services.webhooks import DeliveryState, WebhookService
 from regista.storage.memory import MemoryStorage
 from tests.services_kit import ADA, BOB, OPS, actions_of, orchestrator
@@ -18,9 +24,9 @@ class Raced(MemoryStorage):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first: list[ItemWrite] = []
+        self.first: list[RecordWrite] = []
 
-    async def put(self, writes: Sequence[ItemWrite]) -> list[bool]:
+    async def put(self, writes: Sequence[RecordWrite]) -> list[bool]:
         first, self.first = self.first, []
         if first:
             await super().put(first)
@@ -60,7 +66,7 @@ async def test_a_dead_delivery_is_sent_again_with_all_its_retries() -> None:
         found = await service(director).redeliver(ADA, dead.id)
 
         assert (found.state, found.delivery.tries) == (DeliveryState.PENDING, 0)
-        assert await director.storage.item(DEAD_SHELF, dead.id) is None
+        assert await director.storage.item(DEAD_COLLECTION, dead.id) is None
         assert await actions_of(director.storage, ADA) == [("webhook.redeliver", dead.id)]
 
 
@@ -74,7 +80,7 @@ async def test_redelivery_that_loses_the_race_to_the_sender_is_decided_again() -
 
         found = await service(director).redeliver(ADA, pending.id)
 
-        item = await storage.item(WEBHOOK_SHELF, pending.id)
+        item = await storage.item(WEBHOOK_COLLECTION, pending.id)
         assert found.delivery.tries == 0
         assert item is None or delivery_of(item).tries < 3  # it is due now, so the sender may have it
         assert await actions_of(storage, ADA) == [("webhook.redeliver", pending.id)]
@@ -85,12 +91,12 @@ async def test_redelivery_of_what_was_delivered_meanwhile_is_not_found_and_not_r
     async with orchestrator(storage=storage) as director:
         pending = delivery(client="ada", tries=3)
         await storage.put([delivery_write(pending, THEN.replace(year=2100))])
-        storage.first = [ItemWrite(WEBHOOK_SHELF, pending.id, None)]
+        storage.first = [RecordWrite(WEBHOOK_COLLECTION, pending.id, None)]
 
         with pytest.raises(DeliveryNotFound):
             await service(director).redeliver(ADA, pending.id)
 
-        assert await storage.item(WEBHOOK_SHELF, pending.id) is None
+        assert await storage.item(WEBHOOK_COLLECTION, pending.id) is None
         assert await actions_of(storage, ADA) == []
 
 
@@ -109,7 +115,7 @@ async def test_a_discarded_delivery_is_gone_although_the_sender_gave_it_up_meanw
     async with orchestrator(storage=storage) as director:
         pending = delivery(client="ada", tries=3)
         await storage.put([delivery_write(pending, THEN.replace(year=2100))])
-        storage.first = [ItemWrite(WEBHOOK_SHELF, pending.id, None), dead_write(pending)]
+        storage.first = [RecordWrite(WEBHOOK_COLLECTION, pending.id, None), dead_write(pending)]
 
         assert (await service(director).discard(ADA, pending.id)).delivery.id == pending.id
 

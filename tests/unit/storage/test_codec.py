@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from regista.model import Entry, Event, EventType, Summary
+from regista.model import Event, EventType, JobSummary, OutboxEntry
 from regista.storage.codec import decode_entry, encode, encode_entry
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-SUMMARY = Summary(
+SUMMARY = JobSummary(
     job_id="job-1",
     blueprint="one",
     version="1",
@@ -21,9 +21,9 @@ SUMMARY = Summary(
 
 
 @pytest.mark.parametrize("summary", [None, SUMMARY])
-def test_an_entry_whose_events_are_packed_has_the_bytes_of_the_record(summary: Summary | None) -> None:
+def test_an_entry_whose_events_are_packed_has_the_bytes_of_the_record(summary: JobSummary | None) -> None:
     events = (Event(type=EventType.JOB_CREATED, at=NOON, detail={"n": [1, "ä", None]}),)
-    entry = Entry(7, "job-1", 3, events, summary)
+    entry = OutboxEntry(7, "job-1", 3, events, summary)
 
     body = encode_entry(entry)
 

@@ -50,7 +50,7 @@ def test_nothing_is_left_of_jobs_that_have_ended() -> None:
         job = make_job(f"job-{n}", status=JobStatus.WAITING_FOR_WORKER, wait=AwaitTask("x"))
         task = make_task(job.id, dispatch_by=job.created_at)
         ended = make_job(f"job-{n}", revision=2, status=JobStatus.FINISHED)
-        image.apply(write(job, tasks=(TaskWrite(task),), hold_s=1.0), Batch(), n, "me", float(n))
+        image.apply(write(job, tasks=(TaskWrite(task),), keep_lease_s=1.0), Batch(), n, "me", float(n))
         image.apply(write(ended), Batch(), n, "me", float(n))
         image.claim_ready("me", [("film", "v1")], 1, float(n), 30)
         image.forget_ended(n)

@@ -3,12 +3,12 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regista.model import Lane, LaneStatus, Task
+from regista.model import QueueKey, QueueStatus, Task
 from regista.storage.base import AGEING_STEP_S
 from regista.storage.lanes import Lanes, Line, order_key
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
-ENCODE, PROBE = Lane("encode", "encode"), Lane("probe", "probe")
+ENCODE, PROBE = QueueKey("encode", "encode"), QueueKey("probe", "probe")
 
 
 def at(seconds: float) -> datetime:
@@ -33,12 +33,12 @@ class Hall:
             self.add(task)
 
     def add(self, task: Task) -> None:
-        self.lines[task.id] = self.lanes.add(task.lane, task)[0]
+        self.lines[task.id] = self.lanes.add(task.queue_key, task)[0]
 
     def discard(self, id: str) -> None:
         self.lanes.discard(self.lines.pop(id), id)
 
-    def take(self, *lanes: Lane, limit: int = 1000) -> list[str]:
+    def take(self, *lanes: QueueKey, limit: int = 1000) -> list[str]:
         """What these lanes give, best first, each taken out."""
         taken = self.lanes.take(lanes, limit)
         for id in taken:
@@ -57,12 +57,12 @@ _tasks = st.lists(
     ),
     max_size=30,
 )
-_lanes = st.sets(st.sampled_from([ENCODE, PROBE, Lane("night", "encode"), Lane("night", "probe")]))
+_lanes = st.sets(st.sampled_from([ENCODE, PROBE, QueueKey("night", "encode"), QueueKey("night", "probe")]))
 
 
 @given(tasks=_tasks, gone=st.sets(st.integers(0, 29)), asked=_lanes)
 def test_one_clients_tasks_come_best_first_whatever_their_lane(
-    tasks: list[Task], gone: set[int], asked: set[Lane]
+    tasks: list[Task], gone: set[int], asked: set[QueueKey]
 ) -> None:
     hall, waiting = Hall(), dict[str, Task]()
     for arrival, task in enumerate(tasks):
@@ -72,7 +72,7 @@ def test_one_clients_tasks_come_best_first_whatever_their_lane(
     for arrival in gone & set(range(len(tasks))):
         hall.discard(str(arrival))
         del waiting[str(arrival)]
-    asked_for = [task for task in waiting.values() if task.lane in asked]
+    asked_for = [task for task in waiting.values() if task.queue_key in asked]
     assert len(hall.lanes) == len(waiting)
     assert hall.lanes.waits_in(asked) == bool(asked_for)
     best_first = sorted(asked_for, key=lambda task: (order_key(task), int(task.id)))
@@ -160,12 +160,12 @@ def test_the_status_tells_each_clients_line_and_its_oldest_task() -> None:
         make_task("other", type="probe", queued_s=8, client="ann"),
     )
     assert hall.lanes.status() == [
-        LaneStatus(ENCODE, "ann", 2, at(5)),
-        LaneStatus(ENCODE, "bob", 1, at(7)),
-        LaneStatus(PROBE, "ann", 1, at(8)),
+        QueueStatus(ENCODE, "ann", 2, at(5)),
+        QueueStatus(ENCODE, "bob", 1, at(7)),
+        QueueStatus(PROBE, "ann", 1, at(8)),
     ]
     hall.discard("old")
-    assert hall.lanes.status()[0] == LaneStatus(ENCODE, "ann", 1, at(9))
+    assert hall.lanes.status()[0] == QueueStatus(ENCODE, "ann", 1, at(9))
 
 
 def test_a_place_in_line_counts_those_before_it() -> None:

@@ -112,7 +112,7 @@ def test_an_offer_is_handed_over_after_its_flush() -> None:
         await storage.commit([write(make_job(), tasks=(TaskWrite(make_task()),))], "me")
         journal.open_gate.clear()
         journal.waiting = 0
-        claiming = asyncio.create_task(storage.claim_tasks(make_worker(), [make_task().lane], 1, START))
+        claiming = asyncio.create_task(storage.claim_tasks(make_worker(), [make_task().queue_key], 1, START))
         await asyncio.sleep(0)
         (((task,), _), job) = await waits(journal, claiming, storage.get("job-1"))
         assert (task.worker_id, job.id) == ("w1", "job-1")
@@ -132,7 +132,7 @@ def test_a_secret_is_told_to_nobody_before_it_is_durable() -> None:
 
 def test_asking_for_tasks_when_none_wait_costs_no_flush() -> None:
     async def body(storage: MemoryStorage, journal: GatedJournal) -> None:
-        assert await storage.claim_tasks(make_worker(), [make_task().lane], 5, START) == ([], True)
+        assert await storage.claim_tasks(make_worker(), [make_task().queue_key], 5, START) == ([], True)
         await storage.prune(0)
         await asyncio.sleep(0.001)
         assert journal.waiting == 0

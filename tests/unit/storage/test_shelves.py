@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from regista.errors import StorageFailed
-from regista.model import ItemWrite
+from regista.model import RecordWrite
 from regista.storage.journal import Batch
 from regista.storage.memory import MemoryStorage
 from regista.storage.shelves import Shelves
@@ -81,7 +81,7 @@ def test_what_ended_leaves_the_file_with_the_next_write(tmp_path: Path) -> None:
             await storage.put([item(f"{n}", ttl_s=5) for n in range(10)])
         clock.move(6)
         async with running(SqliteStorage(path, clock)) as storage:
-            await commit(storage, write(make_job(), items=(item("new"),)))
+            await commit(storage, write(make_job(), records=(item("new"),)))
 
     asyncio.run(main())
     connection = sqlite3.connect(path)
@@ -107,7 +107,7 @@ def test_an_item_that_is_renewed_again_and_again_ends_once() -> None:
 def test_random_writes_are_what_a_dictionary_would_know() -> None:
     chance, clock = random.Random(7), Clock(START)
     shelves = Shelves(clock)
-    known: dict[str, ItemWrite] = {}
+    known: dict[str, RecordWrite] = {}
     for _ in range(3000):
         key = f"k{chance.randrange(60):02}"
         due = chance.choice([None, at(chance.randrange(100))])

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from regista.errors import SchemaError, StorageError, StorageFailed, StorageOwned
-from regista.model import Entry, JobStatus
+from regista.model import JobStatus, OutboxEntry
 from regista.storage import memory, sqlite, sqlite_batch, sqlite_file
 from regista.storage.base import StorageBackend
 from regista.storage.codec import encode
@@ -176,7 +176,7 @@ def test_migrating_equals_creating(tmp_path: Path) -> None:
 
 async def test_what_waited_in_the_outbox_of_an_older_file_is_told(path: Path) -> None:
     steps = sqlite_file.migrations()[:2]
-    entries = [Entry(number, "job-1", number, (event(),)) for number in (1, 2)]
+    entries = [OutboxEntry(number, "job-1", number, (event(),)) for number in (1, 2)]
     connection = sqlite3.connect(path)
     connection.executescript("".join(steps) + f"PRAGMA user_version = {len(steps)};")
     rows = [(entry.number, encode(entry)) for entry in entries]
@@ -370,7 +370,7 @@ def test_the_file_forgets_what_is_over(path: Path) -> None:
         async with running(SqliteStorage(path)) as storage:
             await dispatch(storage, make_task(), events=(event(),), messages=(message("m"),))
             end = next_of(await job_of(storage), **FINISHED)
-            await commit(storage, write(end, consumes="m", events=(event(),)))
+            await commit(storage, write(end, consumes_message="m", events=(event(),)))
             await storage.prune((await storage.outbox(0, ALL))[-1].number)
             await create(storage, make_job("job-2"))
 
@@ -381,7 +381,7 @@ def test_the_file_forgets_what_is_over(path: Path) -> None:
 
 
 def test_the_outbox_has_a_row_for_each_batch_until_its_last_entry_is_pruned(path: Path) -> None:
-    async def fill() -> list[Entry]:
+    async def fill() -> list[OutboxEntry]:
         async with running(SqliteStorage(path)) as storage:
             for name in ("a", "b"):
                 jobs = [make_job(f"{name}-{n}") for n in range(3)]
@@ -391,7 +391,7 @@ def test_the_outbox_has_a_row_for_each_batch_until_its_last_entry_is_pruned(path
             await create(storage, make_job("c"))
             return told
 
-    async def again() -> list[Entry]:
+    async def again() -> list[OutboxEntry]:
         async with running(SqliteStorage(path)) as storage:
             await storage.prune(told[2].number)
             await create(storage, make_job("d"))
@@ -455,7 +455,7 @@ async def everything(storage: StorageBackend) -> list[tuple[str, Callable[[], Aw
         ("extend", lambda: storage.extend("me", ["job-1"], 30)),
         ("attend", lambda: storage.attend("me", [V1], 30)),
         ("stranded", lambda: storage.stranded(1)),
-        ("claim_tasks", lambda: storage.claim_tasks(worker, [make_task().lane], 1, START)),
+        ("claim_tasks", lambda: storage.claim_tasks(worker, [make_task().queue_key], 1, START)),
         ("lanes", lambda: storage.lanes()),
         ("place", lambda: storage.place("job-1_1_0")),
         ("held_by", lambda: storage.held_by("w1")),
@@ -597,7 +597,7 @@ async def test_what_was_acknowledged_survives_a_disk_that_really_fills_up(path: 
 async def test_what_was_acknowledged_survives_the_death_of_the_process(path: Path) -> None:
     lines = [
         "await dispatch(storage, make_task(), events=(event('told'),), messages=(message('m'),))",
-        "await storage.claim_tasks(make_worker(), [make_task().lane], 1, START)",
+        "await storage.claim_tasks(make_worker(), [make_task().queue_key], 1, START)",
         "os.kill(os.getpid(), signal.SIGKILL)",
     ]
     outcome(path, lines, -9)

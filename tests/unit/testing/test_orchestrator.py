@@ -11,7 +11,7 @@ from regista import EventType, JobStatus, Worker
 from regista.blueprint import ActionFactory, JobContext
 from regista.history.memory import MemoryHistory
 from regista.history.sqlite import SqliteHistory
-from regista.model import Entry
+from regista.model import OutboxEntry
 from regista.testing.clock import BEGINNING
 from regista.testing.invariants import InvariantBroken
 from regista.testing.life import When
@@ -270,10 +270,10 @@ class Forgetful(MemoryHistory):
     """Loses one event of a kind."""
 
     async def record(self, entries: Any) -> None:
-        kept: list[Entry] = []
+        kept: list[OutboxEntry] = []
         for entry in entries:
             events = tuple(e for e in entry.events if e.type is not EventType.JOB_FINISHED)
-            kept.append(Entry(entry.number, entry.job_id, entry.first_seq, events, entry.summary))
+            kept.append(OutboxEntry(entry.number, entry.job_id, entry.first_seq, events, entry.summary))
         await super().record(kept)
 
 

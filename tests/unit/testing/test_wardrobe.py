@@ -36,5 +36,5 @@ _asked = st.fixed_dictionaries(
 
 @given(_asked)
 def test_whoever_wears_it_meets_what_was_asked_for(asked: dict[str, Any]) -> None:
-    lane = Task(id="j_1_0", job_id="j", type="t", requirements=asked, max_cost=1.0).lane
-    assert blocker(lane, Worker(id="w", skills=("t",), profile=profile_for(lane))) is None
+    queue_key = Task(id="j_1_0", job_id="j", type="t", requirements=asked, max_cost=1.0).queue_key
+    assert blocker(queue_key, Worker(id="w", skills=("t",), profile=profile_for(queue_key))) is None

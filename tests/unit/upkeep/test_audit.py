@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from regista import Config, MemoryStorage
-from regista.model.audit import AUDIT_SHELF, AuditRecord, audit_record, audit_write
+from regista.model.audit import AUDIT_COLLECTION, AuditRecord, audit_record, audit_write
 from regista.testing.clock import Clock
 from regista.upkeep.audit import AuditTrimmer, note
 from tests.webhook_kit import THEN, in_loop
@@ -19,7 +19,7 @@ def record(number: int) -> AuditRecord:
 
 
 async def targets(storage: MemoryStorage) -> list[str]:
-    return [audit_record(item).target for item in await storage.items(AUDIT_SHELF, limit=10_000)]
+    return [audit_record(item).target for item in await storage.items(AUDIT_COLLECTION, limit=10_000)]
 
 
 async def test_the_newest_comes_first_and_two_of_one_moment_are_two() -> None:
@@ -83,13 +83,13 @@ async def test_what_is_too_old_is_gone_by_itself() -> None:
     storage = MemoryStorage(clock)
     await storage.start()
     await note(storage, clock, Config(instance_id="one", audit_days=2), "config.reload", "", outcome="done")
-    (item,) = await storage.items(AUDIT_SHELF)
+    (item,) = await storage.items(AUDIT_COLLECTION)
     kept = audit_record(item)
     assert (kept.actor, kept.action, kept.instance, kept.facts) == (
         "system", "config.reload", "one", {"outcome": "done"},
     )  # fmt: skip
     clock.move(days=2, seconds=1)
-    assert await storage.items(AUDIT_SHELF) == []
+    assert await storage.items(AUDIT_COLLECTION) == []
     await storage.stop()
 
 

@@ -7,18 +7,18 @@ from msgspec.structs import replace
 
 from regista import MemoryStorage
 from regista.clock import SystemClock
-from regista.model import Item, ItemWrite
-from regista.model.delivery import DEAD_SHELF, WEBHOOK_SHELF, delivery_write
+from regista.model import Record, RecordWrite
+from regista.model.delivery import DEAD_COLLECTION, WEBHOOK_COLLECTION, delivery_write
 from regista.testing.clock import Clock
 from regista.upkeep.errands import Errand, Hands, read, receiver_of
 from tests.webhook_kit import THEN, delivery
 
 
-async def on_shelf() -> tuple[MemoryStorage, Item]:
+async def on_shelf() -> tuple[MemoryStorage, Record]:
     storage = MemoryStorage(SystemClock())
     await storage.start()
     await storage.put([delivery_write(delivery(), THEN)])
-    (item,) = await storage.items(WEBHOOK_SHELF)
+    (item,) = await storage.items(WEBHOOK_COLLECTION)
     return storage, item
 
 
@@ -32,7 +32,7 @@ async def test_of_two_who_share_a_store_one_gets_it_and_the_shelf_says_until_whe
         answers += await hands.take(errands[-1:], THEN)
         assert hands.full() == 0
     assert answers == [True, False]
-    (moved,) = await storage.items(WEBHOOK_SHELF)
+    (moved,) = await storage.items(WEBHOOK_COLLECTION)
     assert (moved.due, moved.revision, moved.value) == (THEN + timedelta(seconds=22), 2, item.value)
     assert await storage.put([errands[0].removed()]) == [True]
     await storage.stop()
@@ -45,7 +45,7 @@ async def test_whoever_is_alone_remembers_it_until_the_lease_is_over() -> None:
     errand = hands.errand(delivery(), item)
     assert not hands.has(item.key)
     assert await hands.take([errand], THEN) == [True]
-    assert await storage.items(WEBHOOK_SHELF) == [item]
+    assert await storage.items(WEBHOOK_COLLECTION) == [item]
     assert (hands.has(item.key), hands.full()) == (True, 1)
     clock.move(22)
     assert (hands.has(item.key), hands.full()) == (False, 0)
@@ -102,7 +102,7 @@ async def test_what_was_taken_on_by_somebody_after_its_time_is_given_back_by_nob
     await hands.take([late], clock.now())
     clock.move(23)
     assert not hands.has(item.key)
-    (item,) = await storage.items(WEBHOOK_SHELF)
+    (item,) = await storage.items(WEBHOOK_COLLECTION)
     errand = hands.errand(delivery(), item)
     assert await hands.take([errand], clock.now()) == [True]
 
@@ -120,7 +120,7 @@ async def test_a_third_word_waits_for_the_first_try_of_the_second_whatever_becam
     hands = Hands(storage, Clock(), 22.0, alone=True)
     assert await hands.behind([second], THEN) == [None]
     assert await hands.behind([third], THEN) == [THEN + timedelta(seconds=1)]
-    await storage.put([ItemWrite(WEBHOOK_SHELF, first.id, b"spoiled", THEN)])
+    await storage.put([RecordWrite(WEBHOOK_COLLECTION, first.id, b"spoiled", THEN)])
     assert await hands.behind([third], THEN) == [THEN + timedelta(seconds=1)]
     await storage.put([delivery_write(delivery(revision=3, tries=1), THEN)])
     assert await hands.behind([third], THEN) == [None]
@@ -156,7 +156,10 @@ def test_a_receiver_is_the_same_however_its_name_is_written() -> None:
 
 
 def test_why_a_delivery_cannot_be_read_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    writes: list[ItemWrite] = []
-    assert read(Item(WEBHOOK_SHELF, "d-1", b"\xa7spoiled", 3, THEN), writes) is None
+    writes: list[RecordWrite] = []
+    assert read(Record(WEBHOOK_COLLECTION, "d-1", b"\xa7spoiled", 3, THEN), writes) is None
     assert "delivery d-1 cannot be read (Expected `object`, got `str`)" in caplog.text
-    assert [(write.shelf, write.key) for write in writes] == [(DEAD_SHELF, "d-1"), (WEBHOOK_SHELF, "d-1")]
+    assert [(write.collection, write.key) for write in writes] == [
+        (DEAD_COLLECTION, "d-1"),
+        (WEBHOOK_COLLECTION, "d-1"),
+    ]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from regista.errors import HistoryUnavailable
 from regista.history.memory import MemoryHistory
 from regista.history.store_only import NoHistory
-from regista.model import Entry, Event, EventType
+from regista.model import Event, EventType, OutboxEntry
 from regista.testing.orchestrator import TestOrchestrator
 from regista.upkeep.reputation import MOST, SHELF, ReputationCalculator, Standing, tally
 from tests.support import Puppet, one_task
@@ -191,8 +191,8 @@ def test_it_is_throttled() -> None:
 def test_of_a_long_history_only_the_newest_part_is_read() -> None:
     with TestOrchestrator(one_task()) as kit:
         history = MemoryHistory()
-        old = Entry(1, "j", 1, (end(EventType.TASK_FAILED, "old"),))
-        new = Entry(MOST + 5, "k", 1, (end(EventType.TASK_FAILED, "new"),))
+        old = OutboxEntry(1, "j", 1, (end(EventType.TASK_FAILED, "old"),))
+        new = OutboxEntry(MOST + 5, "k", 1, (end(EventType.TASK_FAILED, "new"),))
         kit.call(lambda: history.record([old, new]))
         storage = kit.director.storage
         chore = ReputationCalculator(storage, history, kit.director.workers.judge, 0)

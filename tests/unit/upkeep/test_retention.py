@@ -7,13 +7,13 @@ import pytest
 from regista import Config, OrchestratorEngine
 from regista.errors import JobNotFound
 from regista.history.memory import MemoryHistory
-from regista.model import Summary
+from regista.model import JobSummary
 from regista.testing.conformance.history import START, make_entry, make_summary
 from regista.upkeep.retention import BITES, Retention
 from tests.support import one_task
 
 
-def rows(count: int, status: str = "finished") -> list[Summary]:
+def rows(count: int, status: str = "finished") -> list[JobSummary]:
     """Jobs a minute apart, the last one now; each took a second."""
     times = [START - timedelta(minutes=count - 1 - n) for n in range(count)]
     return [
@@ -26,7 +26,7 @@ async def kept(history: MemoryHistory) -> list[str]:
     return [row.job_id for row in await history.summaries()]
 
 
-async def filled(*some: Summary) -> MemoryHistory:
+async def filled(*some: JobSummary) -> MemoryHistory:
     history = MemoryHistory()
     await history.record([make_entry(n, row.job_id, summary=row) for n, row in enumerate(some, 1)])
     return history

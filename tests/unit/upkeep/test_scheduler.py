@@ -14,9 +14,9 @@ from regista import Config, OrchestratorEngine
 from regista.errors import (
     BlueprintNotFound,
 )
-from regista.model import ItemWrite
+from regista.model import RecordWrite
 from regista.schedules.schedule import CatchUp, Overlap, Schedule
-from regista.schedules.state import Record, Start
+from regista.schedules.state import ScheduleRecord, Start
 from regista.testing.invariants import InvariantBroken, check_schedule
 from regista.testing.orchestrator import TestOrchestrator
 from regista.upkeep.schedule_book import SHELF, Entry, ScheduleBook
@@ -269,7 +269,7 @@ def test_a_stored_schedule_that_cannot_be_read_does_not_stop_the_others(
         create(kit, every(), "b")
         newer = b'{"cursor":"2026-01-01T00:00:00Z","schedule":{"blueprint":"quick","of_tomorrow":1}}'
         due = kit.now
-        kit.call(lambda: kit.director.storage.put([ItemWrite(SHELF, "a", newer, due=due)]))
+        kit.call(lambda: kit.director.storage.put([RecordWrite(SHELF, "a", newer, due=due)]))
         kit.skip(180)
 
         assert told(kit, "b") == [("started", None)] * 3
@@ -292,7 +292,7 @@ def test_a_last_tick_in_the_future_is_logged_and_reset(caplog: pytest.LogCapture
         assert getattr(named, "schedule", "") == "s"
 
 
-def _broken(entry: Entry, *records: Record, jobs: Callable[[str], bool] = lambda _: True) -> None:
+def _broken(entry: Entry, *records: ScheduleRecord, jobs: Callable[[str], bool] = lambda _: True) -> None:
     state = replace(entry.state, records=records, fired=0, skipped=sum(one.count for one in records))
     with pytest.raises(InvariantBroken, match="promise 8"):
         check_schedule(replace(entry, state=state), jobs)
@@ -309,7 +309,7 @@ def test_the_eighth_promise_is_really_checked() -> None:
         _broken(entry, one, three)  # neither fired nor skipped
         _broken(entry, one, two, two, three)  # fired twice
         _broken(entry, one, two, three, jobs=lambda _: False)  # fired without a job
-        skipped = Record(kind="skipped", at=kit.now, tick=two.tick, last=two.tick, reason="overlap")
+        skipped = ScheduleRecord(kind="skipped", at=kit.now, tick=two.tick, last=two.tick, reason="overlap")
         _broken(entry, one, skipped, three)  # skipped, but there is a job
 
 

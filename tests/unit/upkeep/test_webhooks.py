@@ -14,8 +14,14 @@ from regista import MemoryStorage, StateMachineBlueprint
 from regista.clock import Clock, SystemClock
 from regista.config.webhooks import ClientWebhook
 from regista.errors import StorageUnavailable
-from regista.model import Item, ItemWrite
-from regista.model.delivery import DEAD_SHELF, WEBHOOK_SHELF, Delivery, delivery_of, delivery_write
+from regista.model import Record, RecordWrite
+from regista.model.delivery import (
+    DEAD_COLLECTION,
+    WEBHOOK_COLLECTION,
+    WebhookDelivery,
+    delivery_of,
+    delivery_write,
+)
 from regista.testing.clock import Clock as ManualClock
 from regista.testing.orchestrator import TestOrchestrator
 from regista.upkeep.webhooks import PAUSES_S, WebhookSender
@@ -36,7 +42,7 @@ def told(kit: TestOrchestrator) -> list[str]:
     return [letter.body["event"] for letter in kit.letterbox.letters]
 
 
-def shelf(kit: TestOrchestrator, name: str) -> list[Delivery]:
+def collection(kit: TestOrchestrator, name: str) -> list[WebhookDelivery]:
     return [delivery_of(item) for item in kit.call(lambda: kit.director.storage.items(name))]
 
 
@@ -73,13 +79,13 @@ def test_the_end_of_a_job_is_told_signed_and_without_what_it_was_given() -> None
         now = float(letter.headers["webhook-timestamp"])
         raw = msgspec.json.encode(letter.body)
         assert verify(secrets[0], letter.headers, raw, now=now) == letter.body["id"]
-        assert shelf(kit, WEBHOOK_SHELF) == shelf(kit, DEAD_SHELF) == []
+        assert collection(kit, WEBHOOK_COLLECTION) == collection(kit, DEAD_COLLECTION) == []
 
 
 def test_a_job_without_a_webhook_writes_nothing_on_the_shelf() -> None:
     with TestOrchestrator(quick()) as kit:
         kit.run("script")
-        assert shelf(kit, WEBHOOK_SHELF) == []
+        assert collection(kit, WEBHOOK_COLLECTION) == []
         assert kit.letterbox.letters == []
 
 
@@ -153,7 +159,7 @@ def test_what_a_client_does_not_want_to_hear_is_not_sent() -> None:
         kit.director.webhooks.book.clients = {"acme": ClientWebhook(events=("finished",))}
         kit.skip(1)
         assert told(kit) == []
-        assert shelf(kit, WEBHOOK_SHELF) == []
+        assert collection(kit, WEBHOOK_COLLECTION) == []
         kit.approve(job, "yes")
         kit.skip(1)
         assert told(kit) == ["job_finished"]
@@ -167,14 +173,14 @@ def test_a_receiver_that_fails_is_tried_again_later_and_later_under_the_same_id(
         kit.letterbox.answers = [BROKEN] * 3
         kit.run("script", webhook_url=URL)
         kit.skip(1)
-        (waiting,) = shelf(kit, WEBHOOK_SHELF)
+        (waiting,) = collection(kit, WEBHOOK_COLLECTION)
         assert (waiting.tries, waiting.status, waiting.error) == (1, 503, "answered 503")
         assert len(kit.letterbox.letters) == 1
 
         kit.skip(hours=1)
         assert len({letter.body["id"] for letter in kit.letterbox.letters}) == 1
         assert len(kit.letterbox.letters) == 4
-        assert shelf(kit, WEBHOOK_SHELF) == []
+        assert collection(kit, WEBHOOK_COLLECTION) == []
 
 
 def test_after_the_last_try_it_is_a_dead_letter_that_says_why() -> None:
@@ -182,12 +188,12 @@ def test_after_the_last_try_it_is_a_dead_letter_that_says_why() -> None:
         kit.letterbox.answers = [BROKEN] * 100
         kit.run("script", webhook_url=URL)
         kit.skip(hours=10)
-        assert shelf(kit, DEAD_SHELF) == []
+        assert collection(kit, DEAD_COLLECTION) == []
         kit.skip(days=2)
-        (dead,) = shelf(kit, DEAD_SHELF)
+        (dead,) = collection(kit, DEAD_COLLECTION)
         assert (dead.tries, dead.error) == (len(PAUSES_S) + 1, "answered 503")
         assert len(kit.letterbox.letters) == dead.tries
-        assert shelf(kit, WEBHOOK_SHELF) == []
+        assert collection(kit, WEBHOOK_COLLECTION) == []
 
 
 def test_a_final_answer_is_not_argued_with() -> None:
@@ -195,7 +201,7 @@ def test_a_final_answer_is_not_argued_with() -> None:
         kit.letterbox.answers = [Answer(status=410, error="answered 410", final=True)]
         kit.run("script", webhook_url=URL)
         kit.skip(1)
-        (dead,) = shelf(kit, DEAD_SHELF)
+        (dead,) = collection(kit, DEAD_COLLECTION)
         assert (dead.tries, dead.status) == (1, 410)
 
 
@@ -223,7 +229,7 @@ async def test_a_word_behind_one_that_was_put_off_is_not_sent_before_it_nor_writ
     await chore.run_once(THEN)
     await chore.drain()
     assert post.asked == []
-    *_, last = await storage.items(WEBHOOK_SHELF)
+    *_, last = await storage.items(WEBHOOK_COLLECTION)
     assert last.due == later + timedelta(seconds=1)
     await storage.stop()
 
@@ -274,7 +280,7 @@ def sender(
     )
 
 
-async def store(*deliveries: Delivery) -> MemoryStorage:
+async def store(*deliveries: WebhookDelivery) -> MemoryStorage:
     storage = MemoryStorage(SystemClock())
     await storage.start()
     await storage.put([delivery_write(one, one.at) for one in deliveries])
@@ -302,7 +308,7 @@ async def test_two_senders_tell_everything_once() -> None:
     storage = await store(*every)
     post = Receivers()
     one, two = sender(storage, post), sender(storage, post)
-    while await storage.items(WEBHOOK_SHELF):
+    while await storage.items(WEBHOOK_COLLECTION):
         now = SystemClock().now() + timedelta(seconds=1)
         await asyncio.gather(one.run_once(now), two.run_once(now))
         await asyncio.gather(one.drain(), two.drain())
@@ -344,7 +350,7 @@ async def test_a_crowd_for_a_receiver_that_answers_at_once_is_told_in_one_go_in_
     assert (await chore.run_once(SystemClock().now())).again_s is None
     await chore.drain()
     assert post.told == urls
-    assert await storage.items(WEBHOOK_SHELF) == []
+    assert await storage.items(WEBHOOK_COLLECTION) == []
     await storage.stop()
 
 
@@ -362,7 +368,7 @@ async def test_those_who_wait_for_a_receiver_that_turns_out_slow_go_back_to_the_
     chore = sender(storage, post, alone=True, clock=clock)
     assert (await chore.run_once(THEN)).done == 10
     await chore.drain()
-    left = await storage.items(WEBHOOK_SHELF)
+    left = await storage.items(WEBHOOK_COLLECTION)
     assert (len(post.told), len(left)) == (2, 8)
     dues = sorted(item.due for item in left if item.due is not None)
     assert all(due > clock.now() for due in dues)
@@ -378,7 +384,7 @@ async def test_those_who_wait_for_a_receiver_that_turns_out_slow_go_back_to_the_
 class Polite(MemoryStorage):
     """A store that lets others go first before it writes, as one does that waits for a flush."""
 
-    async def put(self, writes: Sequence[ItemWrite]) -> list[bool]:
+    async def put(self, writes: Sequence[RecordWrite]) -> list[bool]:
         await asyncio.sleep(0)
         return await super().put(writes)
 
@@ -410,7 +416,7 @@ async def test_those_who_stand_in_a_line_for_longer_than_their_lease_are_told_on
     await chore.drain()
     await storage.put([delivery_write(delivery(job=f"b-{number:02}"), THEN) for number in range(60)])
     async with asyncio.timeout(5):
-        while await storage.items(WEBHOOK_SHELF):
+        while await storage.items(WEBHOOK_COLLECTION):
             await chore.run_once(clock.now())
             clock.move(0.1)
             await asyncio.sleep(0)
@@ -426,12 +432,12 @@ async def test_whoever_is_alone_at_a_store_takes_on_without_a_write_and_nothing_
     now = SystemClock().now()
     assert (await chore.run_once(now)).done == 1
     assert (await chore.run_once(now)).done == 0
-    (item,) = await storage.items(WEBHOOK_SHELF)
+    (item,) = await storage.items(WEBHOOK_COLLECTION)
     assert (item.revision, item.due) == (1, THEN)
     post.free.set()
     await chore.drain()
     assert len(post.told) == 1
-    assert await storage.items(WEBHOOK_SHELF) == []
+    assert await storage.items(WEBHOOK_COLLECTION) == []
     await storage.stop()
 
 
@@ -440,8 +446,8 @@ class Hesitant(MemoryStorage):
 
     may_tell: asyncio.Event | None = None
 
-    async def ripe(self, shelf: str, now: datetime, limit: int) -> list[Item]:
-        found = await super().ripe(shelf, now, limit)
+    async def ripe(self, collection: str, now: datetime, limit: int) -> list[Record]:
+        found = await super().ripe(collection, now, limit)
         if self.may_tell is not None:
             await self.may_tell.wait()
         return found
@@ -452,9 +458,9 @@ class Counting(MemoryStorage):
 
     looks = 0
 
-    async def firsts(self, shelf: str, afters: Sequence[str]) -> list[Item | None]:
+    async def firsts(self, collection: str, afters: Sequence[str]) -> list[Record | None]:
         self.looks += 1
-        return await super().firsts(shelf, afters)
+        return await super().firsts(collection, afters)
 
 
 async def test_the_shelf_is_asked_once_what_lies_before_all_that_are_due() -> None:
@@ -507,7 +513,7 @@ async def test_what_was_not_noted_is_sent_again_when_the_lease_in_memory_is_over
     assert (await chore.run_once(clock.now())).done == 1
     await chore.drain()
     assert len(post.told) == 2
-    assert await storage.items(WEBHOOK_SHELF) == []
+    assert await storage.items(WEBHOOK_COLLECTION) == []
     await storage.stop()
 
 
@@ -548,14 +554,14 @@ async def test_no_more_are_under_way_than_there_is_room_for_and_the_end_of_one_a
 async def test_a_record_that_nobody_can_read_keeps_no_other_waiting(caplog: pytest.LogCaptureFixture) -> None:
     storage = await store(delivery(job="z"))
     now = SystemClock().now()
-    await storage.put([ItemWrite(WEBHOOK_SHELF, "a-000001", b"\xc1", now)])
+    await storage.put([RecordWrite(WEBHOOK_COLLECTION, "a-000001", b"\xc1", now)])
     post = Receivers()
     chore = sender(storage, post)
     await chore.run_once(now + timedelta(seconds=1))
     await chore.drain()
     assert len(post.told) == 1
-    assert await storage.items(WEBHOOK_SHELF) == []
-    assert [item.value for item in await storage.items(DEAD_SHELF)] == [b"\xc1"]
+    assert await storage.items(WEBHOOK_COLLECTION) == []
+    assert [item.value for item in await storage.items(DEAD_COLLECTION)] == [b"\xc1"]
     assert "cannot be read" in caplog.text
     await storage.stop()
 
@@ -564,7 +570,7 @@ async def test_a_record_that_nobody_can_read_does_not_stop_the_later_words_of_it
     storage = await store(delivery(job="a"), delivery(job="b", url="https://b.example.com"))
     now = SystemClock().now()
     # Not due yet, so it still lies before the other when that one's turn comes.
-    await storage.put([ItemWrite(WEBHOOK_SHELF, "a-000001", b"\xc1", now + timedelta(hours=1))])
+    await storage.put([RecordWrite(WEBHOOK_COLLECTION, "a-000001", b"\xc1", now + timedelta(hours=1))])
     post = Receivers()
     chore = sender(storage, post)
     await chore.run_once(now + timedelta(seconds=1))
@@ -604,7 +610,7 @@ async def test_a_store_that_is_away_after_the_word_was_heard_means_that_it_is_sa
     assert (await chore.run_once(now + timedelta(seconds=30))).done == 1
     await chore.drain()
     assert len(post.told) == 2
-    assert await storage.items(WEBHOOK_SHELF) == []
+    assert await storage.items(WEBHOOK_COLLECTION) == []
     assert "Traceback" not in caplog.text
     await storage.stop()
 
@@ -626,7 +632,7 @@ async def test_a_store_that_is_away_when_a_slow_receiver_is_put_off_is_no_error_
     chore = sender(storage, post, alone=True, clock=clock)
     await chore.run_once(THEN)
     await chore.drain()
-    assert len(await storage.items(WEBHOOK_SHELF)) == 10
+    assert len(await storage.items(WEBHOOK_COLLECTION)) == 10
     assert "Traceback" not in caplog.text
 
     storage.away = False
@@ -654,10 +660,10 @@ async def test_ten_thousand_that_wait_for_a_dead_receiver_take_no_memory_of_the_
     tracemalloc.stop()
     assert runs >= 99
     # Every value was written again, once; that is all there is, and nothing of it is the sender's.
-    values = sum(len(item.value) + 800 for item in await storage.items(WEBHOOK_SHELF, limit=10_000))
+    values = sum(len(item.value) + 800 for item in await storage.items(WEBHOOK_COLLECTION, limit=10_000))
     assert after - before < values + 1_000_000
     assert len(post.asked) == 1  # nobody knows yet how long it takes
-    spread = [item.due for item in await storage.items(WEBHOOK_SHELF, limit=10_000) if item.due]
+    spread = [item.due for item in await storage.items(WEBHOOK_COLLECTION, limit=10_000) if item.due]
     assert len(set(spread)) > 5000  # they do not come back all at once
     await chore.stop()
     await storage.stop()
@@ -672,7 +678,7 @@ async def test_an_error_of_our_own_is_a_try_like_any_other(caplog: pytest.LogCap
     chore = sender(storage, Broken())
     await chore.run_once(SystemClock().now())
     await chore.drain()
-    (item,) = await storage.items(WEBHOOK_SHELF)
+    (item,) = await storage.items(WEBHOOK_COLLECTION)
     assert (delivery_of(item).tries, "a bug" in caplog.text) == (1, True)
     await storage.stop()
 
@@ -685,7 +691,7 @@ async def test_what_is_being_told_at_the_stop_gets_a_moment_to_be_heard() -> Non
     asyncio.get_running_loop().call_later(0.05, post.free.set)
     await chore.stop(2.0)
     assert len(post.told) == 1
-    assert await storage.items(WEBHOOK_SHELF) == []
+    assert await storage.items(WEBHOOK_COLLECTION) == []
     await storage.stop()
 
 
@@ -694,13 +700,13 @@ async def test_what_somebody_else_took_on_meanwhile_is_no_dead_letter() -> None:
 
     class Slow(Receivers):
         async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> Answer:
-            (item,) = await storage.items(WEBHOOK_SHELF)
+            (item,) = await storage.items(WEBHOOK_COLLECTION)
             await storage.put([delivery_write(delivery_of(item), THEN, item.revision)])
             return Answer(status=410, error="answered 410", final=True)
 
     chore = sender(storage, Slow())
     await chore.run_once(SystemClock().now())
     await chore.drain()
-    assert await storage.items(DEAD_SHELF) == []
-    assert len(await storage.items(WEBHOOK_SHELF)) == 1
+    assert await storage.items(DEAD_COLLECTION) == []
+    assert len(await storage.items(WEBHOOK_COLLECTION)) == 1
     await storage.stop()

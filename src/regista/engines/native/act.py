@@ -5,7 +5,7 @@ import asyncio
 from msgspec import Struct
 
 from ...blueprint.step import Step
-from ...model import Job, OutcomeKind, Quota, Task, TaskResult
+from ...model import CommitStatus, Job, Quota, Task, TaskResult
 from ..base import Verdict
 from .results import TaskStep
 
@@ -14,11 +14,11 @@ class Roll(Struct, eq=False):
     """Jobs that were submitted together: one future tells of all of them, in their order."""
 
     #: What each place is answered with; until then the job that was wished for stands there.
-    answers: list[Job | OutcomeKind]
+    answers: list[Job | CommitStatus]
     left: int
-    done: asyncio.Future[list[Job | OutcomeKind]]
+    done: asyncio.Future[list[Job | CommitStatus]]
 
-    def answer(self, place: int, job: Job | OutcomeKind) -> None:
+    def answer(self, place: int, job: Job | CommitStatus) -> None:
         """One of them; the last one answers for all."""
         self.answers[place] = job
         self.left -= 1
@@ -41,7 +41,7 @@ class Act(Struct, eq=False):
     tasks: list[Task] | None = None
     result: TaskResult | None = None
     #: Answered after the commit: the submitter's job, or the worker's verdict.
-    born: asyncio.Future[Job | OutcomeKind] | None = None
+    born: asyncio.Future[Job | CommitStatus] | None = None
     #: The same for one of many, and which of them it is.
     roll: Roll | None = None
     place: int = 0
@@ -76,7 +76,7 @@ class Act(Struct, eq=False):
         if self.told is not None and not self.told.done():
             self.told.set_result(verdict)
 
-    def welcome(self, job: Job | OutcomeKind) -> None:
+    def welcome(self, job: Job | CommitStatus) -> None:
         """Tell the submitter: the job, or why there is none."""
         if self.roll is not None:
             self.roll.answer(self.place, job)

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable
 
 from ...aio import resolve, wait_or_timeout
 from ...dispatch.dispatcher import Dispatcher
-from ...model import lane_of
+from ...model import parse_queue_key
 from ...storage.base import Hint, HintKind
 from .executor import JobExecutor
 
@@ -113,7 +113,7 @@ class Effects:
             self.on_item(about)
         elif kind is _TASK:
             if to in ("", self._instance):
-                self._dispatcher.tasks_wait(lane_of(about))
+                self._dispatcher.tasks_wait(parse_queue_key(about))
         elif kind is _READY:
             self._executor.wake()
         elif kind is _DEADLINE:

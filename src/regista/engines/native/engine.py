@@ -33,18 +33,18 @@ from ...errors import (
 from ...model import (
     HELD_STATES,
     Change,
+    CommitStatus,
     EventType,
     Job,
-    Message,
-    MessageKind,
-    OutcomeKind,
+    JobMessage,
+    JobMessageKind,
     Quota,
     Task,
     TaskResult,
-    job_of,
+    job_id_of_task,
 )
 from ...model.attributes import WrongAttribute, checked
-from ...model.audit import Deed
+from ...model.audit import AuditedAction
 from ...serialization import to_storable, to_storable_dict, to_storable_text
 from ...storage.base import StorageBackend
 from ...trace import carried
@@ -68,7 +68,7 @@ _PARTING_S = 1.0
 #: Messages between jobs that are read at once.
 _MESSAGES = 100
 #: Why a new job may not be taken.
-_NOT_TAKEN = frozenset({OutcomeKind.EXISTS, OutcomeKind.OVER_QUOTA})
+_NOT_TAKEN = frozenset({CommitStatus.EXISTS, CommitStatus.OVER_QUOTA})
 #: How a key of the layout of UUID version 7 looks: 48 bits of time come first.
 _TIMED = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-7[0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}\Z")
 _in_order = msgspec.msgpack.Encoder(order="sorted").encode
@@ -236,19 +236,19 @@ class NativeEngine:
             [jobs[index] for index in fresh], None if allowance is None else allowance.quota
         )
         used_up = None
-        if allowance is not None and OutcomeKind.OVER_QUOTA in born:
+        if allowance is not None and CommitStatus.OVER_QUOTA in born:
             used_up = await self._ledger.refusal(allowance)
         for index, job in zip(fresh, born, strict=True):
             if isinstance(job, Job):
                 answers[index] = job
-            elif job is OutcomeKind.OVER_QUOTA:
+            elif job is CommitStatus.OVER_QUOTA:
                 answers[index] = used_up
             else:
                 # Somebody else was faster with the same key: his job is the answer.
                 answers[index] = await self._known(submissions[index], jobs[index])
         return [answer for answer in answers if answer is not None]
 
-    async def _bear(self, jobs: list[Job], quota: Quota | None) -> list[Job | OutcomeKind]:
+    async def _bear(self, jobs: list[Job], quota: Quota | None) -> list[Job | CommitStatus]:
         sticky = len(jobs) <= _STICKY_BATCH
         if quota is not None and jobs:
             sticky = sticky and await self._ledger.is_far(quota, len(jobs))
@@ -260,7 +260,7 @@ class NativeEngine:
         written = self.executor.submit_all(jobs, quota)
         return await (written if quota is None else self._ledger.follow(quota, written))
 
-    async def _store(self, jobs: Sequence[Job], quota: Quota | None) -> list[Job | OutcomeKind]:
+    async def _store(self, jobs: Sequence[Job], quota: Quota | None) -> list[Job | CommitStatus]:
         """Straight into the store: they wait in the ready queue like everybody else."""
         newest = {job.blueprint: job for job in jobs}
         scenes = {name: self.scene(job) for name, job in newest.items()}
@@ -353,7 +353,7 @@ class NativeEngine:
         """
         return await self._waiting.any(job_ids, timeout_s, linger_s, owner)
 
-    async def cancel(self, job_id: str, reason: str = "", by: Deed | None = None) -> Job:
+    async def cancel(self, job_id: str, reason: str = "", by: AuditedAction | None = None) -> Job:
         """Ask for a stop; JobAlreadyTerminal when it is too late. Twice is fine."""
         reason = to_storable_text(reason, "reason")
         return await self.signal(
@@ -367,7 +367,7 @@ class NativeEngine:
         comment: str = "",
         data: dict[str, Any] | None = None,
         visit: int | None = None,
-        by: Deed | None = None,
+        by: AuditedAction | None = None,
     ) -> Job:
         """Pass on a person's decision. The same one twice is fine; another is ApprovalConflict.
 
@@ -381,12 +381,14 @@ class NativeEngine:
 
         return await self.signal(job_id, decide, by=by)
 
-    async def release(self, job_id: str, data: dict[str, Any] | None = None, by: Deed | None = None) -> Job:
+    async def release(
+        self, job_id: str, data: dict[str, Any] | None = None, by: AuditedAction | None = None
+    ) -> Job:
         """Let a quarantined job try again, with `data` merged into its history first."""
         data = to_storable_dict(data, "data")
         return await self.signal(job_id, lambda job, tasks, scene: signals.release(job, scene, data), by=by)
 
-    async def fail(self, job_id: str, reason: str = "", by: Deed | None = None) -> Job:
+    async def fail(self, job_id: str, reason: str = "", by: AuditedAction | None = None) -> Job:
         """Give a quarantined job up."""
         reason = to_storable_text(reason, "reason")
         return await self.signal(
@@ -406,7 +408,11 @@ class NativeEngine:
     # -- signals ---------------------------------------------------------------------------------
 
     async def signal(
-        self, job_id: str, decide: Decide, consumes: str | None = None, by: Deed | None = None
+        self,
+        job_id: str,
+        decide: Decide,
+        consumes_message: str | None = None,
+        by: AuditedAction | None = None,
     ) -> Job:
         """Load, decide, write; again when somebody else was faster. None decides that nothing changes."""
         self._must_run()
@@ -417,17 +423,17 @@ class NativeEngine:
             tasks = await self._storage.tasks_of(job_id)
             step = decide(job, tasks, self.scene(job))
             if step is None:
-                if consumes is not None:
-                    await self._consume(job_id, consumes)
+                if consumes_message is not None:
+                    await self._consume(job_id, consumes_message)
                 return await self.get(job_id)
-            change = self._change(step, job, consumes)
+            change = self._change(step, job, consumes_message)
             if by is not None:
                 change = signed(change, by)
             (outcome,) = await self._storage.commit([change], self._settings.instance)
             if outcome.ok:
                 self._call_off(tasks, change)
                 return change.job if change.job is not None else job
-            if outcome.kind is OutcomeKind.UNSTORABLE:
+            if outcome.kind is CommitStatus.UNSTORABLE:
                 raise NotSerializable(f"job {job_id}", outcome.reason)
         raise StorageError(f"job {job_id}: lost {_MAX_RACES} races in a row")
 
@@ -449,7 +455,7 @@ class NativeEngine:
                 if outcome.ok:
                     done += 1
                     self._call_off([task], change)
-                elif outcome.kind is OutcomeKind.STALE:
+                elif outcome.kind is CommitStatus.STALE:
                     left.append(task.id)
         raise StorageError(f"lost {_MAX_RACES} races in a row over {left[:3]}")
 
@@ -465,10 +471,10 @@ class NativeEngine:
     async def _load_readable(self, task_ids: list[str]) -> tuple[list[Job | None], list[Task | None]]:
         """Tasks and their jobs. What nobody can read is named in the log, and keeps no other one waiting."""
         try:
-            return await self._storage.load([job_of(task_id) for task_id in task_ids], task_ids)
+            return await self._storage.load([job_id_of_task(task_id) for task_id in task_ids], task_ids)
         except msgspec.MsgspecError as error:
             if len(task_ids) == 1:
-                told = {"action": "unreadable", "job_id": job_of(task_ids[0])}
+                told = {"action": "unreadable", "job_id": job_id_of_task(task_ids[0])}
                 log.error("task %s cannot be read and is left alone: %s", task_ids[0], error, extra=told)
                 return [None], [None]
         pairs = [await self._load_readable([task_id]) for task_id in task_ids]
@@ -479,10 +485,10 @@ class NativeEngine:
         (outcome,) = await self._storage.commit([step.change(self._ids.token())], self._settings.instance)
         return outcome.ok
 
-    def _change(self, step: Step | TaskStep, job: Job, consumes: str | None) -> Change:
+    def _change(self, step: Step | TaskStep, job: Job, consumes_message: str | None) -> Change:
         if isinstance(step, TaskStep):
             return step.change(self._ids.token())
-        return step.change(job, self._ids.token(), consumes=consumes)
+        return step.change(job, self._ids.token(), consumes_message=consumes_message)
 
     def _call_off(self, tasks: list[Task], change: Change) -> None:
         """Tell workers about attempts that this change closed. Their slots stay taken until they obey."""
@@ -543,21 +549,21 @@ class NativeEngine:
                     fields = {"action": "messages", "job_id": message.to_job}
                     log.exception("a message for job %s cannot be acted on", message.to_job, extra=fields)
 
-    async def _act_on(self, message: Message) -> None:
+    async def _act_on(self, message: JobMessage) -> None:
         def decide(job: Job, tasks: list[Task], scene: Scene) -> Step | None:
-            if message.kind is MessageKind.CHILD_ENDED:
+            if message.kind is JobMessageKind.CHILD_ENDED:
                 return signals.child_ended(job, message, scene)
             return (
                 None if job.status.terminal else signals.request_cancel(job, tasks, scene, "parent cancelled")
             )
 
         try:
-            await self.signal(message.to_job, decide, consumes=message.id)
+            await self.signal(message.to_job, decide, consumes_message=message.id)
         except JobNotFound:
             await self._consume(message.to_job, message.id)
 
     async def _consume(self, job_id: str, message_id: str) -> None:
-        change = Change(job_id=job_id, token=self._ids.token(), consumes=message_id)
+        change = Change(job_id=job_id, token=self._ids.token(), consumes_message=message_id)
         await self._storage.commit([change], self._settings.instance)
 
     # -- words for workers -----------------------------------------------------------------------
@@ -587,13 +593,13 @@ class NativeEngine:
             self.dispatcher.cancel(worker_id, wanted)
 
 
-def signed(change: Change, deed: Deed) -> Change:
+def signed(change: Change, deed: AuditedAction) -> Change:
     """The change with the name of whoever wanted it, and the record of that."""
     events = tuple(
         msgspec.structs.replace(event, actor=deed.actor) if event.type in _BY_HAND else event
         for event in change.events
     )
-    return msgspec.structs.replace(change, events=events, items=(*change.items, deed.record))
+    return msgspec.structs.replace(change, events=events, records=(*change.records, deed.record))
 
 
 def _check_timeout(name: str, seconds: float | None) -> None:

@@ -20,16 +20,16 @@ from ...model import (
     HELD_STATES,
     AwaitBranches,
     Change,
+    CommitOutcome,
+    CommitStatus,
     Job,
     JobStatus,
-    Outcome,
-    OutcomeKind,
     Quota,
     Task,
     TaskFailure,
     TaskResult,
     TaskWrite,
-    task_id_of,
+    task_id_of_attempt,
 )
 from ...storage.base import StorageBackend
 from ..base import Verdict
@@ -113,7 +113,7 @@ class JobExecutor:
 
     # -- coming in -------------------------------------------------------------------------------
 
-    def submit(self, job: Job, quota: Quota | None = None) -> asyncio.Future[Job | OutcomeKind]:
+    def submit(self, job: Job, quota: Quota | None = None) -> asyncio.Future[Job | CommitStatus]:
         """A new job; its first handler runs in the same write. EXISTS or OVER_QUOTA when it was not taken."""
         act = Act()
         act.job = job
@@ -124,7 +124,7 @@ class JobExecutor:
 
     def submit_all(
         self, jobs: Sequence[Job], quota: Quota | None = None
-    ) -> asyncio.Future[list[Job | OutcomeKind]]:
+    ) -> asyncio.Future[list[Job | CommitStatus]]:
         """The same for several; they are answered together, in their order."""
         roll = Roll(list(jobs), len(jobs), asyncio.get_running_loop().create_future())
         if not jobs:
@@ -302,7 +302,8 @@ class JobExecutor:
         tasks: Sequence[Task | None] = ()
         if told:
             jobs, tasks = await self._storage.load(
-                [result.job_id for _, result in told], [task_id_of(result.task_id) for _, result in told]
+                [result.job_id for _, result in told],
+                [task_id_of_attempt(result.task_id) for _, result in told],
             )
         self._new_stages()
         for (act, result), job, task in zip(told, jobs, tasks, strict=True):
@@ -511,15 +512,15 @@ class JobExecutor:
             if offered is not None:
                 act.offers += (offered,)
                 found = TaskWrite(offered)
-            elif wakes := self._dispatcher.whom_to_wake(task):
-                found = TaskWrite(task, wakes=wakes)
+            elif notify_instance := self._dispatcher.whom_to_wake(task):
+                found = TaskWrite(task, notify_instance=notify_instance)
             else:
                 continue
             matched = matched or list(writes)
             matched[index] = found
         return tuple(matched) if matched else writes
 
-    def _after(self, act: Act, change: Change, outcome: Outcome) -> None:
+    def _after(self, act: Act, change: Change, outcome: CommitOutcome) -> None:
         """The effects of a commit: all of them follow from what is stored (see effects.py)."""
         if outcome.ok:
             if act.offers:
@@ -533,9 +534,9 @@ class JobExecutor:
                 act.welcome(change.job)
             return
         self._take_back_offers(act)
-        if outcome.kind is OutcomeKind.UNSTORABLE:
+        if outcome.kind is CommitStatus.UNSTORABLE:
             self._refuse(act, outcome.reason)
-        elif act.result is not None and outcome.kind is not OutcomeKind.MISSING:
+        elif act.result is not None and outcome.kind is not CommitStatus.MISSING:
             self._again(act)
         elif act.result is not None:
             act.answer(Verdict.JOB_NOT_FOUND)
@@ -621,7 +622,9 @@ class JobExecutor:
         """Commit what came before the handler, so that whoever waits is answered; keep the job."""
         if act.step is None:
             return await self._still_held(act)
-        change = act.step.change(act.base, self._ids.token(), quota=act.quota, hold_s=self._settings.lease_s)
+        change = act.step.change(
+            act.base, self._ids.token(), quota=act.quota, keep_lease_s=self._settings.lease_s
+        )
         (outcome,) = await self._storage.commit([change], self._settings.instance)
         self._after(act, change, outcome)
         if outcome.ok and change.job is not None:

@@ -8,7 +8,7 @@ from ...aio import resolve, wait_or_timeout
 from ...clock import Clock
 from ...errors import HistoryUnavailable, StorageError, StorageUnavailable
 from ...history.base import HistoryStorage
-from ...model import Entry, Event, job_of, task_of
+from ...model import Event, OutboxEntry, job_id_of_task, split_attempt_id
 from ...storage.base import StorageBackend
 from ...wire.jobs import Progress
 
@@ -187,8 +187,8 @@ class Feed:
         """How far an attempt is: for those who watch right now, and nobody else."""
         if self._pump is None:
             return
-        task_id, _ = task_of(attempt_id)
-        job_id = job_of(task_id)
+        task_id, _ = split_attempt_id(attempt_id)
+        job_id = job_id_of_task(task_id)
         readers = [*self._by_job.get(job_id, ())]
         owner = self._owners.get(job_id)
         readers += [one for one in self._wide if one.client is None or one.client == owner]
@@ -200,7 +200,7 @@ class Feed:
             for reader in readers:
                 reader.tell(news)
 
-    async def owner(self, entry: Entry) -> str:
+    async def owner(self, entry: OutboxEntry) -> str:
         """The client that the entry's job belongs to."""
         if entry.summary is not None:
             found = entry.summary.client
@@ -263,7 +263,7 @@ class Feed:
         self._cursor = cursor
         return len(entries) == _PAGE
 
-    async def _tell(self, entry: Entry) -> None:
+    async def _tell(self, entry: OutboxEntry) -> None:
         readers = [*self._by_job.get(entry.job_id, ()), *await self._wide_readers(entry)]
         if readers:
             for offset, event in enumerate(entry.numbered()):
@@ -271,7 +271,7 @@ class Feed:
                 for reader in readers:
                     reader.tell(told)
 
-    async def _wide_readers(self, entry: Entry) -> list[Reader]:
+    async def _wide_readers(self, entry: OutboxEntry) -> list[Reader]:
         if not self._wide:
             return []
         owner = await self.owner(entry)

@@ -23,9 +23,9 @@ from ...model import (
     TaskFailure,
     TaskResult,
     TaskWrite,
-    job_of,
-    task_of,
-    was_heard,
+    job_id_of_task,
+    split_attempt_id,
+    was_accepted,
 )
 from ...serialization import safe_text, to_storable
 from ..base import Verdict
@@ -93,13 +93,13 @@ def judge(job: Job | None, task: Task | None, result: TaskResult, scene: Scene) 
     """What a result does: a change, or a word to the worker why there is none."""
     if job is None:
         return Verdict.JOB_NOT_FOUND
-    if (job_of(result.task_id) if task is None else task.job_id) != job.id:
+    if (job_id_of_task(result.task_id) if task is None else task.job_id) != job.id:
         return Verdict.STALE_TASK  # a result counts for the job of its attempt, whatever it says
     if task is None or task.attempt_id != result.task_id or task.state is _CLOSED:
         return _late(job, task, result.task_id)
     if result.worker_id and result.worker_id != task.worker_id:
         return Verdict.WORKER_MISMATCH  # another worker has the attempt, or it was never offered to any
-    heard = (*task.heard, task.attempt)
+    heard = (*task.accepted_attempts, task.attempt)
     if result.checkpoint is not None:
         task, result = replace(task, checkpoint=result.checkpoint), replace(result, checkpoint=None)
     fate = retries.fate_of_result(task, result, scene.now, scene.chance)
@@ -111,13 +111,13 @@ def with_siblings(base: Job, step: Step, siblings: list[Task]) -> Step:
     """A branch that fails its job ends its siblings too: remember who of them was heard."""
     ended = {write.task.id: write.task for write in step.tasks}
     wave = tuple(ended.get(task.id, task) for task in siblings)
-    return replace(step, job=replace(step.job, waves=machine.remember(base, wave)))
+    return replace(step, job=replace(step.job, finished_tasks=machine.remember(base, wave)))
 
 
 def _late(job: Job, task: Task | None, attempt_id: str) -> Verdict:
     """A result of an attempt that is over: one that was accepted is fine again, any other is stale."""
-    task_id, number = task_of(attempt_id)
-    heard = was_heard(job, task_id, number) if task is None else number in task.heard
+    task_id, number = split_attempt_id(attempt_id)
+    heard = was_accepted(job, task_id, number) if task is None else number in task.accepted_attempts
     if heard:
         return Verdict.ACCEPTED
     if job.status is JobStatus.CANCELLED:
@@ -130,7 +130,7 @@ def lost(job: Job, task: Task, kind: EventType, scene: Scene) -> Step | TaskStep
     event = _task_event(kind, job, task, scene.now)
     fate = retries.fate_of_lost(task, scene.now, scene.chance)
     result = _own_result(task, "failure", "LOST", "attempt lost")
-    return settle(job, task, result, fate, (event,), scene, task.heard)
+    return settle(job, task, result, fate, (event,), scene, task.accepted_attempts)
 
 
 def due(job: Job, task: Task, scene: Scene) -> Step | TaskStep | None:
@@ -157,14 +157,14 @@ def due(job: Job, task: Task, scene: Scene) -> Step | TaskStep | None:
     late = _own_result(task, "failure", "TIMEOUT_ERROR", f"no result within {task.attempt_timeout_s:g} s")
     event = _task_event(EventType.TASK_TIMED_OUT, job, task, now, code="attempt_timeout")
     fate = retries.fate_of_result(task, late, now, scene.chance)
-    return settle(job, task, late, fate, (event,), scene, task.heard)
+    return settle(job, task, late, fate, (event,), scene, task.accepted_attempts)
 
 
 def _timed_out(job: Job, task: Task, code: str, message: str, scene: Scene) -> Step | TaskStep:
     event = _task_event(EventType.TASK_TIMED_OUT, job, task, scene.now, code=code, message=message)
     result = _own_result(task, "timeout", code, message)
     fate = retries.fate_of_timeout(task, code, f"task {task.type!r}: {message}")
-    return settle(job, task, result, fate, (event,), scene, task.heard)
+    return settle(job, task, result, fate, (event,), scene, task.accepted_attempts)
 
 
 def settle(
@@ -178,7 +178,7 @@ def settle(
 ) -> Step | TaskStep:
     """The fate of an attempt, as a change. `heard` are the attempts whose worker has spoken, maybe with this one."""
     if type(fate) is Retry and job.status is not _CANCELLING:
-        again = replace(fate.task, heard=heard)
+        again = replace(fate.task, accepted_attempts=heard)
         return TaskStep(
             job_id=job.id,
             revision=job.revision,
@@ -186,7 +186,7 @@ def settle(
             events=(*events, _retried(job, again, scene)),
         )
     if task.branch or job.status is _CANCELLING:
-        closed = replace(task, state=_CLOSED, result=result, heard=heard)
+        closed = replace(task, state=_CLOSED, result=result, accepted_attempts=heard)
         if job.status is _CANCELLING:
             return _settle_cancelling(job, task, closed, events, scene)
         if not _fails_job(fate, result):
@@ -229,10 +229,10 @@ def _fails_job(fate: Fate, result: TaskResult) -> bool:
 def _follow(
     job: Job, task: Task, result: TaskResult, fate: Fate, scene: Scene, heard: tuple[int, ...]
 ) -> Step:
-    waves = machine.with_wave(job, task.id, 1, {} if heard == _FIRST else {task.index: heard})
+    finished_tasks = machine.with_wave(job, task.id, 1, {} if heard == _FIRST else {task.index: heard})
     if isinstance(fate, Follow):
-        return machine.follow(job, fate.to, scene, _merged(job, task, result), waves, fate.fault)
-    job = replace(job, waves=waves)
+        return machine.follow(job, fate.to, scene, _merged(job, task, result), finished_tasks, fate.fault)
+    job = replace(job, finished_tasks=finished_tasks)
     match fate:
         case Fail(fault):
             return machine.fail(job, fault, scene, failed_state=getattr(job.wait, "unhandled", None))

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ...blueprint.step import Scene
 from ...clock import Clock
-from ...model import HELD_STATES, Job, Task, TaskWrite, task_of
+from ...model import HELD_STATES, Job, Task, TaskWrite, split_attempt_id
 from .engine import NativeEngine
 from .results import TaskStep, mark_started
 
@@ -67,7 +67,7 @@ class Signs:
     async def write(self) -> int:
         """Store what has gathered; returns how many attempts that changed."""
         signs, self._signs = self._signs, {}
-        tasks = dict(task_of(attempt_id) for attempt_id in signs)
+        tasks = dict(split_attempt_id(attempt_id) for attempt_id in signs)
 
         def decide(job: Job, task: Task, scene: Scene) -> TaskStep | None:
             sign = signs.get(task.attempt_id)

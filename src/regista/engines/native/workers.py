@@ -27,7 +27,7 @@ from ...model import (
     TaskResult,
     TaskWrite,
     Worker,
-    task_of,
+    split_attempt_id,
 )
 from ...serialization import to_storable
 from ...storage.base import StorageBackend
@@ -42,7 +42,16 @@ log = logging.getLogger("regista.workers")
 _decode_any = msgspec.msgpack.Decoder().decode
 
 #: What a record keeps when the same process registers again: the rest is what the worker says of itself.
-_OF_SESSION = ("session", "notes", "registered_at", "instance", "transport", "lease_s", "cut_at", "draining")
+_OF_SESSION = (
+    "session",
+    "record_version",
+    "registered_at",
+    "instance",
+    "transport",
+    "lease_s",
+    "disconnected_at",
+    "draining",
+)
 
 
 class Beat(Struct, frozen=True):
@@ -155,7 +164,11 @@ class WorkerService:
 
     def streams_elsewhere(self, worker: Worker) -> bool:
         """By its record, the worker has a stream to another instance."""
-        return worker.transport == "stream" and worker.cut_at is None and worker.instance != self._instance
+        return (
+            worker.transport == "stream"
+            and worker.disconnected_at is None
+            and worker.instance != self._instance
+        )
 
     async def _to_stop(self, worker_id: str, running: Collection[str] | None) -> tuple[str, ...]:
         """Of what it runs, what it should not: attempts that it does not hold, and cancelled ones."""
@@ -229,7 +242,12 @@ class WorkerService:
 
     async def _move_here(self, worker: Worker, transport: str, lease_s: float | None) -> Worker | None:
         """Say in the store where and how it is connected: whoever had the worker before lets go of it."""
-        here = {"instance": self._instance, "transport": transport, "lease_s": lease_s, "cut_at": None}
+        here = {
+            "instance": self._instance,
+            "transport": transport,
+            "lease_s": lease_s,
+            "disconnected_at": None,
+        }
         return await self._rewrite(worker.id, worker.session, lambda stored: replace(stored, **here))
 
     async def _rewrite(
@@ -265,13 +283,13 @@ class WorkerService:
         if worker is None or worker.session > sitting.session:
             self._dispatcher.unseat(sitting.id, sitting.session)  # it is gone, or has registered elsewhere
             return True
-        if worker.notes < sitting.notes:
+        if worker.record_version < sitting.record_version:
             return False  # old news
         if sitting.transport != "poll" and worker.instance != self._instance:
             self._dispatcher.unseat(sitting.id, worker.session)  # it came back to another instance
             return True
         if worker.draining != sitting.draining:
-            seat.worker = replace(sitting, draining=worker.draining, notes=worker.notes)
+            seat.worker = replace(sitting, draining=worker.draining, record_version=worker.record_version)
             self._dispatcher.drain(sitting.id, worker.draining)
         if worker.profile.reputation != sitting.profile.reputation:
             profile = replace(seat.worker.profile, reputation=worker.profile.reputation)
@@ -288,9 +306,9 @@ class WorkerService:
 
         def change(stored: Worker) -> Worker:
             seat = self._dispatcher.find(worker_id)
-            if seat is None or seat.cut_at is None or stored.instance != self._instance:
+            if seat is None or seat.disconnected_at is None or stored.instance != self._instance:
                 return stored
-            return replace(stored, cut_at=seat.cut_at)
+            return replace(stored, disconnected_at=seat.disconnected_at)
 
         async with self._arrival(worker_id):
             await self._rewrite(worker_id, session, change)
@@ -574,7 +592,7 @@ class WorkerService:
 
     async def find_task(self, attempt_id: str) -> Task | None:
         """The task that an attempt is of, as it stands now."""
-        _, (task,) = await self._storage.load([], [task_of(attempt_id)[0]])
+        _, (task,) = await self._storage.load([], [split_attempt_id(attempt_id)[0]])
         return task
 
     async def deliver(self, result: TaskResult) -> Verdict:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from ...model import Summary
+from ...model import JobSummary
 from .evaluate import matches, value_of
 from .nodes import DURATION, Field, Kind, Query
 
@@ -45,7 +45,7 @@ class JobCounts(Struct, frozen=True):
     groups: list[Group]
 
 
-def members_of(query: Query, by: Field | None, rows: Iterable[Summary]) -> list[Member]:
+def members_of(query: Query, by: Field | None, rows: Iterable[JobSummary]) -> list[Member]:
     """The members that these rows are, where they fit."""
     return [
         Member(None if by is None else value_of(by, row), value_of(DURATION, row))

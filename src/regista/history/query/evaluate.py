@@ -6,7 +6,7 @@ from functools import cmp_to_key
 from operator import eq, ge, gt, le, lt
 from typing import Any
 
-from ...model import Summary
+from ...model import JobSummary
 from .index import words_in
 from .nodes import And, Compare, Field, In, IsNull, Key, Kind, Node, Not, Or, Place, Query, StartsWith
 
@@ -14,7 +14,7 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {"=": eq, "<": lt, "<=": le, "
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def value_of(field: Field, row: Summary) -> Any:
+def value_of(field: Field, row: JobSummary) -> Any:
     """The job's value, None where it has none or one of another type. Attributes are as a history keeps them."""
     if field.column:
         return getattr(row, field.column)
@@ -33,7 +33,7 @@ def value_of(field: Field, row: Summary) -> Any:
     return None
 
 
-def matches(node: Node, row: Summary) -> bool | None:
+def matches(node: Node, row: JobSummary) -> bool | None:
     """Whether the job fits; None is unknown, as in SQL."""
     match node:
         case And(of):
@@ -75,7 +75,7 @@ def _not(part: bool | None) -> bool | None:
     return None if part is None else not part
 
 
-def sort_position(order: Sequence[Key], row: Summary) -> Place:
+def sort_position(order: Sequence[Key], row: JobSummary) -> Place:
     """Where the job stands in a list of this order."""
     return tuple(value_of(key.field, row) for key in order)
 
@@ -92,8 +92,8 @@ def comes_after(order: Sequence[Key], one: Place, other: Place) -> int:
 
 
 def select_matching(
-    query: Query, rows: Iterable[Summary], after: Place | None = None, limit: int | None = None
-) -> list[Summary]:
+    query: Query, rows: Iterable[JobSummary], after: Place | None = None, limit: int | None = None
+) -> list[JobSummary]:
     """Those that fit, in order, behind a place."""
     order = query.order
     found = [(sort_position(order, row), row) for row in rows if matches(query.where, row)]
@@ -103,10 +103,10 @@ def select_matching(
     return [row for _, row in found[:limit]]
 
 
-def in_order(order: Sequence[Key], rows: Iterable[Summary]) -> list[Summary]:
+def in_order(order: Sequence[Key], rows: Iterable[JobSummary]) -> list[JobSummary]:
     """The rows, sorted."""
     return [row for _, row in sorted(((sort_position(order, row), row) for row in rows), key=_sorting(order))]
 
 
-def _sorting(order: Sequence[Key]) -> Callable[[tuple[Place, Summary]], Any]:
+def _sorting(order: Sequence[Key]) -> Callable[[tuple[Place, JobSummary]], Any]:
     return cmp_to_key(lambda one, other: comes_after(order, one[0], other[0]))

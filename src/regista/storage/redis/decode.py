@@ -9,17 +9,17 @@ from msgspec.structs import replace
 
 from ...model import (
     AttemptState,
-    Entry,
+    CommitOutcome,
+    CommitStatus,
     Event,
-    Item,
-    LaneStatus,
-    Outcome,
-    OutcomeKind,
-    Slots,
+    FreeSlots,
+    OutboxEntry,
+    QueueStatus,
+    Record,
     Task,
     Worker,
-    job_of,
-    lane_of,
+    job_id_of_task,
+    parse_queue_key,
 )
 from ..base import Due, DueKind, Hint, HintKind
 from ..codec import decode_task, moment_of
@@ -28,15 +28,15 @@ from .encode import STATES, Told
 
 #: The answers of commit.lua and, the last two, of put.lua.
 OUTCOMES = {
-    ord("a"): Outcome(OutcomeKind.APPLIED),
-    ord("w"): Outcome(OutcomeKind.APPLIED, ready=True),
-    ord("r"): Outcome(OutcomeKind.REPEATED),
-    ord("s"): Outcome(OutcomeKind.STALE),
-    ord("m"): Outcome(OutcomeKind.MISSING),
-    ord("e"): Outcome(OutcomeKind.EXISTS),
-    ord("q"): Outcome(OutcomeKind.OVER_QUOTA),
-    ord("y"): Outcome(OutcomeKind.APPLIED),
-    ord("n"): Outcome(OutcomeKind.STALE),
+    ord("a"): CommitOutcome(CommitStatus.APPLIED),
+    ord("w"): CommitOutcome(CommitStatus.APPLIED, ready=True),
+    ord("r"): CommitOutcome(CommitStatus.REPEATED),
+    ord("s"): CommitOutcome(CommitStatus.STALE),
+    ord("m"): CommitOutcome(CommitStatus.MISSING),
+    ord("e"): CommitOutcome(CommitStatus.EXISTS),
+    ord("q"): CommitOutcome(CommitStatus.OVER_QUOTA),
+    ord("y"): CommitOutcome(CommitStatus.APPLIED),
+    ord("n"): CommitOutcome(CommitStatus.STALE),
 }
 
 # The head of a cell, by place, as prelude.lua names them.
@@ -48,12 +48,12 @@ _REVISION, _DUE = 0, 1
 _KINDS = {kind.value: kind for kind in HintKind}
 _decode_told = msgspec.msgpack.Decoder(Told).decode
 _decode_worker = msgspec.msgpack.Decoder(Worker).decode
-_decode_slots = msgspec.msgpack.Decoder(list[Slots]).decode
+_decode_slots = msgspec.msgpack.Decoder(list[FreeSlots]).decode
 _decode_head = msgspec.msgpack.Decoder(list[Any]).decode
 _decode_words = msgspec.msgpack.Decoder(list[str]).decode
 
 
-def decode_answer(packed: bytes) -> tuple[list[Outcome], list[Hint], list[int], str]:
+def decode_answer(packed: bytes) -> tuple[list[CommitOutcome], list[Hint], list[int], str]:
     """What commit.lua and put.lua answer: outcomes, hints, and from which seq on each change has told."""
     letters, *lists = _decode_head(packed)
     words, not_offered, firsts = (each or [] for each in lists)  # Lua's empty table is a map
@@ -106,36 +106,38 @@ def _waiting(task: Task) -> Task:
     return requeued(task)
 
 
-def item_of(shelf: str, key: str, cell: bytes) -> Item:
+def item_of(collection: str, key: str, cell: bytes) -> Record:
     """An item as it was written."""
     end = 4 + int.from_bytes(cell[:4], "big")
     head = _decode_head(cell[4:end])
     due = moment_of(head[_DUE]) if head[_DUE] is not False else None
-    return Item(shelf, key, cell[end:], head[_REVISION], due)
+    return Record(collection, key, cell[end:], head[_REVISION], due)
 
 
 def worker_of(row: Sequence[bytes]) -> Worker:
     """The worker under the session that the store gave it, with the count of its notes."""
     body, session, notes = row
-    return replace(_decode_worker(body), session=int(session), notes=int(notes))
+    return replace(_decode_worker(body), session=int(session), record_version=int(notes))
 
 
-def slots_of(found: Sequence[bytes]) -> dict[str, list[Slots]]:
+def slots_of(found: Sequence[bytes]) -> dict[str, list[FreeSlots]]:
     """Instance and body in turn."""
     return {found[n].decode(): _decode_slots(found[n + 1]) for n in range(0, len(found), 2)}
 
 
-def entry_of(row: tuple[bytes, Sequence[bytes]]) -> Entry:
+def entry_of(row: tuple[bytes, Sequence[bytes]]) -> OutboxEntry:
     """An entry of the outbox, under the numbers that the store gave it."""
     number, (_, job_id, _, first_seq, _, body) = row
     told = _decode_told(body)
-    return Entry(int(number.partition(b"-")[0]), job_id.decode(), int(first_seq), told.events, told.summary)
+    return OutboxEntry(
+        int(number.partition(b"-")[0]), job_id.decode(), int(first_seq), told.events, told.summary
+    )
 
 
 def events_of(job_id: str, row: tuple[bytes | int, bytes]) -> list[Event]:
     """The events of one entry, numbered."""
     first_seq, body = row
-    return Entry(0, job_id, int(first_seq), _decode_told(body).events).numbered()
+    return OutboxEntry(0, job_id, int(first_seq), _decode_told(body).events).numbered()
 
 
 def due_of(member: bytes, score: bytes) -> Due:
@@ -143,11 +145,11 @@ def due_of(member: bytes, score: bytes) -> Due:
     id, at = member[1:].decode(), moment_of(float(score))
     if member[:1] == b"J":
         return Due(at, DueKind.JOB, id, id)
-    return Due(at, DueKind.TASK, id, job_of(id))
+    return Due(at, DueKind.TASK, id, job_id_of_task(id))
 
 
-def lane_status_of(row: Sequence[Any]) -> LaneStatus:
+def lane_status_of(row: Sequence[Any]) -> QueueStatus:
     """The line of one client."""
-    lane, client, waiting, oldest = row
+    queue_key, client, waiting, oldest = row
     since = datetime.fromtimestamp(float(oldest), UTC)
-    return LaneStatus(lane_of(lane.decode()), client.decode(), waiting, since)
+    return QueueStatus(parse_queue_key(queue_key.decode()), client.decode(), waiting, since)

@@ -11,13 +11,13 @@ from ...model import (
     AttemptState,
     Change,
     Event,
-    ItemWrite,
     Job,
+    JobSummary,
     Quota,
-    Summary,
+    RecordWrite,
     Task,
     TaskWrite,
-    lane_name,
+    queue_key_text,
 )
 from ..base import Version
 from ..codec import encode, micros
@@ -39,7 +39,7 @@ class Told(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An outbox entry as it is stored: without its numbers, which the store gives."""
 
     events: tuple[Event, ...]
-    summary: Summary | None
+    summary: JobSummary | None
 
 
 def length(seconds: float) -> int:
@@ -52,12 +52,12 @@ def _lifetime(seconds: float) -> int:
     return length(min(max(seconds, 0.0), _CENTURIES_S))
 
 
-def item_write(write: ItemWrite, bodies: list[bytes]) -> list[Any]:
+def item_write(write: RecordWrite, bodies: list[bytes]) -> list[Any]:
     """A write of an item, as shelf.lua names its places; its value joins the bodies."""
     if write.value is not None:
         bodies.append(write.value)
     return [
-        write.shelf,
+        write.collection,
         write.key,
         0 if write.value is None else len(bodies),
         False if write.due is None else micros(write.due),
@@ -104,7 +104,7 @@ class Parcel:
             self.size = size
             raise
 
-    def put(self, write: ItemWrite) -> None:
+    def put(self, write: RecordWrite) -> None:
         """Take along a write that was checked."""
         self.size += len(write.value or b"")
         self.changes.append(item_write(write, self.bodies))
@@ -143,14 +143,14 @@ class Parcel:
                 for b in change.children
             ],
             [[message.id, message.to_job, self._body(encode(message))] for message in change.messages],
-            False if change.consumes is None else change.consumes,
-            -1 if change.hold_s is None else length(change.hold_s),
-            instance if change.hold_s is not None else "",
-            self._items(change.items) if change.items else False,
+            False if change.consumes_message is None else change.consumes_message,
+            -1 if change.keep_lease_s is None else length(change.keep_lease_s),
+            instance if change.keep_lease_s is not None else "",
+            self._items(change.records) if change.records else False,
             False if change.quota is None else _quota(change.quota),
         ]
 
-    def _items(self, writes: tuple[ItemWrite, ...]) -> list[list[Any]]:
+    def _items(self, writes: tuple[RecordWrite, ...]) -> list[list[Any]]:
         check_items(writes)
         self.size += sum(len(write.value or b"") for write in writes)
         return [item_write(write, self.bodies) for write in writes]
@@ -186,10 +186,10 @@ class Parcel:
             field,
             write.attempt,
             letters_of(write.states),
-            False if only_checked else self._task(task, write.wakes),
+            False if only_checked else self._task(task, write.notify_instance),
         ]
 
-    def _task(self, task: Task, wakes: str) -> list[Any]:
+    def _task(self, task: Task, notify_instance: str) -> list[Any]:
         state, deadline = task.state, task.deadline
         return [
             self._body(encode(task)),
@@ -200,7 +200,7 @@ class Parcel:
             0 if deadline is None else micros(deadline),
             task.cancel_requested,
             # An offer that comes too late for its worker waits in line after all.
-            _line(task, wakes) if state is AttemptState.OFFERED or task.waiting else False,
+            _line(task, notify_instance) if state is AttemptState.OFFERED or task.waiting else False,
         ]
 
 
@@ -211,27 +211,27 @@ def is_special(change: Change) -> bool:
         or change.opens_branches is not None
         or change.children
         or change.messages
-        or change.consumes is not None
-        or change.hold_s is not None
-        or change.items
+        or change.consumes_message is not None
+        or change.keep_lease_s is not None
+        or change.records
         or change.quota is not None
     )
 
 
-def _line(task: Task, wakes: str) -> list[Any]:
+def _line(task: Task, notify_instance: str) -> list[Any]:
     """Where a task waits for a worker, or would."""
     queued = task.queued_at if task.priority else None
     due, dispatch_by = task.result_by, task.dispatch_by
     if dispatch_by is not None and (due is None or dispatch_by < due):
         due = dispatch_by
     return [
-        lane_name(task.lane),
+        queue_key_text(task.queue_key),
         task.client,
         order_key(task),
         queued.timestamp() if queued is not None else False,
         0 if task.result_by is None else micros(task.result_by),
         _timeout(task),
-        wakes,
+        notify_instance,
         0 if due is None else micros(due),
     ]
 

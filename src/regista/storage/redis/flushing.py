@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 
 from ...errors import StorageError, StorageUnavailable
-from ...model import Change, ItemWrite, Outcome, OutcomeKind
+from ...model import Change, CommitOutcome, CommitStatus, RecordWrite
 from ...serialization import safe_text
 from ..base import Hint
 from ..codec import UNENCODABLE
@@ -25,10 +25,10 @@ class Answer:
 
     __slots__ = ("outcome",)
 
-    def __init__(self, outcome: Outcome | None = None) -> None:
+    def __init__(self, outcome: CommitOutcome | None = None) -> None:
         self.outcome = outcome
 
-    def get(self) -> Outcome:
+    def get(self) -> CommitOutcome:
         """The outcome, once the batch is flushed."""
         assert self.outcome is not None
         return self.outcome
@@ -52,12 +52,12 @@ class Batch:
         try:
             parcel.add(change, instance)
         except UNENCODABLE as error:
-            return Answer(Outcome(OutcomeKind.UNSTORABLE, reason=safe_text(error)))
+            return Answer(CommitOutcome(CommitStatus.UNSTORABLE, reason=safe_text(error)))
         answer = Answer()
         answers.append(answer)
         return answer
 
-    def put(self, write: ItemWrite) -> Answer:
+    def put(self, write: RecordWrite) -> Answer:
         """Take along the write of an item, which was checked."""
         parcel, answers = _open_parcel(self._items)
         parcel.put(write)

@@ -4,7 +4,7 @@ from abc import ABC
 from collections.abc import Sequence
 from datetime import datetime
 
-from ...model import Item, ItemWrite, Taken
+from ...model import Record, RecordWrite, TokenGrant
 from ..codec import micros
 from ..counters import taken
 from ..group_commit import GroupCommit
@@ -20,7 +20,7 @@ class RedisShelves(ABC):
     _group: GroupCommit[Batch]
     _scripts: Scripts
 
-    async def put(self, writes: Sequence[ItemWrite]) -> list[bool]:
+    async def put(self, writes: Sequence[RecordWrite]) -> list[bool]:
         if not writes:
             return []
         check_items(writes)
@@ -30,29 +30,29 @@ class RedisShelves(ABC):
         await self._group.wait(self._group.touch())
         return [answer.get().ok for answer in answers]
 
-    async def item(self, shelf: str, key: str) -> Item | None:
-        cell = await self._scripts.call("item", shelf, key)
-        return None if cell is None else item_of(shelf, key, cell)
+    async def item(self, collection: str, key: str) -> Record | None:
+        cell = await self._scripts.call("item", collection, key)
+        return None if cell is None else item_of(collection, key, cell)
 
-    async def items(self, shelf: str, after: str = "", limit: int = 100) -> list[Item]:
+    async def items(self, collection: str, after: str = "", limit: int = 100) -> list[Record]:
         if limit < 1:
             return []
-        return _items_of(shelf, await self._scripts.call("items", shelf, after, limit))
+        return _items_of(collection, await self._scripts.call("items", collection, after, limit))
 
-    async def firsts(self, shelf: str, afters: Sequence[str]) -> list[Item | None]:
+    async def firsts(self, collection: str, afters: Sequence[str]) -> list[Record | None]:
         if not afters:
             return []
-        rows = await self._scripts.call("firsts", shelf, *afters)
-        return [item_of(shelf, row[0].decode(), row[1]) if row else None for row in rows]
+        rows = await self._scripts.call("firsts", collection, *afters)
+        return [item_of(collection, row[0].decode(), row[1]) if row else None for row in rows]
 
-    async def ripe(self, shelf: str, now: datetime, limit: int) -> list[Item]:
+    async def ripe(self, collection: str, now: datetime, limit: int) -> list[Record]:
         if limit < 1:
             return []
-        return _items_of(shelf, await self._scripts.call("ripe", shelf, micros(now), limit))
+        return _items_of(collection, await self._scripts.call("ripe", collection, micros(now), limit))
 
     # -- counters --------------------------------------------------------------------------------
 
-    async def take(self, bucket: str, n: int, limit: int, window_s: float) -> Taken:
+    async def take(self, bucket: str, n: int, limit: int, window_s: float) -> TokenGrant:
         if limit < 1:
             return taken(0.0, n, limit, window_s)
         ahead = await self._scripts.call("take", bucket, n, limit, repr(float(window_s)))
@@ -63,5 +63,5 @@ class RedisShelves(ABC):
         return used
 
 
-def _items_of(shelf: str, found: Sequence[bytes]) -> list[Item]:
-    return [item_of(shelf, found[n].decode(), found[n + 1]) for n in range(0, len(found), 2)]
+def _items_of(collection: str, found: Sequence[bytes]) -> list[Record]:
+    return [item_of(collection, found[n].decode(), found[n + 1]) for n in range(0, len(found), 2)]

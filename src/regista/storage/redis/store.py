@@ -10,17 +10,17 @@ from ...clock import Clock, SystemClock
 from ...errors import StorageError, StorageFailed, StorageUnavailable
 from ...model import (
     Change,
-    Entry,
+    CommitOutcome,
     Event,
     Job,
-    Lane,
-    LaneStatus,
-    Message,
-    Outcome,
+    JobMessage,
+    OutboxEntry,
+    QueueKey,
+    QueueStatus,
     Task,
     Worker,
-    job_of,
-    lane_name,
+    job_id_of_task,
+    queue_key_text,
 )
 from ..base import Due, Hint, Standing, TaskClaim, Version
 from ..codec import decode_job, decode_message, encode, micros, moment_of, readable, standing_of
@@ -165,7 +165,7 @@ class RedisStorage(RedisWorkers, RedisShelves):
 
     # -- jobs ------------------------------------------------------------------------------------
 
-    async def commit(self, changes: Sequence[Change], instance: str) -> list[Outcome]:
+    async def commit(self, changes: Sequence[Change], instance: str) -> list[CommitOutcome]:
         if not changes:
             return []
         batch = self._group.batch()
@@ -180,7 +180,7 @@ class RedisStorage(RedisWorkers, RedisShelves):
             return [], []
         places = [(job_id, "b") for job_id in jobs]
         for task_id in tasks:
-            job_id = job_of(task_id)
+            job_id = job_id_of_task(task_id)
             places.append((job_id, field_of(job_id, task_id)))
         cells = await self._cells(places)
         bodies, tasks_found = cells[: len(jobs)], cells[len(jobs) :]
@@ -249,23 +249,27 @@ class RedisStorage(RedisWorkers, RedisShelves):
     # -- tasks -----------------------------------------------------------------------------------
 
     async def claim_tasks(
-        self, worker: Worker, lanes: Collection[Lane], limit: int, now: datetime
+        self, worker: Worker, lanes: Collection[QueueKey], limit: int, now: datetime
     ) -> TaskClaim:
         if limit < 1 or not lanes:
             return TaskClaim([], exhausted=limit > 0)
         cost_of = worker.profile.cost_of
-        asked = [part for lane in dict.fromkeys(lanes) for part in (lane_name(lane), cost_of(lane.type))]
+        asked = [
+            part
+            for queue_key in dict.fromkeys(lanes)
+            for part in (queue_key_text(queue_key), cost_of(queue_key.type))
+        ]
         said = (self._crier.origin, worker.id, worker.session, micros(now), limit)
         hints, cells, is_gone = await self._scripts.call("claim_tasks", *said, encode(asked))
         self._tell(hints_of(hints))
         return TaskClaim(readable(task_of, cells), exhausted=not is_gone and len(cells) < limit)
 
-    async def lanes(self) -> list[LaneStatus]:
+    async def lanes(self) -> list[QueueStatus]:
         rows = [lane_status_of(row) for row in await self._scripts.call("lanes")]
-        return sorted(rows, key=lambda row: (row.lane, row.client))
+        return sorted(rows, key=lambda row: (row.queue_key, row.client))
 
     async def place(self, task_id: str) -> int | None:
-        job_id = job_of(task_id)
+        job_id = job_id_of_task(task_id)
         place: int = await self._scripts.call("place", job_id, field_of(job_id, task_id))
         return place or None
 
@@ -292,14 +296,14 @@ class RedisStorage(RedisWorkers, RedisShelves):
         (found,) = await self._ask(("ZRANGE", f"{self._prefix}due", 0, 0, "WITHSCORES"))
         return moment_of(float(found[1])) if found else None
 
-    async def messages(self, limit: int) -> list[Message]:
+    async def messages(self, limit: int) -> list[JobMessage]:
         if limit < 1:
             return []
         return readable(decode_message, await self._scripts.call("messages", limit))
 
     # -- outbox ----------------------------------------------------------------------------------
 
-    async def outbox(self, after: int, limit: int) -> list[Entry]:
+    async def outbox(self, after: int, limit: int) -> list[OutboxEntry]:
         if limit < 1:
             return []
         (found,) = await self._ask(("XRANGE", f"{self._prefix}outbox", f"({after}-0", "+", "COUNT", limit))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from ...clock import Clock
-from ...model import Slots, Worker
+from ...model import FreeSlots, Worker
 from ..base import Hint, HintKind
 from ..codec import encode, readable
 from .crier import Crier
@@ -27,7 +27,7 @@ class RedisWorkers(ABC):
         """Pass hints on to whoever listens in this process."""
 
     async def register(self, worker: Worker, lease_s: float) -> Worker:
-        known = replace(worker, session=0, notes=0, registered_at=self._clock.now())
+        known = replace(worker, session=0, record_version=0, registered_at=self._clock.now())
         said = (self._crier.origin, worker.id, encode(known), length(lease_s))
         session = await self._scripts.call("register", *said)
         self._tell([Hint(HintKind.WORKER, worker.id)])
@@ -37,12 +37,12 @@ class RedisWorkers(ABC):
         return bool(await self._scripts.call("heartbeat", worker_id, session, length(lease_s)))
 
     async def note(self, worker: Worker) -> Worker | None:
-        body = encode(replace(worker, session=0, notes=0))
-        said = (self._crier.origin, worker.id, worker.session, worker.notes, body)
+        body = encode(replace(worker, session=0, record_version=0))
+        said = (self._crier.origin, worker.id, worker.session, worker.record_version, body)
         if not await self._scripts.call("note", *said):
             return None
         self._tell([Hint(HintKind.WORKER, worker.id)])
-        return replace(worker, notes=worker.notes + 1)
+        return replace(worker, record_version=worker.record_version + 1)
 
     async def roll(self) -> int:
         return int(await self._scripts.call("roll"))
@@ -66,11 +66,11 @@ class RedisWorkers(ABC):
 
     # -- slots -----------------------------------------------------------------------------------
 
-    async def show_slots(self, instance: str, slots: Sequence[Slots], ttl_s: float) -> None:
+    async def show_slots(self, instance: str, slots: Sequence[FreeSlots], ttl_s: float) -> None:
         await self._scripts.call(
             "show_slots", self._crier.origin, instance, length(ttl_s), encode(list(slots))
         )
         self._tell([Hint(HintKind.SLOTS, instance)])
 
-    async def slots(self) -> dict[str, list[Slots]]:
+    async def slots(self) -> dict[str, list[FreeSlots]]:
         return slots_of(await self._scripts.call("slots"))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ...model import Entry, Event, EventType
+from ...model import Event, EventType, OutboxEntry
 from .history_kit import (
     START,
     HistoryFactory,
@@ -155,7 +155,7 @@ class HistoryConformance(SearchConformance):
         attributes = {"huge": 1 << 80, "half": "\ud800"}
         summary = make_summary("job-1", error_code="\ud800", search_attributes=attributes)
         async with running(history_factory()) as history:
-            await history.record([Entry(1, "job-1", 1, (odd,), summary), make_entry(2, "job-2")])
+            await history.record([OutboxEntry(1, "job-1", 1, (odd,), summary), make_entry(2, "job-2")])
             (event,) = await history.events("job-1")
             assert (event.type, event.seq, event.detail["fine"]) == (EventType.TASK_FAILED, 1, "yes")
             assert await history.summary("job-1") is not None
@@ -193,7 +193,7 @@ class HistoryConformance(SearchConformance):
             snapshot={"width": 1920},
         )
         async with running(history_factory()) as history:
-            await history.record([Entry(1, "job-1", 8, (make_entry(1).events[0], event))])
+            await history.record([OutboxEntry(1, "job-1", 8, (make_entry(1).events[0], event))])
             found = await history.events("job-1", after_seq=8)
             assert found == [replace(event, job_id="job-1", seq=9)]
 

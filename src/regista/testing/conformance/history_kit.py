@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from ...history.base import HistoryStorage
-from ...model import Entry, Event, EventType, Summary
+from ...model import Event, EventType, JobSummary, OutboxEntry
 
 HistoryFactory = Callable[[], HistoryStorage]
 
@@ -38,7 +38,7 @@ async def running(history: H) -> AsyncIterator[H]:
         await history.stop()
 
 
-def make_summary(job_id: str, status: str = "running", **fields: Any) -> Summary:
+def make_summary(job_id: str, status: str = "running", **fields: Any) -> JobSummary:
     """A summary whose further fields do not matter."""
     defaults: dict[str, Any] = {
         "blueprint": "transcode",
@@ -48,18 +48,18 @@ def make_summary(job_id: str, status: str = "running", **fields: Any) -> Summary
         "created_at": START,
         "updated_at": START,
     }
-    return Summary(job_id=job_id, status=status, **{**defaults, **fields})
+    return JobSummary(job_id=job_id, status=status, **{**defaults, **fields})
 
 
 def make_entry(
-    number: int, job_id: str = "job-1", first_seq: int = 1, events: int = 1, summary: Summary | None = None
-) -> Entry:
+    number: int, job_id: str = "job-1", first_seq: int = 1, events: int = 1, summary: JobSummary | None = None
+) -> OutboxEntry:
     """An entry of so many events, each with a message that names it."""
     told = (
         Event(type=EventType.STATE_STARTED, at=START + timedelta(seconds=seq), message=f"{job_id}/{seq}")
         for seq in range(first_seq, first_seq + events)
     )
-    return Entry(number, job_id, first_seq, tuple(told), summary)
+    return OutboxEntry(number, job_id, first_seq, tuple(told), summary)
 
 
 def named(events: list[Event]) -> list[tuple[str, int]]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ...history.query import Query, parse_query
 from ...history.query.counts import Durations, Group, JobCounts, Member
 from ...history.query.evaluate import sort_position
-from ...model import Entry, Summary
+from ...model import JobSummary, OutboxEntry
 from ...model.attributes import declared_types
 from .history_kit import START, HistoryFactory, make_entry, make_summary, on_a_loop, running
 
@@ -30,17 +30,17 @@ def asks(text: str) -> Query:
     return parse_query(text, ATTRIBUTES)
 
 
-def listed(rows: Sequence[Summary]) -> list[str]:
+def listed(rows: Sequence[JobSummary]) -> list[str]:
     """The ids alone."""
     return [row.job_id for row in rows]
 
 
-def told(*rows: Summary) -> list[Entry]:
+def told(*rows: JobSummary) -> list[OutboxEntry]:
     """An entry for each row, in their order."""
     return [make_entry(number, row.job_id, summary=row) for number, row in enumerate(rows, 1)]
 
 
-def ended(job_id: str, age_s: float, took_s: float = 1.0, **fields: Any) -> Summary:
+def ended(job_id: str, age_s: float, took_s: float = 1.0, **fields: Any) -> JobSummary:
     """A job that has finished, created so many seconds before `START`."""
     created = START - timedelta(seconds=age_s)
     over = created + timedelta(seconds=took_s)
@@ -48,7 +48,7 @@ def ended(job_id: str, age_s: float, took_s: float = 1.0, **fields: Any) -> Summ
     return make_summary(job_id, **more)
 
 
-def retold(entry: Entry, word: str) -> Entry:
+def retold(entry: OutboxEntry, word: str) -> OutboxEntry:
     """The same seqs, another story."""
     return replace(entry, events=tuple(replace(event, message=word) for event in entry.events))
 

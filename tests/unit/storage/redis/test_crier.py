@@ -3,7 +3,7 @@ import logging
 
 import pytest
 
-from regista.model import Birth
+from regista.model import ChildJob
 from regista.storage.base import Hint, HintKind
 from regista.storage.redis import crier
 from regista.storage.redis.crier import LOOK_AGAIN
@@ -58,7 +58,7 @@ async def test_ones_own_hints_are_heard_once(open_store: Open) -> None:
         yours: list[Hint] = []
         here.listen(mine.append)
         there.listen(yours.append)
-        await create(here, make_job(**PARKED), children=(Birth(make_job("child"), ()),))
+        await create(here, make_job(**PARKED), children=(ChildJob(make_job("child"), ()),))
         assert await hears(yours, Hint(HintKind.READY))
         await asyncio.sleep(0.05)
         assert mine == [Hint(HintKind.READY)]

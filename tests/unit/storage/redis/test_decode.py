@@ -1,6 +1,6 @@
 from datetime import UTC, datetime
 
-from regista.model import Lane, LaneStatus, lane_name
+from regista.model import QueueKey, QueueStatus, queue_key_text
 from regista.storage.base import Due, DueKind, Hint, HintKind
 from regista.storage.redis.decode import due_of, hints_of, lane_status_of
 from regista.testing.conformance.storage.kit import START
@@ -27,7 +27,7 @@ def test_a_deadline_says_whose_it_is() -> None:
 
 
 def test_a_line_is_told_with_the_age_of_its_oldest() -> None:
-    lane = Lane("night", "encode", "")
-    row = [lane_name(lane).encode(), "ünn".encode(), 3, repr(START.timestamp()).encode()]
+    queue_key = QueueKey("night", "encode", "")
+    row = [queue_key_text(queue_key).encode(), "ünn".encode(), 3, repr(START.timestamp()).encode()]
 
-    assert lane_status_of(row) == LaneStatus(lane, "ünn", 3, START)
+    assert lane_status_of(row) == QueueStatus(queue_key, "ünn", 3, START)

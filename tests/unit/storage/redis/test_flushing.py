@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from regista.errors import StorageUnavailable
-from regista.model import OutcomeKind
+from regista.model import CommitStatus
 from regista.storage.redis import flushing
 from regista.storage.redis.store import RedisStorage
 from regista.testing.conformance.storage.kit import (
@@ -90,18 +90,18 @@ async def test_what_cannot_be_stored_does_not_trouble_its_neighbours(open_store:
         good, bad = make_job("good"), make_job("bad", data={"odd": object()})
         outcomes = await store.commit([write(bad), write(good), write(bad)], "me")
         assert [outcome.kind for outcome in outcomes] == [
-            OutcomeKind.UNSTORABLE,
+            CommitStatus.UNSTORABLE,
             APPLIED,
-            OutcomeKind.UNSTORABLE,
+            CommitStatus.UNSTORABLE,
         ]
         only_bad = await store.commit([write(bad)], "me")
-        assert only_bad[0].kind is OutcomeKind.UNSTORABLE
+        assert only_bad[0].kind is CommitStatus.UNSTORABLE
 
 
 async def test_what_nobody_can_pack_concerns_its_own_batch_only(open_store: Open) -> None:
     async with running(open_store()) as store:
         with pytest.raises(StorageUnavailable, match="surrogates not allowed"):
-            await store.commit([write(make_job("bad"), hold_s=1.0)], "half a character: \udc80")
+            await store.commit([write(make_job("bad"), keep_lease_s=1.0)], "half a character: \udc80")
         assert await commit(store, write(make_job("good"))) == [APPLIED]
 
 

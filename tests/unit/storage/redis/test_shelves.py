@@ -50,7 +50,7 @@ async def test_a_creation_whose_answer_was_lost_counts_once(open_store: Open, se
         running(open_store(f"redis://127.0.0.1:{network.port}/0")) as store,
     ):
         network.deaf = True
-        change = write(make_job(), quota=Quota("ann", 1, 60.0), items=(item("a"),))
+        change = write(make_job(), quota=Quota("ann", 1, 60.0), records=(item("a"),))
         waiting = asyncio.ensure_future(commit(store, change))
         await until(lambda: watcher.get("job-1"))
         network.deaf = False

@@ -357,7 +357,7 @@ async def test_nothing_is_offered_to_a_worker_whose_lease_is_over(
         await dispatch(store, make_task())
         worker = await store.register(make_worker(), 30)
         clock.move(31)
-        assert await store.claim_tasks(worker, [make_task().lane], ALL, START) == ([], False)
+        assert await store.claim_tasks(worker, [make_task().queue_key], ALL, START) == ([], False)
         late = make_task("late", state=OFFERED, worker_id="w1", session=worker.session, offered_at=START)
         (outcome,) = await store.commit([write(make_job("late"), tasks=(TaskWrite(late),))], "me")
         assert outcome.not_offered == (late.id,)

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ....model import Birth, JobStatus, Outcome, OutcomeKind, TaskWrite
+from ....model import ChildJob, CommitOutcome, CommitStatus, JobStatus, TaskWrite
 from ....storage.base import Standing, StorageBackend
 from .kit import (
     APPLIED,
@@ -54,7 +54,7 @@ class CommitPromises:
         job = make_job(
             input={"at": START, "deep": [{"a": None}]}, data={"ü": 1.5}, priority=2.0, client="acme"
         )
-        assert await storage.commit([write(job)], "me") == [Outcome(APPLIED)]
+        assert await storage.commit([write(job)], "me") == [CommitOutcome(APPLIED)]
         assert await job_of(storage) == job
         assert await storage.get("job-1") == job
 
@@ -116,11 +116,11 @@ class CommitPromises:
             next_of(first, state="lost", **timer(5)),
             tasks=(fenced(closed(make_task())), TaskWrite(make_task(index=1, result_by=at(3)))),
             opens_branches=4,
-            children=(Birth(make_job("child"), (event("born"),)),),
+            children=(ChildJob(make_job("child"), (event("born"),)),),
             messages=(message("m2", "job-9"),),
-            consumes="m1",
+            consumes_message="m1",
             events=(event("lost"),),
-            hold_s=60,
+            keep_lease_s=60,
         )
         assert await commit(storage, stale) == [STALE]
         assert await commit(storage, replace(stale, drop_tasks=True)) == [STALE]
@@ -135,7 +135,7 @@ class CommitPromises:
         change = write(
             next_of(await job_of(storage), **PARKED),
             messages=(message("m1"),),
-            children=(Birth(make_job("child"), ()),),
+            children=(ChildJob(make_job("child"), ()),),
             events=(event("once"),),
         )
         assert await commit(storage, change) == [APPLIED]
@@ -300,8 +300,8 @@ class CommitPromises:
         good: dict[str, Any] = {
             "tasks": (fenced(closed(make_task())), TaskWrite(make_task(index=1))),
             "messages": (message("m2"),),
-            "children": (Birth(make_job("child"), (event("born"),)),),
-            "consumes": "m1",
+            "children": (ChildJob(make_job("child"), (event("born"),)),),
+            "consumes_message": "m1",
             "events": (event("told"),),
         }
         for bad in (
@@ -311,12 +311,12 @@ class CommitPromises:
                 next_of(job), **{**good, "tasks": (*good["tasks"], TaskWrite(make_task(index=2, params=odd)))}
             ),
             write(next_of(job), **{**good, "messages": (message("m3", body=odd),)}),
-            write(next_of(job), **{**good, "children": (Birth(make_job("child", data=odd), ()),)}),
-            write(next_of(job), **{**good, "children": (Birth(make_job("child"), (event(detail=odd),)),)}),
+            write(next_of(job), **{**good, "children": (ChildJob(make_job("child", data=odd), ()),)}),
+            write(next_of(job), **{**good, "children": (ChildJob(make_job("child"), (event(detail=odd),)),)}),
             write(next_of(job), **{**good, "events": (event(detail=odd),)}),
         ):
             (outcome,) = await storage.commit([bad], "me")
-            assert outcome.kind is OutcomeKind.UNSTORABLE
+            assert outcome.kind is CommitStatus.UNSTORABLE
             assert "object" in outcome.reason
             assert await picture(storage, ["job-1", "job-2", "child"]) == before
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ....model import Birth, Change, Job, OutcomeKind, Quota
+from ....model import Change, ChildJob, CommitStatus, Job, Quota
 from ....storage.base import StorageBackend
 from .kit import (
     APPLIED,
@@ -22,7 +22,7 @@ from .kit import (
     write,
 )
 
-OVER_QUOTA = OutcomeKind.OVER_QUOTA
+OVER_QUOTA = CommitStatus.OVER_QUOTA
 #: Longer than a month.
 KEPT_S = 40 * 86400.0
 
@@ -113,7 +113,7 @@ class CounterPromises:
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
         quota = Quota("ann", 1, KEPT_S)
-        birth = Birth(make_job("child"), ())
+        birth = ChildJob(make_job("child"), ())
         assert await commit(storage, write(make_job(), quota=quota, children=(birth,))) == [APPLIED]
         later = next_of(await job_of(storage))
         assert await commit(storage, write(later, quota=quota)) == [APPLIED]
@@ -134,7 +134,7 @@ class CounterPromises:
     ) -> None:
         bad = counted(make_job(data={"bad": object()}))
         (outcome,) = await storage.commit([bad], "me")
-        assert outcome.kind is OutcomeKind.UNSTORABLE
+        assert outcome.kind is CommitStatus.UNSTORABLE
         assert await storage.used("ann:2026-03") == 0
 
     @on_a_clock

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ....model import Birth, Cancellation, JobStatus, Outcome, TaskWrite
+from ....model import Cancellation, ChildJob, CommitOutcome, JobStatus, TaskWrite
 from ....storage.base import StorageBackend
 from .kit import (
     APPLIED,
@@ -118,9 +118,9 @@ class FencePromises:
         )
         parts: dict[str, Any] = {
             "tasks": tasks,
-            "children": (Birth(make_job("child"), ()),),
+            "children": (ChildJob(make_job("child"), ()),),
             "messages": (message("m2"),),
-            "consumes": "m1",
+            "consumes_message": "m1",
             "events": (event(),),
             "closes_branches": 3,
         }
@@ -161,9 +161,9 @@ class FencePromises:
     ) -> None:
         await fan_out(storage, 3)
         for index in (1, 0):
-            assert await storage.commit([close_branch(index)], "me") == [Outcome(APPLIED)]
+            assert await storage.commit([close_branch(index)], "me") == [CommitOutcome(APPLIED)]
             assert await claim(storage) == []
-        assert await storage.commit([close_branch(2)], "me") == [Outcome(APPLIED, ready=True)]
+        assert await storage.commit([close_branch(2)], "me") == [CommitOutcome(APPLIED, ready=True)]
         assert await claim(storage, "me") == ["job-1"]
         assert await claim(storage, "you") == []
 
@@ -187,7 +187,7 @@ class FencePromises:
         change = close_branch(0)
         assert await commit(storage, change, change, close_branch(0)) == [APPLIED, STALE, STALE]
         assert await claim(storage) == []
-        assert await storage.commit([close_branch(1)], "me") == [Outcome(APPLIED, ready=True)]
+        assert await storage.commit([close_branch(1)], "me") == [CommitOutcome(APPLIED, ready=True)]
 
     @on_a_clock
     async def test_branches_that_end_together_are_one_change(
@@ -196,7 +196,7 @@ class FencePromises:
         await fan_out(storage, 3)
         ends = tuple(fenced(closed(make_task(index=n, branch=True))) for n in range(3))
         together = only("job-1", *ends, closes_branches=3, events=(event("a"), event("b")))
-        assert await storage.commit([together], "me") == [Outcome(APPLIED, ready=True)]
+        assert await storage.commit([together], "me") == [CommitOutcome(APPLIED, ready=True)]
         assert await told(storage) == [(1, "a"), (2, "b")]
         assert await claim(storage) == ["job-1"]
 
@@ -209,7 +209,7 @@ class FencePromises:
         ended = fenced(closed(make_task(index=0, branch=True)))
         assert await commit(storage, write(cancel, tasks=(ended,), closes_branches=1)) == [APPLIED]
         assert await claim(storage) == []
-        assert await storage.commit([close_branch(1)], "me") == [Outcome(APPLIED, ready=True)]
+        assert await storage.commit([close_branch(1)], "me") == [CommitOutcome(APPLIED, ready=True)]
         assert await claim(storage) == ["job-1"]
 
     @on_a_clock
@@ -218,7 +218,7 @@ class FencePromises:
     ) -> None:
         job = await fan_out(storage, 1)
         await commit(storage, write(next_of(job, status=JobStatus.QUARANTINED)))
-        assert await storage.commit([close_branch(0)], "me") == [Outcome(APPLIED)]
+        assert await storage.commit([close_branch(0)], "me") == [CommitOutcome(APPLIED)]
         assert await claim(storage) == []
 
     @on_a_clock

@@ -18,13 +18,13 @@ from ....model import (
     AwaitTask,
     AwaitTimer,
     Change,
+    CommitStatus,
     Event,
     EventType,
     Job,
+    JobMessage,
+    JobMessageKind,
     JobStatus,
-    Message,
-    MessageKind,
-    OutcomeKind,
     Task,
     TaskResult,
     TaskWrite,
@@ -45,8 +45,8 @@ FOREVER = datetime(9000, 1, 1, tzinfo=UTC)
 V1, V2 = ("film", "v1"), ("film", "v2")
 ALL = 10_000
 
-APPLIED, REPEATED, STALE = OutcomeKind.APPLIED, OutcomeKind.REPEATED, OutcomeKind.STALE
-MISSING, EXISTS = OutcomeKind.MISSING, OutcomeKind.EXISTS
+APPLIED, REPEATED, STALE = CommitStatus.APPLIED, CommitStatus.REPEATED, CommitStatus.STALE
+MISSING, EXISTS = CommitStatus.MISSING, CommitStatus.EXISTS
 QUEUED, OFFERED, STARTED, CLOSED = AttemptState
 _tokens = count(1)
 
@@ -169,9 +169,9 @@ def event(message: str = "", **fields: Any) -> Event:
     return Event(type=EventType.STATE_STARTED, at=START, message=message, **fields)
 
 
-def message(message_id: str, to_job: str = "job-1", from_job: str = "job-2", **fields: Any) -> Message:
+def message(message_id: str, to_job: str = "job-1", from_job: str = "job-2", **fields: Any) -> JobMessage:
     """A word between jobs."""
-    return Message(message_id, MessageKind.CHILD_ENDED, to_job, from_job, **fields)
+    return JobMessage(message_id, JobMessageKind.CHILD_ENDED, to_job, from_job, **fields)
 
 
 def make_worker(worker_id: str = "w1", skills: Sequence[str] = ("encode",), **fields: Any) -> Worker:
@@ -198,7 +198,7 @@ FINISHED: dict[str, Any] = {"status": JobStatus.FINISHED, "finished_at": START, 
 # What a test does, and what it sees
 
 
-async def commit(storage: StorageBackend, *changes: Change, instance: str = "me") -> list[OutcomeKind]:
+async def commit(storage: StorageBackend, *changes: Change, instance: str = "me") -> list[CommitStatus]:
     """Commit, and how each went."""
     return [outcome.kind for outcome in await storage.commit(changes, instance)]
 
@@ -252,8 +252,8 @@ async def claim_tasks(
 ) -> list[Task]:
     """The tasks that the worker gets from the lanes of its queues and skills."""
     worker = worker or make_worker()
-    waiting = dict.fromkeys(status.lane for status in await storage.lanes())
-    lanes = [lane for lane in waiting if worker.serves(lane.queue, lane.type)]
+    waiting = dict.fromkeys(status.queue_key for status in await storage.lanes())
+    lanes = [queue_key for queue_key in waiting if worker.serves(queue_key.queue, queue_key.type)]
     return (await storage.claim_tasks(worker, lanes, limit, now)).tasks
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from ....model import Birth, Job, JobStatus, Lane, TaskWrite, lane_name
+from ....model import ChildJob, Job, JobStatus, QueueKey, TaskWrite, queue_key_text
 from ....storage.base import Hint, HintKind, StorageBackend
 from .kit import (
     PARKED,
@@ -106,7 +106,7 @@ class LifePromises:
         await commit(storage, close_branch(0))
         assert await hears(hints, Hint(HintKind.READY))
         hints.clear()
-        await create(storage, make_job("job-2", **PARKED), children=(Birth(make_job("child"), ()),))
+        await create(storage, make_job("job-2", **PARKED), children=(ChildJob(make_job("child"), ()),))
         assert await hears(hints, Hint(HintKind.READY))
 
     @on_a_clock
@@ -116,8 +116,8 @@ class LifePromises:
         hints: list[Hint] = []
         storage.listen(hints.append)
         await dispatch(storage, make_task("a"), make_task("a", 1, type="probe", queue="night"))
-        lanes = [lane_name(Lane("encode", "encode")), lane_name(Lane("night", "probe"))]
-        assert await hears(hints, *(Hint(HintKind.TASK, lane) for lane in lanes))
+        lanes = [queue_key_text(QueueKey("encode", "encode")), queue_key_text(QueueKey("night", "probe"))]
+        assert await hears(hints, *(Hint(HintKind.TASK, queue_key) for queue_key in lanes))
 
     @on_a_clock
     async def test_a_task_that_is_left_to_an_instance_is_hinted_at_to_that_one(
@@ -128,10 +128,10 @@ class LifePromises:
         await create(
             storage,
             make_job("a", **PARKED),
-            tasks=(TaskWrite(make_task("a"), wakes="i7"), TaskWrite(make_task("a", 1))),
+            tasks=(TaskWrite(make_task("a"), notify_instance="i7"), TaskWrite(make_task("a", 1))),
         )
-        lane = lane_name(Lane("encode", "encode"))
-        assert await hears(hints, Hint(HintKind.TASK, lane, "i7"), Hint(HintKind.TASK, lane))
+        queue_key = queue_key_text(QueueKey("encode", "encode"))
+        assert await hears(hints, Hint(HintKind.TASK, queue_key, "i7"), Hint(HintKind.TASK, queue_key))
 
     @on_a_clock
     async def test_a_settled_job_is_hinted_at(self, storage: StorageBackend, clock: ManualClock) -> None:

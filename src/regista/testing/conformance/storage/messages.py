@@ -1,6 +1,6 @@
 """Promises about words between jobs, and jobs born by jobs."""
 
-from ....model import Birth
+from ....model import ChildJob
 from ....storage.base import StorageBackend
 from .kit import (
     ALL,
@@ -45,10 +45,10 @@ class MessagePromises:
         await create(storage, make_job(), messages=(message("m1"), message("m2")))
         job = await job_of(storage)
         acted = next_of(job, state="told")
-        assert await commit(storage, write(acted, consumes="m1", events=(event(),))) == [APPLIED]
+        assert await commit(storage, write(acted, consumes_message="m1", events=(event(),))) == [APPLIED]
         assert await waiting_messages(storage) == ["m2"]
         before = await picture(storage, ["job-1"])
-        again = write(next_of(acted, state="twice"), consumes="m1", events=(event(),))
+        again = write(next_of(acted, state="twice"), consumes_message="m1", events=(event(),))
         assert await commit(storage, again) == [STALE]
         assert await picture(storage, ["job-1"]) == before
 
@@ -58,9 +58,9 @@ class MessagePromises:
     ) -> None:
         await create(storage, make_job(), messages=(message("m1"), message("m2", "never born")))
         await commit(storage, write(next_of(await job_of(storage), **FINISHED)))
-        assert await commit(storage, only("job-1", consumes="m1")) == [APPLIED]
-        assert await commit(storage, only("job-1", consumes="m1")) == [STALE]
-        assert await commit(storage, only("never born", consumes="m2")) == [APPLIED]
+        assert await commit(storage, only("job-1", consumes_message="m1")) == [APPLIED]
+        assert await commit(storage, only("job-1", consumes_message="m1")) == [STALE]
+        assert await commit(storage, only("never born", consumes_message="m2")) == [APPLIED]
         assert await waiting_messages(storage) == []
 
     @on_a_clock
@@ -76,7 +76,7 @@ class MessagePromises:
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
         child = make_job("child", parent_id="job-1", data={"n": 1})
-        birth = Birth(child, (event("born"), event("named")))
+        birth = ChildJob(child, (event("born"), event("named")))
         await create(storage, make_job(**PARKED), children=(birth,), events=(event("parent"),))
         assert await storage.get("child") == child
         assert await told(storage, "child") == [(1, "born"), (2, "named")]
@@ -92,7 +92,7 @@ class MessagePromises:
         grown = next_of(await job_of(storage, "child"), **PARKED)
         ended = next_of(await job_of(storage, "ended"), **FINISHED)
         await commit(storage, write(grown), write(ended))
-        births = tuple(Birth(make_job(id), (event(),)) for id in ("child", "ended"))
+        births = tuple(ChildJob(make_job(id), (event(),)) for id in ("child", "ended"))
         await create(storage, make_job(**PARKED), children=births)
         assert await storage.load(["child", "ended"]) == ([grown, ended], [])
         assert (await claim(storage), await told(storage, "child")) == ([], [])

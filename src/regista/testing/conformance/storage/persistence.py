@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from ....clock import Clock
-from ....model import Birth, JobStatus, Outcome
+from ....model import ChildJob, CommitOutcome, JobStatus
 from ....storage.base import StorageBackend
 from .counters import CounterPersistence
 from .kit import (
@@ -80,7 +80,7 @@ class PersistenceConformance(ShelfPersistence, CounterPersistence):
         await offers(storage, limit=1)
         await create(storage, make_job("c", **timer(90)), messages=(message("m2"), message("m1")))
         await dispatch(storage, make_task("d", dispatch_by=at(4)), make_task("d", 1, not_before=at(3)))
-        await create(storage, make_job("e", **PARKED), children=(Birth(make_job("f"), (event("born"),)),))
+        await create(storage, make_job("e", **PARKED), children=(ChildJob(make_job("f"), (event("born"),)),))
         before = await picture(storage, list("abcdef"))
         assert await picture(await reopen(), list("abcdef")) == before
         assert await picture(await reopen(), list("abcdef")) == before
@@ -102,7 +102,7 @@ class PersistenceConformance(ShelfPersistence, CounterPersistence):
     ) -> None:
         jobs = [make_job(f"job-{n:03}") for n in range(200)]
         changes = [write(job, events=(event(job.id),), messages=(message(job.id),)) for job in jobs]
-        changes += [write(next_of(job, **FINISHED), consumes=job.id) for job in jobs[::2]]
+        changes += [write(next_of(job, **FINISHED), consumes_message=job.id) for job in jobs[::2]]
         assert await commit(storage, *changes) == [APPLIED] * 300
         storage = await reopen()
         assert await claim(storage) == [job.id for job in jobs[1::2]]
@@ -124,7 +124,7 @@ class PersistenceConformance(ShelfPersistence, CounterPersistence):
         self, storage: StorageBackend, clock: ManualClock, reopen: Reopen
     ) -> None:
         await create(storage, make_job())
-        await commit(storage, write(make_job("job-2"), hold_s=3600))
+        await commit(storage, write(make_job("job-2"), keep_lease_s=3600))
         await claim(storage, "me", limit=1, lease_s=3600)
         await storage.register(make_worker(), 3600)
         await storage.lead("rescue", "me", 3600)
@@ -198,10 +198,13 @@ class PersistenceConformance(ShelfPersistence, CounterPersistence):
     ) -> None:
         await create(storage, make_job("a"), messages=(message("m3"), message("m1"), message("m2")))
         await create(storage, make_job("b"), messages=(message("m3"), message("m0")))
-        await commit(storage, only("a", consumes="m1"))
+        await commit(storage, only("a", consumes_message="m1"))
         storage = await reopen()
         assert await waiting_messages(storage) == ["m3", "m2", "m0"]
-        assert await commit(storage, only("a", consumes="m1"), only("a", consumes="m2")) == [STALE, APPLIED]
+        assert await commit(storage, only("a", consumes_message="m1"), only("a", consumes_message="m2")) == [
+            STALE,
+            APPLIED,
+        ]
         assert await waiting_messages(await reopen()) == ["m3", "m0"]
 
     @over_a_restart
@@ -213,10 +216,10 @@ class PersistenceConformance(ShelfPersistence, CounterPersistence):
         await commit(storage, close_branch(2), close_branch(0, "job-2"))
         storage = await reopen()
         assert await claim(storage) == ["job-2"]
-        assert await storage.commit([close_branch(0)], "me") == [Outcome(APPLIED)]
+        assert await storage.commit([close_branch(0)], "me") == [CommitOutcome(APPLIED)]
         storage = await reopen()
         assert await commit(storage, close_branch(0), close_branch(2)) == [STALE, STALE]
-        assert await storage.commit([close_branch(1)], "me") == [Outcome(APPLIED, ready=True)]
+        assert await storage.commit([close_branch(1)], "me") == [CommitOutcome(APPLIED, ready=True)]
         results = [task.result.data for task in await storage.tasks_of("job-1") if task.result]
         assert results == [{"of": 0}, {"of": 1}, {"of": 2}]
 

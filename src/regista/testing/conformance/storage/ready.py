@@ -138,11 +138,11 @@ class ReadyPromises:
     async def test_a_commit_can_hold_the_job_for_a_while(
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
-        assert await commit(storage, write(make_job(), hold_s=30), instance="me") == [APPLIED]
+        assert await commit(storage, write(make_job(), keep_lease_s=30), instance="me") == [APPLIED]
         assert await claim(storage, "you") == []
         assert await storage.extend("you", ["job-1"], 30) == []
         assert await storage.extend("me", ["job-1"], 30) == ["job-1"]
-        await commit(storage, write(next_of(await job_of(storage)), hold_s=10), instance="me")
+        await commit(storage, write(next_of(await job_of(storage)), keep_lease_s=10), instance="me")
         clock.move(11)
         assert await claim(storage, "you") == ["job-1"]
 
@@ -154,7 +154,7 @@ class ReadyPromises:
         await create(storage, first)
         await commit(storage, write(next_of(first)))
         await claim(storage, "me")
-        assert await commit(storage, write(next_of(first), hold_s=99), instance="you") == [STALE]
+        assert await commit(storage, write(next_of(first), keep_lease_s=99), instance="you") == [STALE]
         assert await storage.extend("me", ["job-1"], 30) == ["job-1"]
         clock.move(31)
         assert await claim(storage, "they") == ["job-1"]

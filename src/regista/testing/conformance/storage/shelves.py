@@ -5,7 +5,7 @@ from datetime import datetime
 
 import pytest
 
-from ....model import Item, ItemWrite
+from ....model import Record, RecordWrite
 from ....storage.base import Hint, HintKind, StorageBackend
 from .kit import (
     ALL,
@@ -38,18 +38,20 @@ def item(
     key: str,
     value: bytes | None = b"v",
     *,
-    shelf: str = SHELF,
+    collection: str = SHELF,
     due: datetime | None = None,
     expected: int | None = None,
     ttl_s: float | None = None,
-) -> ItemWrite:
+) -> RecordWrite:
     """The write of an item."""
-    return ItemWrite(shelf, key, value, due, expected, ttl_s)
+    return RecordWrite(collection, key, value, due, expected, ttl_s)
 
 
-async def keys(storage: StorageBackend, shelf: str = SHELF, after: str = "", limit: int = ALL) -> list[str]:
+async def keys(
+    storage: StorageBackend, collection: str = SHELF, after: str = "", limit: int = ALL
+) -> list[str]:
     """The keys of a shelf."""
-    return [found.key for found in await storage.items(shelf, after, limit)]
+    return [found.key for found in await storage.items(collection, after, limit)]
 
 
 async def ripe(storage: StorageBackend, seconds: float, limit: int = ALL) -> list[str]:
@@ -64,21 +66,25 @@ class ShelfPromises:
     async def test_an_item_is_there_as_it_was_put(self, storage: StorageBackend, clock: ManualClock) -> None:
         assert await storage.item(SHELF, "a") is None
         assert await storage.put([item("a", b"\x00\xff", due=at(5))]) == [True]
-        assert await storage.item(SHELF, "a") == Item(SHELF, "a", b"\x00\xff", 1, at(5))
+        assert await storage.item(SHELF, "a") == Record(SHELF, "a", b"\x00\xff", 1, at(5))
         assert await storage.put([item("a", b"")]) == [True]
-        assert await storage.item(SHELF, "a") == Item(SHELF, "a", b"", 2)
+        assert await storage.item(SHELF, "a") == Record(SHELF, "a", b"", 2)
         assert await storage.item("other", "a") is None
         assert await storage.put([]) == []
 
     @on_a_clock
     async def test_any_text_can_be_a_name(self, storage: StorageBackend, clock: ManualClock) -> None:
         names = ["", "a b", "a\nb", "nul\0nul", "ключ", "\U0001f511", "(", "-", "'; --"]
-        writes = [item(key, shelf=shelf, value=f"{shelf}|{key}".encode()) for shelf in names for key in names]
+        writes = [
+            item(key, collection=collection, value=f"{collection}|{key}".encode())
+            for collection in names
+            for key in names
+        ]
         assert await storage.put(writes) == [True] * len(writes)
-        for shelf in names:
-            found = await storage.items(shelf, limit=ALL)
+        for collection in names:
+            found = await storage.items(collection, limit=ALL)
             assert [each.key for each in found] == sorted(names)
-            assert [each.value for each in found] == [f"{shelf}|{key}".encode() for key in sorted(names)]
+            assert [each.value for each in found] == [f"{collection}|{key}".encode() for key in sorted(names)]
 
     @on_a_clock
     async def test_a_write_behind_a_fence_counts_only_for_that_revision(
@@ -87,9 +93,9 @@ class ShelfPromises:
         assert await storage.put([item("a", b"1", expected=1)]) == [False]
         assert await storage.put([item("a", b"1", expected=0)]) == [True]
         assert await storage.put([item("a", b"2", expected=0), item("a", b"2", expected=2)]) == [False, False]
-        assert await storage.item(SHELF, "a") == Item(SHELF, "a", b"1", 1)
+        assert await storage.item(SHELF, "a") == Record(SHELF, "a", b"1", 1)
         assert await storage.put([item("a", b"2", expected=1), item("a", b"3", expected=2)]) == [True, True]
-        assert await storage.item(SHELF, "a") == Item(SHELF, "a", b"3", 3)
+        assert await storage.item(SHELF, "a") == Record(SHELF, "a", b"3", 3)
 
     @on_a_clock
     async def test_of_two_who_remove_the_same_revision_one_wins(
@@ -109,7 +115,7 @@ class ShelfPromises:
         )
         assert (await keys(storage), await ripe(storage, 9)) == ([], [])
         await storage.put([item("a", b"new")])
-        assert await storage.item(SHELF, "a") == Item(SHELF, "a", b"new", 1)
+        assert await storage.item(SHELF, "a") == Record(SHELF, "a", b"new", 1)
         assert await ripe(storage, 9) == []
 
     @on_a_clock
@@ -118,7 +124,7 @@ class ShelfPromises:
     ) -> None:
         names = [f"k{n:03}" for n in range(25)]
         await storage.put([item(key) for key in reversed(names)])
-        await storage.put([item("k", shelf="other")])
+        await storage.put([item("k", collection="other")])
         seen: list[str] = []
         while page := await keys(storage, after=seen[-1] if seen else "", limit=7):
             seen += page
@@ -133,15 +139,15 @@ class ShelfPromises:
     ) -> None:
         await storage.put([item("a-1", b"1"), item("a-2", b"2"), item("c", due=at(5))])
         await storage.put([item(f"b{n}", ttl_s=1.0) for n in range(9)])
-        await storage.put([item("z", shelf="other")])
+        await storage.put([item("z", collection="other")])
         found = await storage.firsts(SHELF, ["a-", "a-1", "", "a-2", "c", "a-"])
         clock.move(2)
 
         later = await storage.firsts(SHELF, ["a-2", "b3", "c"])
 
         assert [each and each.key for each in found] == ["a-1", "a-2", "a-1", "b0", None, "a-1"]
-        assert found[0] == Item(SHELF, "a-1", b"1", 1)
-        assert later == [Item(SHELF, "c", b"v", 1, at(5))] * 2 + [None]
+        assert found[0] == Record(SHELF, "a-1", b"1", 1)
+        assert later == [Record(SHELF, "c", b"v", 1, at(5))] * 2 + [None]
         assert await storage.firsts("unknown", ["", "a"]) == [None, None]
         assert await storage.firsts(SHELF, []) == []
 
@@ -156,7 +162,7 @@ class ShelfPromises:
         assert await ripe(storage, 2, limit=2) == ["z", "c"]
         assert (await ripe(storage, -4), await ripe(storage, 9, limit=0)) == ([], [])
         (first,) = await storage.ripe(SHELF, at(2), 1)
-        assert first == Item(SHELF, "z", b"v", 1, at(-3))
+        assert first == Record(SHELF, "z", b"v", 1, at(-3))
 
     @on_a_clock
     async def test_a_write_moves_the_due_time_or_takes_it_away(
@@ -180,7 +186,7 @@ class ShelfPromises:
         assert (await keys(storage), await ripe(storage, 60)) == (["b", "c"], ["c"])
         assert (await keys(storage, limit=1), await ripe(storage, 60, limit=1)) == (["b"], ["c"])
         assert await storage.put([item("a", expected=1), item("a", b"2", expected=0)]) == [False, True]
-        assert await storage.item(SHELF, "a") == Item(SHELF, "a", b"2", 1)
+        assert await storage.item(SHELF, "a") == Record(SHELF, "a", b"2", 1)
         clock.move(3600)
         assert await keys(storage) == ["a", "c"]
 
@@ -210,11 +216,11 @@ class ShelfPromises:
     async def test_what_cannot_be_stored_raises_and_changes_nothing(
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
-        for bad in (item("\ud800"), item("b", shelf="\ud800"), item("b", ttl_s=float("nan"))):
+        for bad in (item("\ud800"), item("b", collection="\ud800"), item("b", ttl_s=float("nan"))):
             with pytest.raises(ValueError, match="expected"):
                 await storage.put([item("a"), bad])
         assert await keys(storage) == []
-        (outcome,) = await storage.commit([write(make_job(), items=(item("a"), item("\ud800")))], "me")
+        (outcome,) = await storage.commit([write(make_job(), records=(item("a"), item("\ud800")))], "me")
         assert outcome.kind == "unstorable"
         assert (await storage.get("job-1"), await keys(storage)) == (None, [])
 
@@ -224,34 +230,34 @@ class ShelfPromises:
     async def test_items_are_written_with_the_change(
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
-        await create(storage, make_job(), items=(item("a", b"1", due=at(3), expected=99), item("b")))
-        assert await storage.item(SHELF, "a") == Item(SHELF, "a", b"1", 1, at(3))
-        change = write(next_of(await job_of(storage)), items=(item("a", b"2", ttl_s=5), item("b", None)))
+        await create(storage, make_job(), records=(item("a", b"1", due=at(3), expected=99), item("b")))
+        assert await storage.item(SHELF, "a") == Record(SHELF, "a", b"1", 1, at(3))
+        change = write(next_of(await job_of(storage)), records=(item("a", b"2", ttl_s=5), item("b", None)))
         assert await commit(storage, change) == [APPLIED]
-        assert await storage.items(SHELF) == [Item(SHELF, "a", b"2", 2)]
+        assert await storage.items(SHELF) == [Record(SHELF, "a", b"2", 2)]
         clock.move(6)
         assert await keys(storage) == []
 
     @on_a_clock
     async def test_a_refused_change_writes_no_item(self, storage: StorageBackend, clock: ManualClock) -> None:
-        first = write(make_job(), items=(item("a"),))
+        first = write(make_job(), records=(item("a"),))
         await commit(storage, first)
         assert await commit(
             storage,
             first,
-            write(make_job(), items=(item("b"),)),
-            write(make_job("job-2", revision=2), items=(item("b"),)),
-            write(make_job("job-1", revision=7), items=(item("b"),)),
-            only("job-1", consumes="unknown", items=(item("b"),)),
+            write(make_job(), records=(item("b"),)),
+            write(make_job("job-2", revision=2), records=(item("b"),)),
+            write(make_job("job-1", revision=7), records=(item("b"),)),
+            only("job-1", consumes_message="unknown", records=(item("b"),)),
         ) == [REPEATED, EXISTS, MISSING, STALE, STALE]
-        assert await storage.items(SHELF) == [Item(SHELF, "a", b"v", 1)]
+        assert await storage.items(SHELF) == [Record(SHELF, "a", b"v", 1)]
 
     @on_a_clock
     async def test_items_are_written_by_whoever_only_consumes_a_message(
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
         await create(storage, make_job(), messages=(message("m"),))
-        assert await commit(storage, only("gone", consumes="m", items=(item("a"),))) == [APPLIED]
+        assert await commit(storage, only("gone", consumes_message="m", records=(item("a"),))) == [APPLIED]
         assert await keys(storage) == ["a"]
 
     @on_a_clock
@@ -260,10 +266,10 @@ class ShelfPromises:
     ) -> None:
         hints: list[Hint] = []
         storage.listen(hints.append)
-        await storage.put([item("a", due=at(0)), item("b", shelf="other", due=at(1))])
+        await storage.put([item("a", due=at(0)), item("b", collection="other", due=at(1))])
         assert await hears(hints, Hint(HintKind.ITEM, SHELF), Hint(HintKind.ITEM, "other"))
         hints.clear()
-        await create(storage, make_job(), items=(item("a", due=at(0)),))
+        await create(storage, make_job(), records=(item("a", due=at(0)),))
         assert await hears(hints, Hint(HintKind.ITEM, SHELF))
 
     @on_a_clock
@@ -277,7 +283,7 @@ class ShelfPromises:
             [item("later", due=at(60)), item("never"), item("gone", None), item("unknown", None)]
         )
         await storage.put([item("never", expected=9, due=at(0))])
-        await storage.put([item("news", shelf="other", due=at(0))])
+        await storage.put([item("news", collection="other", due=at(0))])
         assert await hears(hints, Hint(HintKind.ITEM, "other"))
         assert Hint(HintKind.ITEM, SHELF) not in hints
 
@@ -290,8 +296,8 @@ class ShelfPersistence:
         self, storage: StorageBackend, clock: ManualClock, reopen: Reopen
     ) -> None:
         await storage.put([item("b", b"\x00", due=at(9)), item("a", due=at(-9)), item("x\0ü"), item("gone")])
-        await storage.put([item("b", b"\xff", due=at(8)), item("gone", None), item("c", shelf="other")])
-        await create(storage, make_job(), items=(item("job"),))
+        await storage.put([item("b", b"\xff", due=at(8)), item("gone", None), item("c", collection="other")])
+        await create(storage, make_job(), records=(item("job"),))
         before = await storage.items(SHELF), await storage.items("other"), await storage.ripe(SHELF, at(9), 9)
         storage = await reopen()
         after = await storage.items(SHELF), await storage.items("other"), await storage.ripe(SHELF, at(9), 9)

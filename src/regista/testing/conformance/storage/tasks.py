@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ....model import LaneStatus, TaskWrite
+from ....model import QueueStatus, TaskWrite
 from ....storage.base import AGEING_STEP_S, StorageBackend
 from .kit import (
     ALL,
@@ -172,12 +172,12 @@ class TaskPromises:
         for task in (plain, big, night, costly):
             await dispatch(storage, task)
         assert await storage.claim_tasks(make_worker(), [], ALL, START) == ([], True)
-        assert await storage.claim_tasks(make_worker(), [make_task(type="probe").lane], ALL, START) == (
+        assert await storage.claim_tasks(make_worker(), [make_task(type="probe").queue_key], ALL, START) == (
             [],
             True,
         )
         for task in (big, costly, plain, night):
-            ((given,), _) = await storage.claim_tasks(make_worker(), [task.lane], ALL, START)
+            ((given,), _) = await storage.claim_tasks(make_worker(), [task.queue_key], ALL, START)
             assert given.id == task.id
 
     @on_a_clock
@@ -189,7 +189,7 @@ class TaskPromises:
         other = make_task("c", requirements={"ram_gb": 4, "zone": "y"}, max_cost=1.0)
         for task in (first, second, other):
             await dispatch(storage, task)
-        taken, _ = await storage.claim_tasks(make_worker(), [first.lane], ALL, START)
+        taken, _ = await storage.claim_tasks(make_worker(), [first.queue_key], ALL, START)
         assert [task.id for task in taken] == ["a_1_0", "b_1_0"]
 
     @on_a_clock
@@ -234,13 +234,13 @@ class TaskPromises:
         await dispatch(storage, make_task("c", client="bob", queued_at=at(2)))
         await dispatch(storage, make_task("d", queue="night", requirements={"gpu": 1}, queued_at=at(4)))
         await dispatch(storage, make_task("e", not_before=at(60)))
-        lane, night = make_task().lane, make_task(queue="night", requirements={"gpu": 1}).lane
+        queue_key, night = make_task().queue_key, make_task(queue="night", requirements={"gpu": 1}).queue_key
         assert await storage.lanes() == [
-            LaneStatus(lane, "ann", 2, at(1)),
-            LaneStatus(lane, "bob", 1, at(2)),
-            LaneStatus(night, "", 1, at(4)),
+            QueueStatus(queue_key, "ann", 2, at(1)),
+            QueueStatus(queue_key, "bob", 1, at(2)),
+            QueueStatus(night, "", 1, at(4)),
         ]
-        await storage.claim_tasks(make_worker(), [lane, night], ALL, START)
+        await storage.claim_tasks(make_worker(), [queue_key, night], ALL, START)
         assert await storage.lanes() == []
 
     @on_a_clock
@@ -261,7 +261,8 @@ class TaskPromises:
         for task in tasks:
             await dispatch(storage, task)
         claims = [
-            await storage.claim_tasks(make_worker(), [tasks[0].lane], limit, START) for limit in (0, 2, 2, 2)
+            await storage.claim_tasks(make_worker(), [tasks[0].queue_key], limit, START)
+            for limit in (0, 2, 2, 2)
         ]
         assert [(len(claim.tasks), claim.exhausted) for claim in claims] == [
             (0, False),
@@ -279,7 +280,7 @@ class TaskPromises:
         old = await storage.register(make_worker(), 30)
         new = await storage.register(make_worker(), 30)
         # Not exhausted: another worker may have what waits.
-        assert await storage.claim_tasks(old, [task.lane], ALL, START) == ([], False)
+        assert await storage.claim_tasks(old, [task.queue_key], ALL, START) == ([], False)
         assert await offers(storage, new) == [task.id]
 
     @on_a_clock

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from ....model import Slots
+from ....model import FreeSlots
 from ....storage.base import Hint, HintKind, StorageBackend
 from .kit import ManualClock, dispatch, make_task, make_worker, offers, on_a_clock
 
@@ -67,7 +67,7 @@ class WorkerPromises:
         assert await storage.note(replace(new, id="w2")) is None
         assert heard == []
         moved = await storage.note(replace(new, instance="i2", draining=True))
-        assert moved == replace(new, instance="i2", draining=True, notes=1)
+        assert moved == replace(new, instance="i2", draining=True, record_version=1)
         assert heard == [Hint(HintKind.WORKER, "w1")]
         assert await storage.worker("w1") == moved
         assert await storage.workers() == [moved]
@@ -81,7 +81,7 @@ class WorkerPromises:
     ) -> None:
         # given: two who have read the same record
         known = await storage.register(make_worker(), 30)
-        assert known.notes == 0
+        assert known.record_version == 0
         first = await storage.note(replace(known, draining=True))
         heard: list[Hint] = []
         storage.listen(heard.append)
@@ -90,14 +90,16 @@ class WorkerPromises:
         assert heard == []
         assert first is not None
         assert await storage.worker("w1") == first
-        assert await storage.note(replace(first, instance="i2")) == replace(first, instance="i2", notes=2)
+        assert await storage.note(replace(first, instance="i2")) == replace(
+            first, instance="i2", record_version=2
+        )
         # and: the same words again are the same note
         last = await storage.worker("w1")
         assert await storage.note(replace(first, instance="i2")) == last
         assert await storage.worker("w1") == last
         # and: a new session counts from the beginning
         again = await storage.register(replace(first, draining=False), 30)
-        assert (again.notes, await storage.workers()) == (0, [again])
+        assert (again.record_version, await storage.workers()) == (0, [again])
         assert await storage.note(replace(first, session=again.session)) is None
 
     @on_a_clock
@@ -135,7 +137,10 @@ class WorkerPromises:
         heard: list[Hint] = []
         storage.listen(heard.append)
         assert await storage.slots() == {}
-        wide, narrow = Slots(make_worker(capacity=9), 2, 11, 3), Slots(make_worker(queues=("q",)), 1, 1)
+        wide, narrow = (
+            FreeSlots(make_worker(capacity=9), 2, 11, 3),
+            FreeSlots(make_worker(queues=("q",)), 1, 1),
+        )
         await storage.show_slots("i1", [wide, narrow], 30)
         await storage.show_slots("i2", [narrow], 10)
         await storage.show_slots("i3", [], 30)
