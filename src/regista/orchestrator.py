@@ -37,7 +37,7 @@ from .history.recorder import LEAD_S, HistoryRecorder
 from .history.store_only import NoHistory
 from .model import ClientConfig, Event, Job, JobSummary
 from .model.attributes import declared_types
-from .observe.parts import CountedPost, counted_start
+from .observe.parts import counted_start
 from .observe.telemetry import Telemetry, started_line
 from .sdk.tasks import Worker
 from .services import (
@@ -151,8 +151,14 @@ class OrchestratorEngine:
         self.relay = Relay(self.storage, config.instance_id)
         self.workers.on_progress = self._progressed
         self.engine.effects.on_progress = self._progress_elsewhere
-        self.webhooks = build_sender(config, self.storage, self.engine.approval_token, clock, ids.chance)
-        self.webhooks.post = CountedPost(self.telemetry.of, self.webhooks.post)
+        self.webhooks = build_sender(
+            config,
+            self.storage,
+            self.engine.approval_token,
+            clock,
+            ids.chance,
+            self.telemetry.webhook_attempt,
+        )
         self.engine.webhook_for = self.webhooks.book.url_for
         start = counted_start(self.telemetry.of, self.create_background_job)
         self.scheduler = build_scheduler(config, self.storage, clock, start, self.engine)
@@ -462,7 +468,7 @@ class OrchestratorEngine:
         }
         if config.clients_config_path:
             add_clients(clients, read_clients(config.clients_config_path), config.clients_config_path)
-            told = read_webhooks(config.clients_config_path, self.webhooks.book.check)
+            told = read_webhooks(config.clients_config_path, self.webhooks.book.check_url)
         workers = WorkerTokens({})
         if config.workers_config_path:
             workers = read_workers(config.workers_config_path)
@@ -474,7 +480,7 @@ class OrchestratorEngine:
         worker_token = config.worker_token
         if not worker_token and not config.workers_config_path and config.worker_auth_mode != "mtls-only":
             worker_token = self._token("WORKER_TOKEN", "", host, WORKER_FILE)
-        self.webhooks.book.clients = told
+        self.webhooks.book.replace_clients(told)
         # Handlers see who asked by the same records; the runner holds this very dictionary.
         self._clients.update({client.name: client for client in clients.values()})
         return Guests(clients, worker_token, workers)

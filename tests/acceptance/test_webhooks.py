@@ -11,15 +11,16 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.abc import ResolveResult
 
 from regista import Client, Config, Connection, OrchestratorEngine, StateMachineBlueprint
 from regista.model import RecordWrite
 from regista.model.delivery import DEAD_COLLECTION, WEBHOOK_COLLECTION, delivery_write
 from regista.storage.base import StorageBackend
 from regista.webhooks import verify
-from regista.webhooks.addresses import Allowed
-from regista.webhooks.postman import Postman
+from regista.webhooks.addresses import AddressPolicy
+from regista.webhooks.client import WebhookClient
+from regista.webhooks.resolver import CheckedResolver
 from tests.acceptance.any_store import redis_server, storage
 from tests.acceptance.processes import House as Processes
 from tests.acceptance.serving import House, serving
@@ -181,16 +182,13 @@ def test_a_url_of_our_own_network_is_refused_when_the_job_is_submitted(url: str)
     main()
 
 
-class Ours(AbstractResolver):
+class Ours(CheckedResolver):
     """A name server that says: it is you."""
 
-    async def resolve(self, host: str, port: int = 0, family: Any = socket.AF_INET) -> list[ResolveResult]:
+    async def look_up(self, host: str, port: int, family: socket.AddressFamily) -> list[ResolveResult]:
         return [
             ResolveResult(hostname=host, host="127.0.0.1", port=port, family=socket.AF_INET, proto=0, flags=0)
         ]
-
-    async def close(self) -> None:
-        return None
 
 
 def test_a_name_of_our_own_network_is_refused_when_it_is_told() -> None:
@@ -199,8 +197,7 @@ def test_a_name_of_our_own_network_is_refused_when_it_is_told() -> None:
     @in_loop
     async def main() -> None:
         async with house(webhook_allow_private=()) as (served, receiver):
-            await served.director.webhooks.post.stop()
-            served.director.webhooks.post = Postman(Allowed(), 1.0, Ours)
+            served.director.webhooks.transport = WebhookClient(AddressPolicy(), 1.0, Ours(AddressPolicy()))
             await served.submit("quick", webhook_url=f"http://hooks.example.com:{receiver.port}/")
             (item,) = await dead(served)
             assert "not a public address" in item["last_error"]

@@ -2,48 +2,13 @@
 
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from ..clock import Clock
 from ..payloads.base import FileInfo, Method, Payloads
 from .catalogue import Catalogue
 
 T = TypeVar("T")
-AnswerT = TypeVar("AnswerT", bound="AnswerLike", covariant=True)
-
-
-class AnswerLike(Protocol):
-    """How a try to deliver a webhook went."""
-
-    @property
-    def ok(self) -> bool: ...
-    @property
-    def final(self) -> bool: ...
-
-
-class Postman(Protocol[AnswerT]):
-    """Who delivers webhooks."""
-
-    async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> AnswerT: ...
-    async def stop(self) -> None: ...
-
-
-class CountedPost(Generic[AnswerT]):
-    """The same postman; every try is counted."""
-
-    def __init__(self, of: Catalogue, post: Postman[AnswerT]) -> None:
-        self._of = of
-        self._post = post
-
-    async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> AnswerT:
-        answer = await self._post(url, headers, body)
-        outcome = "heard" if answer.ok else "refused" if answer.final else "not_heard"
-        self._of.webhooks.add((outcome,))
-        return answer
-
-    async def stop(self) -> None:
-        """Stop the postman."""
-        await self._post.stop()
 
 
 def counted_start(of: Catalogue, start: Callable[..., Awaitable[str]]) -> Callable[..., Awaitable[str]]:

@@ -25,6 +25,7 @@ from .system_state import Condition, Facts, SystemState, condition_of
 from .watching import watched
 
 if TYPE_CHECKING:
+    from ..webhooks.base import DeliveryResult
     from .exporting import Pusher, Records
     from .tracing import HandlerSpan, Tracing
 
@@ -134,6 +135,11 @@ class Telemetry:
         """The loop came so much later than it should."""
         self.of.lag.observe(late_s)
         self._note(loop_lag_s=late_s)
+
+    def webhook_attempt(self, result: "DeliveryResult") -> None:
+        """Count an attempt to deliver a webhook by its outcome."""
+        outcome = "heard" if result.ok else "refused" if result.final else "not_heard"
+        self.of.webhooks.add((outcome,))
 
     def ignored(self, job: Job | None, verdict: Verdict) -> None:
         """A worker's result was not followed."""

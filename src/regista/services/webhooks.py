@@ -17,7 +17,7 @@ from ..model.delivery import (
     readable_delivery,
 )
 from ..storage.base import Shelves
-from ..webhooks.book import Book
+from ..webhooks.registry import WebhookRegistry
 from .audit import AuditService
 from .caller import Caller
 from .pages import RecordPage, record_page
@@ -55,7 +55,9 @@ class SigningSecrets(Struct, frozen=True):
 class WebhookService:
     """Lists, resends and discards deliveries. A client sees its own, an operator all."""
 
-    def __init__(self, records: Shelves, receivers: Book, clock: Clock, audit: AuditService) -> None:
+    def __init__(
+        self, records: Shelves, receivers: WebhookRegistry, clock: Clock, audit: AuditService
+    ) -> None:
         self._records = records
         self._receivers = receivers
         self._clock = clock

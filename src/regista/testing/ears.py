@@ -8,7 +8,7 @@ import msgspec
 from ..model import Job
 from ..model.delivery import WEBHOOK_COLLECTION, delivery_of
 from ..storage.codec import decode_job
-from ..webhooks.base import Answer
+from ..webhooks.base import DeliveryResult
 from .invariants import InvariantBroken
 
 if TYPE_CHECKING:
@@ -34,13 +34,13 @@ class Ears:
         """How one instance tells it."""
         return Post(self, line)
 
-    async def hear(self, body: bytes) -> Answer:
+    async def hear(self, body: bytes) -> DeliveryResult:
         """One request: late, refused, heard, or heard and not known to be."""
         world = self._world
         await asyncio.sleep(world.chance.uniform(0.001, 0.2))
         if world.stormy and world.chance.random() < _DEAF:
             world.count("deaf receiver")
-            return Answer(status=503, error="answered 503")
+            return DeliveryResult(status=503, error="answered 503")
         said = msgspec.json.decode(body)
         row = world.disk.jobs.get(said["job_id"])
         if row is None or decode_job(row.body).revision < said["sequence"]:
@@ -49,8 +49,8 @@ class Ears:
         world.note(f"told {said['id']} {said['event']}")
         if world.stormy and world.chance.random() < _LOST:
             world.count("lost answer of a receiver")
-            return Answer(error="no answer")
-        return Answer(status=204)
+            return DeliveryResult(error="no answer")
+        return DeliveryResult(status=204)
 
     async def check(self, jobs: dict[str, Job]) -> None:
         """1: the end of every job that has a webhook was told; where nobody is left to tell it, it lies on the shelf."""
@@ -74,7 +74,7 @@ class Post:
         self._ears = ears
         self._line = line
 
-    async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> Answer:
+    async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> DeliveryResult:
         if self._line.dead:
             raise asyncio.CancelledError
         return await self._ears.hear(body)

@@ -95,7 +95,7 @@ class Instance:
             clock=LoopClock(world.loop, world.skew(name), world.clock),
             ids=Ids(world.clock, random.Random(world.chance.getrandbits(64))),
         )
-        self.engine.webhooks.post = world.ears.of(self.line)
+        self.engine.webhooks.transport = world.ears.of(self.line)
         for blueprint in world.blueprints:
             self.engine.register_blueprint(blueprint)
         self.engine.scheduler.take_over(world.schedules)

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..webhooks.base import Answer
+from ..webhooks.base import DeliveryResult
 
 
 class Letter(NamedTuple):
@@ -20,11 +20,11 @@ class Letterbox:
 
     def __init__(self) -> None:
         self.letters: list[Letter] = []
-        self.answers: list[Answer] = []
+        self.answers: list[DeliveryResult] = []
 
-    async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> Answer:
+    async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> DeliveryResult:
         self.letters.append(Letter(url, headers, msgspec.json.decode(body)))
-        return self.answers.pop(0) if self.answers else Answer(status=200)
+        return self.answers.pop(0) if self.answers else DeliveryResult(status=200)
 
     async def stop(self) -> None:
         return None

@@ -122,7 +122,7 @@ class Life:
             self.storage, config, history=history, clients=clients, clock=clock, ids=ids
         )
         self.director.workers.lease_s = _FOR_EVER_S
-        self.director.webhooks.post = letterbox
+        self.director.webhooks.transport = letterbox
         self._disk = disk
         self._clock = clock
         self._woken = asyncio.Event()

@@ -1,42 +1,18 @@
 """The sender of webhooks, put together as the settings say."""
 
 import random
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
 from ..clock import Clock
 from ..config import Config
 from ..model import AwaitHuman, Job
 from ..model.delivery import WebhookDelivery
 from ..storage.base import StorageBackend
-from ..webhooks.addresses import Allowed
-from ..webhooks.base import Answer, Post
-from ..webhooks.book import Book
+from ..webhooks.addresses import AddressPolicy
+from ..webhooks.base import DeliveryResult, DeliveryTransport
+from ..webhooks.registry import WebhookRegistry
 from ..wire.webhooks import render
 from .webhooks import WebhookSender
-
-
-class LatePost:
-    """A postman who is called when there is something to carry: most orchestrators never need an HTTP client."""
-
-    def __init__(self, make: Callable[[], Post]) -> None:
-        self._make = make
-        self._made: Post | None = None
-
-    def __call__(self, url: str, headers: dict[str, str], body: bytes) -> Coroutine[Any, Any, Answer]:
-        if self._made is None:
-            self._made = self._make()
-        return self._made(url, headers, body)
-
-    async def stop(self) -> None:
-        if self._made is not None:
-            await self._made.stop()
-
-
-def _postman(allowed: Allowed, timeout_s: float) -> Post:
-    from ..webhooks.postman import Postman
-
-    return Postman(allowed, timeout_s)
 
 
 def build_sender(
@@ -45,22 +21,32 @@ def build_sender(
     token_of: Callable[[Job], str],
     clock: Clock,
     chance: random.Random,
+    on_attempt: Callable[[DeliveryResult], None],
 ) -> WebhookSender:
-    """The sender that the settings describe. `token_of` makes the token that answers a job's question."""
-    allowed = Allowed(config.webhook_allow_private)
+    """The sender that the settings describe. `token_of` makes the token that answers a job's question.
+
+    `on_attempt` is called with the result of each attempt.
+    """
+    policy = AddressPolicy(config.webhook_allow_private)
 
     def body_of(delivery: WebhookDelivery) -> bytes:
         asks = isinstance(delivery.job.wait, AwaitHuman)
         return render(delivery, token_of(delivery.job) if asks else "", config.public_url)
 
+    def open_transport() -> DeliveryTransport:
+        from ..webhooks.client import WebhookClient  # aiohttp: most orchestrators never need it here
+
+        return WebhookClient(policy, config.webhook_timeout_s)
+
     return WebhookSender(
         storage,
-        LatePost(lambda: _postman(allowed, config.webhook_timeout_s)),
-        Book(allowed, storage.secret),
+        open_transport,
+        WebhookRegistry(policy, storage.secret),
         body_of,
         clock,
         chance,
         concurrency=config.webhook_concurrency,
         timeout_s=config.webhook_timeout_s,
         alone=not storage.shared,
+        on_attempt=on_attempt,
     )

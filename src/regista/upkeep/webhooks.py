@@ -14,8 +14,8 @@ from ..errors import StorageAway
 from ..model import Record, RecordWrite
 from ..model.delivery import DEAD_COLLECTION, WEBHOOK_COLLECTION, WebhookDelivery, dead_write, delivery_write
 from ..storage.base import Shelves
-from ..webhooks.base import Answer, Post
-from ..webhooks.book import Book
+from ..webhooks.base import DeliveryResult, DeliveryTransport
+from ..webhooks.registry import WebhookRegistry
 from ..webhooks.signature import sign
 from .errands import SPARE_S, Errand, Hands, read
 from .lines import GO, Lines, Turn
@@ -47,8 +47,8 @@ class WebhookSender:
     def __init__(
         self,
         shelves: Shelves,
-        post: Post,
-        book: Book,
+        open_transport: Callable[[], DeliveryTransport],
+        book: WebhookRegistry,
         render: Callable[[WebhookDelivery], bytes],
         clock: Clock,
         chance: random.Random,
@@ -57,16 +57,20 @@ class WebhookSender:
         concurrency: int = 32,
         timeout_s: float = 10.0,
         alone: bool = False,
+        on_attempt: Callable[[DeliveryResult], None] | None = None,
     ) -> None:
-        """`alone`: nobody else sends what lies on these shelves."""
+        """`alone`: nobody else sends what lies on these shelves. `on_attempt` is called with each result."""
         self.interval_s = interval_s
         self._shelves = shelves
-        self.post = post
+        self._open_transport = open_transport
+        #: Opened by the first delivery.
+        self.transport: DeliveryTransport | None = None
         self.book = book
         self._render = render
         self._clock = clock
         self._chance = chance
         # A try is up to twice the time-out: over a connection that was left open, and over a new one.
+        self._on_attempt = on_attempt
         self._hands = Hands(shelves, clock, 2 * timeout_s + SPARE_S, alone)
         self._lines: Lines[Errand] = Lines(concurrency)
         self._sending: set[asyncio.Task[None]] = set()
@@ -117,7 +121,8 @@ class WebhookSender:
         for task in sending:
             task.cancel()
         await asyncio.gather(*sending, return_exceptions=True)
-        await self.post.stop()
+        if self.transport is not None:
+            await self.transport.stop()
 
     def _expect(self, writes: list[RecordWrite]) -> None:
         """What we put off is due then. Beyond so many the interval is good enough."""
@@ -233,6 +238,8 @@ class WebhookSender:
                 return None  # it stood in the line for too long, and was taken on anew meanwhile
             began = self._clock.elapsed()
             answer = await self._tell(ours.delivery)
+            if self._on_attempt is not None:
+                self._on_attempt(answer)
             took_s = self._clock.elapsed() - began
             await self._note(ours, answer)
             self._hands.let_go(ours.item.key)
@@ -243,20 +250,21 @@ class WebhookSender:
             log.exception("delivery %s was not noted; it is sent again", errand.item.key, extra=told)
         return took_s
 
-    async def _tell(self, delivery: WebhookDelivery) -> Answer:
+    async def _tell(self, delivery: WebhookDelivery) -> DeliveryResult:
         try:
             body = self._render(delivery)
             seconds = int(self._clock.now().timestamp())
             secrets = await self.book.secrets_of(delivery.job.client)
-            return await self.post(delivery.url, sign(secrets, delivery.id, seconds, body), body)
+            self.transport = self.transport or self._open_transport()
+            return await self.transport(delivery.url, sign(secrets, delivery.id, seconds, body), body)
         except StorageAway:
             raise
         except Exception:  # a try like any other: it must not be repeated for ever
             told = {"action": "webhook_failed", "job_id": delivery.job.id}
             log.exception("delivery %s could not be sent", delivery.id, extra=told)
-            return Answer(error="an error of the orchestrator; its log says more")
+            return DeliveryResult(error="an error of the orchestrator; its log says more")
 
-    async def _note(self, errand: Errand, answer: Answer) -> None:
+    async def _note(self, errand: Errand, answer: DeliveryResult) -> None:
         """Write down how it went: forget it, try again later, or give up."""
         if answer.ok:
             if log.isEnabledFor(logging.DEBUG):
@@ -280,7 +288,7 @@ class WebhookSender:
         await self._shelves.put([write])
         self._expect([write])
 
-    def _pause(self, tries: int, answer: Answer) -> timedelta:
+    def _pause(self, tries: int, answer: DeliveryResult) -> timedelta:
         pause_s = PAUSES_S[tries - 1] * (1 + _JITTER * (2 * self._chance.random() - 1))
         return timedelta(seconds=max(pause_s, answer.retry_after_s or 0.0))
 

@@ -1,41 +1,49 @@
-"""Resolvers: names become addresses, in threads of their own, and only those come through that may be told."""
+"""CheckedResolver: DNS in threads of its own, and only addresses that may be called."""
 
 import asyncio
-import contextlib
 import functools
 import socket
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from .addresses import Allowed
+from .addresses import AddressPolicy
 
-#: Names that are looked up at a time. A name server can be slow on purpose, and a thread cannot be told to stop, so
+#: Names that are looked up at a time. A name server can be slow on purpose, and a thread cannot be interrupted, so
 #: these are several times as many as one client's deliveries can take at once.
 _THREADS = 64
 
-#: What the system says of a name.
-_Found = Sequence[tuple[socket.AddressFamily, int, int, str, Any]]
 
+class CheckedResolver(AbstractResolver):
+    """Looks names up, and refuses a name that has an address which may not be called.
 
-class OwnThreads(AbstractResolver):
-    """Asks the system, each name in a thread of its own: those of handlers and tasks are others.
-
-    A lookup that hangs holds up neither the others nor the end of the process; its thread dies with it.
+    The addresses it returns are the ones that are connected to. There is no second look-up, so a name that changes
+    its meaning a moment later (DNS rebinding) gains nothing.
     """
 
-    def __init__(self) -> None:
-        self._room = asyncio.Semaphore(_THREADS)
+    def __init__(self, policy: AddressPolicy) -> None:
+        self._policy = policy
+        # Not those of the loop: tasks and handlers would wait for slow name servers.
+        self._threads = ThreadPoolExecutor(_THREADS, "webhook-dns")
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
+        """The addresses of a name; WebhookRefused if one of them may not be called, OSError if there is none."""
+        found = await self.look_up(host, port, family)
+        for each in found:
+            self._policy.check(each["host"])
+        return found
+
+    async def look_up(self, host: str, port: int, family: socket.AddressFamily) -> list[ResolveResult]:
+        """Ask the system, in a thread. The addresses are not checked."""
         ask = functools.partial(
             socket.getaddrinfo, host, port, type=socket.SOCK_STREAM, family=family, flags=socket.AI_ADDRCONFIG
         )
-        await self._room.acquire()
+        found: Sequence[tuple[socket.AddressFamily, int, int, str, Any]]
+        found = await asyncio.get_running_loop().run_in_executor(self._threads, ask)
         return [
             ResolveResult(
                 hostname=host,
@@ -45,64 +53,9 @@ class OwnThreads(AbstractResolver):
                 proto=proto,
                 flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
             )
-            for kind, _, proto, _, address in await self._begin(ask)
+            for kind, _, proto, _, address in found
         ]
 
-    def _begin(self, ask: Callable[[], _Found]) -> "asyncio.Future[_Found]":
-        """Start a thread that looks up; the room is free again when it has ended, and not when nobody waits for it."""
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[_Found] = loop.create_future()
-        thread = threading.Thread(
-            target=self._look_up, args=(loop, answer, ask), name="webhook-names", daemon=True
-        )
-        try:
-            thread.start()
-        except RuntimeError:  # the system gives us no thread
-            self._end(answer, OSError("no thread is left to look a name up"))
-        return answer
-
-    def _look_up(
-        self, loop: asyncio.AbstractEventLoop, answer: "asyncio.Future[_Found]", ask: Callable[[], _Found]
-    ) -> None:
-        found: _Found | Exception
-        try:
-            found = ask()
-        except Exception as error:  # noqa: BLE001  # whoever asked gets it
-            found = error
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(self._end, answer, found)
-
-    def _end(self, answer: "asyncio.Future[_Found]", found: _Found | Exception) -> None:
-        self._room.release()
-        if answer.done():
-            return
-        if isinstance(found, Exception):
-            answer.set_exception(found)
-        else:
-            answer.set_result(found)
-
     async def close(self) -> None:
-        """Nothing is left open."""
-
-
-class CheckedResolver(AbstractResolver):
-    """Looks names up, and lets only those addresses through that may be told.
-
-    What it returns is what is connected to: nobody asks a second time, so a name that means something else a moment
-    later gains nothing by it. One bad address among good ones spoils the name.
-    """
-
-    def __init__(self, allowed: Allowed, resolver: AbstractResolver) -> None:
-        self._allowed = allowed
-        self._resolver = resolver
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        found = await self._resolver.resolve(host, port, family)
-        for each in found:
-            self._allowed.check(each["host"])
-        return found
-
-    async def close(self) -> None:
-        await self._resolver.close()
+        """Give the threads back. Look-ups that hang end by themselves."""
+        self._threads.shutdown(wait=False, cancel_futures=True)

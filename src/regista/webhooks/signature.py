@@ -39,7 +39,7 @@ def secret_of(key: bytes) -> str:
 
 
 @lru_cache(_REMEMBERED)
-def derived(root: bytes, client: str) -> str:
+def derive_secret(root: bytes, client: str) -> str:
     """The secret that a client has which was given none: nobody can guess it, and it is always the same."""
     return secret_of(hmac.digest(root, b"webhook\n" + client.encode(), "sha256"))
 

@@ -1,40 +1,12 @@
 from pathlib import Path
 
 import pytest
-from msgspec import Struct
 
 from regista.clock import SystemClock
 from regista.errors import FileMissing
 from regista.observe.catalogue import Catalogue
-from regista.observe.parts import CountedPost, counted_start, watched_payloads
+from regista.observe.parts import counted_start, watched_payloads
 from regista.payloads.local import LocalPayloads
-
-
-class Said(Struct):
-    ok: bool
-    final: bool = False
-
-
-class Postbox:
-    stopped = False
-
-    async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> Said:
-        return {"a": Said(True), "b": Said(False), "c": Said(False, True)}[url]
-
-    async def stop(self) -> None:
-        self.stopped = True
-
-
-async def test_every_try_of_a_delivery_is_counted_by_its_outcome() -> None:
-    of, box = Catalogue(), Postbox()
-    post = CountedPost(of, box)
-
-    for url in ("a", "b", "b", "c"):
-        await post(url, {}, b"")
-    await post.stop()
-
-    assert of.webhooks.values == {("heard",): 1, ("not_heard",): 2, ("refused",): 1}
-    assert box.stopped
 
 
 async def test_jobs_of_schedules_are_counted_by_blueprint() -> None:

@@ -9,6 +9,7 @@ from regista.errors import ConfigError
 from regista.observe.telemetry import Telemetry, started_line
 from regista.storage.memory import MemoryStorage
 from regista.testing.clock import Clock
+from regista.webhooks.base import DeliveryResult
 from tests.otlp_receiver import Receiver
 from tests.prometheus_text import parse, value
 from tests.support import script
@@ -137,3 +138,16 @@ async def test_a_job_that_a_handler_submits_belongs_to_the_trace_of_its_job() ->
 
     assert other.tracing_context == job.trace
     assert other.tracing_context["traceparent"].split("-")[1] == "a" * 32
+
+
+def test_attempts_to_deliver_are_counted_by_their_outcome() -> None:
+    metrics = telemetry()
+    for result in (
+        DeliveryResult(status=204),
+        DeliveryResult(error="no answer"),
+        DeliveryResult(status=503, error="answered 503"),
+        DeliveryResult(status=410, error="answered 410", final=True),
+    ):
+        metrics.webhook_attempt(result)
+
+    assert metrics.of.webhooks.values == {("heard",): 1, ("not_heard",): 2, ("refused",): 1}

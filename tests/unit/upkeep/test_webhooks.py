@@ -26,16 +26,16 @@ from regista.testing.clock import Clock as ManualClock
 from regista.testing.orchestrator import TestOrchestrator
 from regista.upkeep.webhooks import PAUSES_S, WebhookSender
 from regista.webhooks import verify
-from regista.webhooks.addresses import Allowed
-from regista.webhooks.base import Answer
-from regista.webhooks.book import Book
+from regista.webhooks.addresses import AddressPolicy
+from regista.webhooks.base import DeliveryResult
+from regista.webhooks.registry import WebhookRegistry
 from regista.wire.webhooks import render
 from tests.support import script
 from tests.webhook_kit import THEN, delivery
 
 REAL = SystemClock()
 URL = "https://hooks.example.com/jobs?key=1"
-BROKEN = Answer(status=503, error="answered 503")
+BROKEN = DeliveryResult(status=503, error="answered 503")
 
 
 def told(kit: TestOrchestrator) -> list[str]:
@@ -156,7 +156,7 @@ def test_a_power_cut_before_the_commit_tells_nothing_that_was_not_so() -> None:
 def test_what_a_client_does_not_want_to_hear_is_not_sent() -> None:
     with TestOrchestrator(asking()) as kit:
         job = kit.submit("script", client="acme", webhook_url=URL)
-        kit.director.webhooks.book.clients = {"acme": ClientWebhook(events=("finished",))}
+        kit.director.webhooks.book.replace_clients({"acme": ClientWebhook(events=("finished",))})
         kit.skip(1)
         assert told(kit) == []
         assert collection(kit, WEBHOOK_COLLECTION) == []
@@ -198,7 +198,7 @@ def test_after_the_last_try_it_is_a_dead_letter_that_says_why() -> None:
 
 def test_a_final_answer_is_not_argued_with() -> None:
     with TestOrchestrator(quick()) as kit:
-        kit.letterbox.answers = [Answer(status=410, error="answered 410", final=True)]
+        kit.letterbox.answers = [DeliveryResult(status=410, error="answered 410", final=True)]
         kit.run("script", webhook_url=URL)
         kit.skip(1)
         (dead,) = collection(kit, DEAD_COLLECTION)
@@ -207,7 +207,7 @@ def test_a_final_answer_is_not_argued_with() -> None:
 
 def test_a_later_word_waits_for_the_first_try_of_an_earlier_one_and_not_for_its_retries() -> None:
     with TestOrchestrator(asking()) as kit:
-        kit.letterbox.answers = [BROKEN, Answer(status=200)]
+        kit.letterbox.answers = [BROKEN, DeliveryResult(status=200)]
         job = kit.submit("script", webhook_url=URL)
         kit.approve(job, "yes")
         kit.skip(3)
@@ -246,12 +246,12 @@ class Receivers:
         self.free = asyncio.Event()
         self._hanging = hanging
 
-    async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> Answer:
+    async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> DeliveryResult:
         self.asked.append(url)
         if url.startswith(self._hanging):
             await self.free.wait()
         self.told.append(url)
-        return Answer(status=204)
+        return DeliveryResult(status=204)
 
     async def stop(self) -> None:
         return None
@@ -267,10 +267,10 @@ async def until(so: Callable[[], bool]) -> None:
 def sender(
     storage: MemoryStorage, post: Any, concurrency: int = 32, alone: bool = False, clock: Clock = REAL
 ) -> WebhookSender:
-    book = Book(Allowed(), storage.secret)
+    book = WebhookRegistry(AddressPolicy(), storage.secret)
     return WebhookSender(
         storage,
-        post,
+        lambda: post,
         book,
         lambda one: render(one, "token"),
         clock,
@@ -359,7 +359,7 @@ async def test_those_who_wait_for_a_receiver_that_turns_out_slow_go_back_to_the_
     clock = ManualClock(THEN)
 
     class Slow(Receivers):
-        async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> Answer:
+        async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> DeliveryResult:
             if not self.asked:
                 clock.move(9)
             return await super().__call__(url, headers, body)
@@ -397,7 +397,7 @@ class Tiring(Receivers):
         self.ids: list[str] = []
         self._clock, self._quick = clock, quick
 
-    async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> Answer:
+    async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> DeliveryResult:
         self.ids.append(headers["webhook-id"])
         if len(self.ids) > self._quick:
             self._clock.move(1.9)
@@ -623,7 +623,7 @@ async def test_a_store_that_is_away_when_a_slow_receiver_is_put_off_is_no_error_
     await storage.put([delivery_write(delivery(job=f"j-{number}"), THEN) for number in range(10)])
 
     class SlowAndAway(Receivers):
-        async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> Answer:
+        async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> DeliveryResult:
             clock.move(9)
             storage.away = True
             return await super().__call__(url, headers, body)
@@ -671,7 +671,7 @@ async def test_ten_thousand_that_wait_for_a_dead_receiver_take_no_memory_of_the_
 
 async def test_an_error_of_our_own_is_a_try_like_any_other(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Receivers):
-        async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> Answer:
+        async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> DeliveryResult:
             raise RuntimeError("a bug")
 
     storage = await store(delivery())
@@ -699,10 +699,10 @@ async def test_what_somebody_else_took_on_meanwhile_is_no_dead_letter() -> None:
     storage = await store(delivery())
 
     class Slow(Receivers):
-        async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> Answer:
+        async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> DeliveryResult:
             (item,) = await storage.items(WEBHOOK_COLLECTION)
             await storage.put([delivery_write(delivery_of(item), THEN, item.revision)])
-            return Answer(status=410, error="answered 410", final=True)
+            return DeliveryResult(status=410, error="answered 410", final=True)
 
     chore = sender(storage, Slow())
     await chore.run_once(SystemClock().now())

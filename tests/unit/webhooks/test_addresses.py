@@ -3,7 +3,7 @@
 import pytest
 
 from regista.errors import WebhookRefused
-from regista.webhooks.addresses import Allowed
+from regista.webhooks.addresses import AddressPolicy
 
 PRIVATE = [
     "127.0.0.1",
@@ -46,16 +46,16 @@ PUBLIC = ["8.8.8.8", "1.1.1.1", "2606:4700:4700::1111", "64:ff9b::8.8.8.8", "::f
 @pytest.mark.parametrize("address", PRIVATE)
 def test_what_is_not_public_is_refused(address: str) -> None:
     with pytest.raises(WebhookRefused, match="not a public address"):
-        Allowed().check(address)
+        AddressPolicy().check(address)
 
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_what_is_public_is_told(address: str) -> None:
-    Allowed().check(address)
+    AddressPolicy().check(address)
 
 
 def test_a_network_that_was_allowed_is_told_and_no_other() -> None:
-    allowed = Allowed(["10.0.0.0/8", "::1/128"])
+    allowed = AddressPolicy(["10.0.0.0/8", "::1/128"])
     for address in ("10.9.9.9", "::ffff:10.9.9.9", "::1", "8.8.8.8"):
         allowed.check(address)
     for address in ("192.168.1.1", "127.0.0.1", "::2"):
@@ -66,6 +66,6 @@ def test_a_network_that_was_allowed_is_told_and_no_other() -> None:
 def test_an_address_in_a_url_is_looked_at_and_a_name_is_not_yet() -> None:
     for host in ("localhost", "LOCALHOST.", "127.0.0.1", "::1"):
         with pytest.raises(WebhookRefused):
-            Allowed().check_host(host)
-    Allowed().check_host("hooks.example.com")
-    Allowed(["127.0.0.0/8"]).check_host("localhost")
+            AddressPolicy().check_host(host)
+    AddressPolicy().check_host("hooks.example.com")
+    AddressPolicy(["127.0.0.0/8"]).check_host("localhost")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regista.webhooks import BadSignature, sign, verify
-from regista.webhooks.signature import derived, key_of, secret_of
+from regista.webhooks.signature import derive_secret, key_of, secret_of
 
 SECRET = secret_of(b"k" * 32)
 OTHER = secret_of(b"o" * 32)
@@ -67,9 +67,9 @@ def test_names_of_headers_come_in_any_case() -> None:
 
 
 def test_a_derived_secret_is_the_clients_own_and_stays() -> None:
-    assert derived(b"root", "acme") == derived(b"root", "acme")
-    assert len({derived(root, name) for root in (b"r", b"s") for name in ("acme", "bcme", "")}) == 6
-    assert len(key_of(derived(b"root", "acme"))) == 32
+    assert derive_secret(b"root", "acme") == derive_secret(b"root", "acme")
+    assert len({derive_secret(root, name) for root in (b"r", b"s") for name in ("acme", "bcme", "")}) == 6
+    assert len(key_of(derive_secret(b"root", "acme"))) == 32
 
 
 def test_what_is_no_secret_is_refused_with_words() -> None:

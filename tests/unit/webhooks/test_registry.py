@@ -1,21 +1,21 @@
-"""Book: a job's own URL, else its client's; its client's secrets, else a derived one."""
+"""WebhookRegistry: a job's own URL, else its client's; its client's secrets, else a derive_secret one."""
 
 import pytest
 
 from regista.config.webhooks import ClientWebhook
 from regista.errors import WebhookRefused
-from regista.webhooks.addresses import Allowed
-from regista.webhooks.book import Book
-from regista.webhooks.signature import derived
+from regista.webhooks.addresses import AddressPolicy
+from regista.webhooks.registry import WebhookRegistry
+from regista.webhooks.signature import derive_secret
 
 
 async def root(name: str) -> bytes:
     return name.encode() * 4
 
 
-def book(**clients: ClientWebhook) -> Book:
-    made = Book(Allowed(), root)
-    made.clients = clients
+def book(**clients: ClientWebhook) -> WebhookRegistry:
+    made = WebhookRegistry(AddressPolicy(), root)
+    made.replace_clients(clients)
     return made
 
 
@@ -53,7 +53,7 @@ def test_a_url_that_could_never_be_told_is_refused_when_it_is_named(url: str) ->
 async def test_a_client_without_a_secret_gets_one_that_is_its_own() -> None:
     known = book(acme=ClientWebhook(secrets=("whsec_a", "whsec_b")))
     assert await known.secrets_of("acme") == ("whsec_a", "whsec_b")
-    assert await known.secrets_of("bob") == (derived(b"webhook" * 4, "bob"),)
+    assert await known.secrets_of("bob") == (derive_secret(b"webhook" * 4, "bob"),)
     assert (known.has_own("acme"), known.has_own("bob")) == (True, False)
 
 
