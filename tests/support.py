@@ -6,10 +6,10 @@ from typing import Any
 from regista import Event, EventType, Job, MemoryStorage, StateMachineBlueprint, TaskResult
 from regista.blueprint import ActionFactory, JobContext
 from regista.engines.base import Verdict
-from regista.engines.native.workers import Beat
 from regista.model import Task, TaskFailure
 from regista.model import Worker as WorkerRecord
 from regista.testing.orchestrator import TestOrchestrator
+from regista.workers.service import Beat
 
 Handler = Callable[[JobContext, ActionFactory], Any]
 

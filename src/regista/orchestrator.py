@@ -28,7 +28,6 @@ from .engines.native.feed import Feed
 from .engines.native.library import Library
 from .engines.native.relay import Relay
 from .engines.native.runner import Runner
-from .engines.native.workers import WorkerService
 from .errors import IdempotencyConflict, JobNotFound, StorageFailed
 from .filing import Filing
 from .history.base import HistoryStorage
@@ -65,6 +64,7 @@ from .upkeep.scheduler import build_scheduler, read_file, reread_file
 from .upkeep.telling import build_sender
 from .upkeep.timekeeper import Timekeeper
 from .upkeep.watcher import Watcher
+from .workers.service import WorkerService
 
 if TYPE_CHECKING:
     from aiohttp import web

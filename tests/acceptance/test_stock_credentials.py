@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from regista import JobStatus
-from regista.fleet.credentials import SHELF, Credentials
-from regista.fleet.passwords import Passwords
+from regista.workers.credentials import SHELF, Credentials
+from regista.workers.one_time_passwords import Passwords
 from tests.acceptance.house import TOKEN, house, until
 from tests.acceptance.stock import stock, stock_worker
 from tests.certificates import Authority

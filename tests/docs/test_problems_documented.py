@@ -31,7 +31,7 @@ def raised(source: str) -> Iterator[tuple[str, int | None]]:
 
 def in_code() -> dict[str, set[int]]:
     found: dict[str, set[int]] = defaultdict(set)
-    for path in [*(SRC / "api").rglob("*.py"), *(SRC / "fleet").rglob("*.py")]:
+    for path in [*(SRC / "api").rglob("*.py"), *(SRC / "workers").rglob("*.py")]:
         for code, status in raised(path.read_text()):
             found[code] |= {status} if status is not None else set()
     for kind, status in STATUS_OF.items():

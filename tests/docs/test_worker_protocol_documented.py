@@ -26,8 +26,8 @@ def test_every_code_of_a_refusal_is_told() -> None:
         "api/worker_auth",
         "api/sts",
         "api/certificate",
-        "fleet/credentials",
-        "fleet/passwords",
+        "workers/credentials",
+        "workers/one_time_passwords",
     )
     sources = [(ROOT / "src" / "regista" / f"{name}.py").read_text() for name in rooms]
     told = r'(?:\b[45]\d\d,|TokenRefused\(|WrongWorker\()\s*"(\w+)"'

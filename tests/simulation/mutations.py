@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from regista.blueprint import machine
-from regista.dispatch import board
+from regista.dispatch import matcher
+from regista.dispatch.connected import Seats
 from regista.engines.native import results, retries
 from regista.engines.native.executor import JobExecutor
-from regista.fleet.seats import Seats
 from regista.model import (
     Change,
     CommitOutcome,
@@ -186,7 +186,7 @@ def offer_without_taking_from_the_lane(patch: pytest.MonkeyPatch) -> None:
 
 def ignore_what_a_task_requires(patch: pytest.MonkeyPatch) -> None:
     """Any worker will do."""
-    patch.setattr(board, "blocker", lambda queue_key, worker: None)
+    patch.setattr(matcher, "blocker", lambda queue_key, worker: None)
 
 
 def never_free_a_slot(patch: pytest.MonkeyPatch) -> None:
@@ -196,7 +196,7 @@ def never_free_a_slot(patch: pytest.MonkeyPatch) -> None:
 
 def forget_that_something_waits(patch: pytest.MonkeyPatch) -> None:
     """A task that found no worker is never offered again."""
-    patch.setattr(board.Board, "waits", lambda self, queue_key: None)
+    patch.setattr(matcher.Board, "waits", lambda self, queue_key: None)
 
 
 def retry_under_the_same_attempt(patch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 from aiohttp import WSCloseCode, web
 
 from ..dispatch.dispatcher import Dispatcher
-from ..engines.native.workers import WorkerService
 from ..wire import stream
+from ..workers.service import WorkerService
 from .problems import Problem
 from .roll_call import RollCall
 from .stage import STAGE

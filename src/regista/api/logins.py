@@ -6,8 +6,8 @@ from collections import OrderedDict
 from aiohttp import web
 from msgspec import Struct, field
 
-from ..fleet.credentials import Credentials, Lifetimes, Login
-from ..fleet.passwords import Passwords
+from ..workers.credentials import Credentials, Lifetimes, Login
+from ..workers.one_time_passwords import Passwords
 from .doors import Doors
 from .stage import STAGE, Stage
 

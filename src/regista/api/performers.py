@@ -9,9 +9,7 @@ from aiohttp import hdrs, web
 
 from ..config.rates import Context
 from ..engines.base import Verdict
-from ..engines.native.desk import Desk, UnknownWorker
 from ..errors import OrchestratorStopped, StorageAway
-from ..fleet.sessions import Handed
 from ..model import Task, TaskResult, split_attempt_id
 from ..serialization import safe_text
 from ..wire.bad_message import BadMessage, read
@@ -26,6 +24,8 @@ from ..wire.worker import (
     WorkerEvent,
     registers_again,
 )
+from ..workers.polling.service import Desk, UnknownWorker
+from ..workers.polling.session import Handed
 from . import bodies, sts
 from .address import peer_of, tell_if_clear
 from .answers import whole

@@ -4,9 +4,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from ..engines.native.workers import WorkerService
+from ..dispatch.connected import Seat
 from ..errors import StorageAway
-from ..fleet.seats import Seat
+from ..workers.service import WorkerService
 
 if TYPE_CHECKING:
     from .worker_stream import Channel

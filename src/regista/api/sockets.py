@@ -8,11 +8,11 @@ import msgspec
 from aiohttp import WSMsgType, web
 
 from ..config.rates import Context
-from ..engines.native.desk import Desk
 from ..model import job_id_of_task, split_attempt_id
 from ..wire.bad_message import BadMessage, read
 from ..wire.dialects import progress_of
 from ..wire.worker import WorkerEvent
+from ..workers.polling.service import Desk
 from .middleware.ratelimit import gate_of
 from .performers import DESK
 from .problems import Problem

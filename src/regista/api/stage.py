@@ -13,7 +13,6 @@ from ..dispatch.dispatcher import Dispatcher
 from ..engines.native.engine import NativeEngine
 from ..engines.native.feed import Feed
 from ..engines.native.library import Library
-from ..engines.native.workers import WorkerService
 from ..history.base import HistoryStorage
 from ..model import ClientConfig, Job
 from ..observe.telemetry import Telemetry
@@ -21,6 +20,7 @@ from ..payloads.task_files import TaskFiles
 from ..services import Services
 from ..storage.base import StorageBackend
 from ..wire.jobs import JobObject
+from ..workers.service import WorkerService
 from .doors import Doors
 
 

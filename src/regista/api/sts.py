@@ -6,10 +6,10 @@ import msgspec
 from aiohttp import web
 
 from ..config.rates import Context
-from ..fleet.credentials import TokenRefused, Tokens
-from ..fleet.passwords import WrongWorker
 from ..wire.bad_message import BadMessage, read
 from ..wire.worker import ID_HEADER, VERSION_HEADER, Message, registers_again
+from ..workers.credentials import TokenRefused, Tokens
+from ..workers.one_time_passwords import WrongWorker
 from . import bodies
 from .callers import worker_calling
 from .certificate import certificate_name

@@ -5,8 +5,8 @@ from typing import Annotated
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from ..fleet.passwords import LIFETIME_S
 from ..services.tokens import Revoked, TokenService
+from ..workers.one_time_passwords import LIFETIME_S
 from . import bodies, view
 from .callers import caller_of
 from .channel import CHANNELS

@@ -10,8 +10,6 @@ import msgspec
 from aiohttp import hdrs, web
 from msgspec import Struct
 
-from ..fleet.credentials import Login, TokenRefused, is_access
-from ..fleet.passwords import UNKNOWN, is_password
 from ..wire.bad_message import BadMessage
 from ..wire.signing import is_signed
 from ..wire.worker import (
@@ -22,6 +20,8 @@ from ..wire.worker import (
     Message,
     check_identifier,
 )
+from ..workers.credentials import Login, TokenRefused, is_access
+from ..workers.one_time_passwords import UNKNOWN, is_password
 from .certificate import certificate_name
 from .logins import LOGINS
 from .problems import Problem

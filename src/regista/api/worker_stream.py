@@ -12,9 +12,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..config.rates import Context
+from ..dispatch.connected import Seat
 from ..engines.base import Verdict
 from ..errors import OrchestratorStopped, StorageAway, StorageUnavailable
-from ..fleet.seats import Seat
 from ..model import Task, TaskResult, Worker
 from ..serialization import safe_text
 from ..wire import stream

@@ -6,14 +6,14 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from ..clock import Clock, later
-from ..fleet.seats import Cancel, Seat, Send
 from ..model import HELD_STATES, AttemptState, Job, QueueKey, Task, Worker
 from ..storage.base import StorageBackend
-from .board import Board
+from .claimer import Puller
+from .connected import Cancel, Seat, Send
 from .elsewhere import Elsewhere
 from .explain import Explanation, Score, dry_run, explain, facts_of
 from .explain_job import Absence, alike, explain_job
-from .puller import Puller
+from .matcher import Board
 
 #: Kinds of waiting tasks of a job that are explained; those of a fan-out mostly wait for the same.
 _GROUPS_EXPLAINED = 5

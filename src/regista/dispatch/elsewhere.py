@@ -9,9 +9,9 @@ others are told of the lane as well.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ..fleet.seats import Seat
 from ..model import FreeSlots, QueueKey
-from .matching import blocker
+from .connected import Seat
+from .filters import blocker
 from .strategies import Standing, Strategy, strategy_of
 
 

@@ -6,9 +6,9 @@ import logging
 from msgspec.structs import replace
 
 from ..errors import StorageAway
-from ..fleet.seats import Seats
 from ..model import FreeSlots, Worker, queue_key_text
 from ..storage.base import Hint, HintKind, StorageBackend
+from .connected import Seats
 from .elsewhere import Elsewhere
 
 log = logging.getLogger("regista.dispatch")

@@ -5,9 +5,9 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from ..fleet.classes import WorkerClass
 from ..model import AttemptState, QueueKey, QueueStatus, Task, Worker
-from .matching import Blocker, blockers
+from .classes import WorkerClass
+from .filters import Blocker, blockers
 from .strategies import cost, is_warm, strategy_of
 
 #: Different details that one reason names; the rest is counted.

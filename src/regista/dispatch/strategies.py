@@ -8,9 +8,9 @@ say: the lower, the better.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ..fleet.seats import Seat
 from ..model import QueueKey, Worker, match_options
-from .matching import wanted_in
+from .connected import Seat
+from .filters import wanted_in
 
 Standing = tuple[float, ...]
 

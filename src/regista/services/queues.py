@@ -5,9 +5,9 @@ from datetime import datetime
 
 from msgspec import Struct, field
 
-from ..engines.native.workers import WorkerService
-from ..fleet.facts import WorkerFacts
 from ..storage.base import TaskQueue
+from ..workers.info import WorkerFacts
+from ..workers.service import WorkerService
 from .caller import Caller
 
 

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 
 from ..errors import PasswordsDisabled
-from ..fleet.credentials import Credentials
-from ..fleet.passwords import LIFETIME_S, Password, Passwords
+from ..workers.credentials import Credentials
+from ..workers.one_time_passwords import LIFETIME_S, Password, Passwords
 from .audit import AuditService
 from .caller import Caller
 

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from ..engines.native.workers import WorkerService
 from ..errors import WorkerNotFound
-from ..fleet.facts import WorkerFacts
+from ..workers.info import WorkerFacts
+from ..workers.service import WorkerService
 from .audit import AuditService
 from .caller import Caller
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ..dispatch.matching import blocker
-from ..fleet.seats import Seat
+from ..dispatch.connected import Seat
+from ..dispatch.filters import blocker
 from ..model import Profile, Task, TaskFailure, TaskResult, Worker
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from ..dispatch.matching import blocker
+from ..dispatch.filters import blocker
 from ..model import Gpu, Profile, QueueKey, match_options
 from ..model.requirements import ANY, Constraint, Device, read_requirements
 from .storage_view import StorageView

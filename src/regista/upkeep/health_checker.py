@@ -3,8 +3,8 @@
 from datetime import datetime
 
 from ..dispatch.dispatcher import Dispatcher
-from ..engines.native.workers import WorkerService
 from ..storage.base import StorageBackend, WorkerStore
+from ..workers.service import WorkerService
 from .loop import Grace, Report
 
 

@@ -8,11 +8,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..clock import Clock
-from ..engines.native.workers import WorkerService
 from ..errors import HistoryDisabled, HistoryUnavailable
 from ..history.base import HistoryStorage
 from ..model import Event, EventType, FailureKind, OutboxEntry, Record, RecordWrite
 from ..storage.base import StorageBackend
+from ..workers.service import WorkerService
 from .loop import Report
 
 #: One item for each worker: its `Standing`.

@@ -8,10 +8,10 @@ import pytest
 
 from regista.api.roll_call import RollCall
 from regista.api.worker_stream import Channel
-from regista.engines.native.workers import WorkerService
+from regista.dispatch.connected import Seat
 from regista.errors import StorageUnavailable
-from regista.fleet.seats import Seat
 from regista.model import Worker
+from regista.workers.service import WorkerService
 
 
 class Service:

@@ -1,7 +1,7 @@
 """What other instances have free, and who gets a task because of it."""
 
+from regista.dispatch.connected import Seat
 from regista.dispatch.elsewhere import Elsewhere
-from regista.fleet.seats import Seat
 from regista.model import FreeSlots, Profile, QueueKey, Worker, match_options_text
 
 

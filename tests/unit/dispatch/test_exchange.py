@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 
+from regista.dispatch.connected import Seats
 from regista.dispatch.elsewhere import Elsewhere
 from regista.dispatch.exchange import PATIENCE_S, Exchange
-from regista.fleet.seats import Seats
 from regista.model import FreeSlots, QueueKey, Worker, queue_key_text
 from regista.storage.base import Hint, HintKind
 from regista.storage.memory import MemoryStorage

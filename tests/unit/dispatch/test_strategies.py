@@ -3,9 +3,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regista.dispatch.board import Board
+from regista.dispatch.connected import Seat
+from regista.dispatch.matcher import Board
 from regista.dispatch.strategies import TABLE, cost, is_warm, strategy_of
-from regista.fleet.seats import Seat
 from regista.model import STRATEGIES, Profile, QueueKey, Task, Worker
 
 

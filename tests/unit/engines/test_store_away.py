@@ -12,10 +12,10 @@ from regista import Job, JobStatus, MemoryStorage, OrchestratorEngine, Submissio
 from regista.blueprint import ActionFactory, JobContext
 from regista.clock import SystemClock
 from regista.config import Config
-from regista.engines.native.desk import Desk
 from regista.errors import StorageUnavailable
 from regista.model import TaskResult
 from regista.wire.worker import Heartbeat, Registration
+from regista.workers.polling.service import Desk
 from tests.support import script
 
 #: What a store answers with errors while nobody can reach it.

@@ -22,13 +22,13 @@ from regista import (
 from regista.clock import SystemClock
 from regista.config import Config
 from regista.engines.base import Verdict
-from regista.engines.native.desk import Desk, UnknownWorker
 from regista.history.memory import MemoryHistory
 from regista.model import FreeSlots, Profile, Task, TaskResult
 from regista.model import Worker as WorkerRecord
 from regista.storage.base import StorageBackend
 from regista.wire.jobs import Progress
 from regista.wire.worker import Heartbeat, Registration
+from regista.workers.polling.service import Desk, UnknownWorker
 from tests.conftest import Require
 from tests.redis_server import RedisServer
 from tests.support import one_task, script

@@ -2,11 +2,11 @@ import pytest
 
 from regista.clock import SystemClock
 from regista.errors import OperatorsOnly, PasswordsDisabled
-from regista.fleet.credentials import Credentials, Lifetimes, TokenRefused
-from regista.fleet.passwords import Passwords
 from regista.services.audit import AuditService
 from regista.services.tokens import TokenService
 from regista.storage.memory import MemoryStorage
+from regista.workers.credentials import Credentials, Lifetimes, TokenRefused
+from regista.workers.one_time_passwords import Passwords
 from tests.services_kit import ADA, OPS, actions_of
 
 

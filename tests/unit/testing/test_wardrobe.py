@@ -3,7 +3,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regista.dispatch.matching import blocker
+from regista.dispatch.filters import blocker
 from regista.model import Task, Worker
 from regista.testing.wardrobe import profile_for
 

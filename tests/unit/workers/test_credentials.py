@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from regista.fleet import credentials as room
-from regista.fleet.credentials import MOST_LOGINS, SHELF, Credentials, Lifetimes, TokenRefused
 from regista.storage.memory import MemoryStorage
 from regista.testing.clock import Clock
+from regista.workers import credentials as room
+from regista.workers.credentials import MOST_LOGINS, SHELF, Credentials, Lifetimes, TokenRefused
 
 Scenario = Callable[["World"], Awaitable[None]]
 

@@ -12,13 +12,15 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...blueprint.step import Scene, Step
-from ...clock import Clock
-from ...dispatch.dispatcher import Dispatcher
-from ...errors import NotSerializable
-from ...fleet.facts import WorkerFacts, facts_elsewhere, facts_of
-from ...fleet.seats import Cancel, Seat, Send
-from ...model import (
+from ..blueprint.step import Scene, Step
+from ..clock import Clock
+from ..dispatch.connected import Cancel, Seat, Send
+from ..dispatch.dispatcher import Dispatcher
+from ..engines.base import Verdict
+from ..engines.native.engine import NativeEngine
+from ..engines.native.results import TaskStep, lost, sound
+from ..errors import NotSerializable
+from ..model import (
     HELD_STATES,
     AttemptState,
     EventType,
@@ -29,12 +31,10 @@ from ...model import (
     Worker,
     split_attempt_id,
 )
-from ...serialization import to_storable
-from ...storage.base import StorageBackend
-from ..base import Verdict
+from ..serialization import to_storable
+from ..storage.base import StorageBackend
 from .attendance import Attendance
-from .engine import NativeEngine
-from .results import TaskStep, lost, sound
+from .info import WorkerFacts, facts_elsewhere, facts_of
 from .signs import Signs
 
 log = logging.getLogger("regista.workers")

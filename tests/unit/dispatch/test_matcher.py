@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from regista.dispatch import board as board_module
-from regista.dispatch.board import HEADS, Board
-from regista.dispatch.matching import blocker
-from regista.fleet.seats import Seat
+from regista.dispatch import matcher as board_module
+from regista.dispatch.connected import Seat
+from regista.dispatch.filters import blocker
+from regista.dispatch.matcher import HEADS, Board
 from regista.model import Profile, QueueKey, Task, Worker
 
 

@@ -5,10 +5,10 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from ...dispatch.connected import Cancel, Seat, Send
 from ...dispatch.dispatcher import Dispatcher
-from ...fleet.seats import Cancel, Seat, Send
-from ...fleet.sessions import Session
 from ...model import Task
+from .session import Session
 
 #: Tells a worker to stop attempts: its session, its id, the attempts.
 StopAttempts = Callable[[Session, str, Sequence[str]], None]

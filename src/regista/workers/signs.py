@@ -6,11 +6,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...blueprint.step import Scene
-from ...clock import Clock
-from ...model import HELD_STATES, Job, Task, TaskWrite, split_attempt_id
-from .engine import NativeEngine
-from .results import TaskStep, mark_started
+from ..blueprint.step import Scene
+from ..clock import Clock
+from ..engines.native.engine import NativeEngine
+from ..engines.native.results import TaskStep, mark_started
+from ..model import HELD_STATES, Job, Task, TaskWrite, split_attempt_id
 
 
 class Sign(Struct, frozen=True):

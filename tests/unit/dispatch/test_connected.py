@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from regista.fleet.classes import WorkerClass
-from regista.fleet.seats import Seat, Seats
+from regista.dispatch.classes import WorkerClass
+from regista.dispatch.connected import Seat, Seats
 from regista.model import Profile, Task, Worker
 
 

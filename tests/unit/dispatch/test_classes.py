@@ -3,8 +3,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regista.fleet.classes import Room, class_key
-from regista.fleet.seats import Seat
+from regista.dispatch.classes import Room, class_key
+from regista.dispatch.connected import Seat
 from regista.model import Profile, Worker
 
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from ..clock import Clock
 from ..errors import StorageAway
-from ..fleet.seats import Seat
 from ..model import QueueKey, Task, match_options
 from ..storage.base import StorageBackend
-from .board import Board
+from .connected import Seat
+from .matcher import Board
 
 log = logging.getLogger("regista.dispatch")
 

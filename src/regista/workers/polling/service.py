@@ -10,15 +10,15 @@ from msgspec.structs import replace
 
 from ...clock import Clock
 from ...dispatch.dispatcher import Dispatcher
+from ...engines.base import Verdict
 from ...errors import OrchestratorStopped, StorageAway
-from ...fleet.mailbox import Poll
-from ...fleet.sessions import Handed, Line, Session, Sessions, handed
 from ...model import Task, TaskResult, Worker
 from ...wire.dialects import Progress, Pulse, pulse_of, stranger, worker_of
 from ...wire.worker import Heartbeat, Registration, registers_again
-from ..base import Verdict
+from ..service import Beat, WorkerService
+from .mailbox import Poll
 from .seating import Seating
-from .workers import Beat, WorkerService
+from .session import Handed, Line, Session, Sessions, handed
 
 log = logging.getLogger("regista.desk")
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from regista.fleet.sessions import Session, Sessions
 from regista.model import Task, Worker
+from regista.workers.polling.session import Session, Sessions
 
 
 class Quiet:

@@ -5,8 +5,8 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..dispatch.connected import Seat
 from ..model import Worker
-from .seats import Seat
 
 
 class WorkerFacts(Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from ..model import Task, Worker
+from ...model import Task, Worker
 from .mailbox import Mailbox
 
 #: Attempts are remembered for this long after their worker told of their end, or got them.

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from regista.fleet.credentials import Credentials, TokenRefused, Tokens
-from regista.fleet.passwords import LIFETIME_S, SHELF, Passwords, WrongWorker
 from regista.storage.memory import MemoryStorage
 from regista.testing.clock import Clock
+from regista.workers.credentials import Credentials, TokenRefused, Tokens
+from regista.workers.one_time_passwords import LIFETIME_S, SHELF, Passwords, WrongWorker
 
 Scenario = Callable[["World"], Awaitable[None]]
 

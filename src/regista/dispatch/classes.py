@@ -8,7 +8,7 @@ import msgspec
 from ..model import FreeSlots, QueueKey, Worker
 
 if TYPE_CHECKING:
-    from .seats import Seat
+    from .connected import Seat
 
 _in_order = msgspec.json.Encoder(order="deterministic", enc_hook=repr)
 

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Container, Iterable, Sequence
 
-from ..aio import resolve, wait_or_timeout
-from ..model import Task
+from ...aio import resolve, wait_or_timeout
+from ...model import Task
 
 
 class Poll:

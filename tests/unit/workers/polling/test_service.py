@@ -10,10 +10,10 @@ import pytest
 
 from regista import EventType, JobStatus, RetryPolicy
 from regista.engines.base import Verdict
-from regista.engines.native.desk import Answer, Arrival, Desk, UnknownWorker
 from regista.model import AttemptState, Task, TaskResult
 from regista.testing.orchestrator import TestOrchestrator
 from regista.wire.worker import Heartbeat, Registration
+from regista.workers.polling.service import Answer, Arrival, Desk, UnknownWorker
 from tests.support import fan_out, one_task, only, types
 
 T = TypeVar("T")

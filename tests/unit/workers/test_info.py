@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from regista.fleet.facts import facts_elsewhere, facts_of
-from regista.fleet.seats import Seat
+from regista.dispatch.connected import Seat
 from regista.model import Worker
+from regista.workers.info import facts_elsewhere, facts_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 WORKER = Worker(id="w", skills=("a", "b"), capacity=2)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regista.dispatch.matching import Blocker, blocker, blockers, holds, suffices
+from regista.dispatch.filters import Blocker, blocker, blockers, holds, suffices
 from regista.model import Gpu, Profile, QueueKey, Task, Worker
 from regista.model.requirements import Constraint
 

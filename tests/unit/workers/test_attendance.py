@@ -3,9 +3,9 @@
 import asyncio
 
 from regista import EventType
-from regista.engines.native import attendance as module
-from regista.engines.native.attendance import Attendance
 from regista.model import AttemptState, Task
+from regista.workers import attendance as module
+from regista.workers.attendance import Attendance
 
 OFFERED = Task(id="j_1_0", job_id="j", type="work", state=AttemptState.OFFERED)
 STARTED = Task(id="j_1_0", job_id="j", type="work", state=AttemptState.STARTED)

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from ...model import AttemptState, EventType, Task
+from ..model import AttemptState, EventType, Task
 
 #: Two heartbeats that lack an offered attempt say that it never arrived, when the second comes so much later: those of a
 #: worker that beats all the time may all have left it before the offer was there.

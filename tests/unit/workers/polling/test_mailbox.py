@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from regista.fleet.mailbox import Mailbox
 from regista.model import Task
+from regista.workers.polling.mailbox import Mailbox
 
 
 def task(number: int) -> Task:

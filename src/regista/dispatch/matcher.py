@@ -4,10 +4,10 @@ from bisect import insort
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ..fleet.classes import WorkerClass
-from ..fleet.seats import Seat, Seats
 from ..model import QueueKey, match_options
-from .matching import blocker
+from .classes import WorkerClass
+from .connected import Seat, Seats
+from .filters import blocker
 from .strategies import Standing, Strategy, strategy_of
 
 #: Heads that a strategy looks at for one task. The best standing comes first, so more would hardly help.
