@@ -23,8 +23,9 @@ import msgspec
 
 from regista.history.postgres import PostgresHistory
 from regista.history.query import Query, field_named, parse_query
+from regista.history.sql import search_text
+from regista.history.sql_builder import SqliteSql
 from regista.history.sqlite import SqliteHistory
-from regista.history.sqlite_search import statement
 from regista.model import Event, EventType, JobSummary, OutboxEntry
 from regista.model.attributes import declared_types
 
@@ -96,12 +97,12 @@ def line(history: str, jobs: int, title: str, ms: float, base: float, plan: str 
 
 async def plan_of(history: SqliteHistory | PostgresHistory, query: Query) -> str:
     """What led to the rows."""
-    lead = await history._lead(query)
-    if isinstance(history, PostgresHistory) or lead is None:
-        return "" if lead is None else lead.name
-    found = statement(query, lead)
-    text = f"EXPLAIN QUERY PLAN SELECT * FROM {found.source} WHERE {found.filters} ORDER BY {found.order}"
-    rows = await history._run(lambda connection: connection.execute(text, found.asked).fetchall())
+    chosen = await history._index_for(query)
+    if isinstance(history, PostgresHistory) or chosen is None:
+        return "" if chosen is None else chosen.name
+    sql = SqliteSql()
+    text = f"EXPLAIN QUERY PLAN {search_text(sql, query, chosen, None, 100)}"
+    rows = await history._run(lambda connection: connection.execute(text, sql.named()).fetchall())
     return str(rows[0][3])
 
 
@@ -164,7 +165,7 @@ async def on_sqlite(jobs: int, runs: int) -> list[dict[str, Any]]:
     fill_sqlite(path, jobs)
     await history.start()
     reader = sqlite3.connect(path)
-    text = "SELECT * FROM jobs WHERE client = 'acme' ORDER BY created_at DESC, job_id DESC LIMIT 100"
+    text = "SELECT * FROM regista_jobs WHERE client = 'acme' ORDER BY created_at DESC, job_id DESC LIMIT 100"
 
     async def raw() -> Any:
         return reader.execute(text).fetchall()

@@ -41,7 +41,7 @@ def fill_sqlite(path: Path, jobs: int) -> None:
         "PRAGMA synchronous = OFF; PRAGMA cache_size = -400000; PRAGMA temp_store = MEMORY"
     )
     series = f"WITH RECURSIVE series (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM series WHERE n < {jobs})"
-    at = f"({BASE.timestamp()} + n * {EVERY_S})"
+    at = f"CAST(({BASE.timestamp()} + n * {EVERY_S}) * 1000000 AS INTEGER)"
     name = "('clip ' || (n % 977) || ' of the holiday.mp4')"
     attributes = (
         f"json_object('AssetId', 'asset-' || (n % 200000), 'AssetType', {_TYPE}, 'UserId', 'user-' || (n % 1000), "
@@ -49,13 +49,14 @@ def fill_sqlite(path: Path, jobs: int) -> None:
     )
     words = "' FileName:clip FileName:holiday FileName:mp4 FileName:of FileName:the FileName:' || (n % 977) || ' '"
     connection.execute(
-        f"{series} INSERT INTO jobs SELECT printf('job-%08d', n), n, {_CLIENT}, {_BLUEPRINT}, 'v1', {_STATUS}, 'end', "
-        f"{at}, {at} + 1, CASE WHEN {_STATUS} IN ('finished', 'failed', 'cancelled') THEN {at} + 1 + n % 10 END, "
+        f"{series} INSERT INTO regista_jobs SELECT printf('job-%08d', n), n, {_CLIENT}, {_BLUEPRINT}, 'v1', {_STATUS}, 'end', "
+        f"{at}, {at} + 1000000, CASE WHEN {_STATUS} IN ('finished', 'failed', 'cancelled') "
+        f"THEN {at} + (1 + n % 10) * 1000000 END, "
         f"NULL, NULL, {attributes}, {words} FROM series"
     )
     for attribute, value in _led():
         connection.execute(
-            f"{series} INSERT INTO attributes SELECT '{attribute}', key_of({value}), {at}, printf('job-%08d', n) "
+            f"{series} INSERT INTO regista_attributes SELECT '{attribute}', key_of({value}), {at}, printf('job-%08d', n) "
             "FROM series ORDER BY 2, 3"
         )
     connection.commit()
@@ -74,7 +75,7 @@ def _led() -> list[tuple[str, str]]:
 
 def fill_postgres(jobs: int) -> Iterator[str]:
     """The statements that write the same."""
-    at = f"('{BASE.isoformat()}'::TIMESTAMPTZ + n * INTERVAL '{EVERY_S} seconds')"
+    at = f"(({BASE.timestamp()} + n * {EVERY_S}) * 1000000)::BIGINT"
     job_id = "'job-' || lpad(n::TEXT, 8, '0')"
     attributes = (
         f"jsonb_build_object('AssetId', 'asset-' || (n % 200000), 'AssetType', {_TYPE}, 'UserId', 'user-' || (n % 1000), "
@@ -83,7 +84,7 @@ def fill_postgres(jobs: int) -> Iterator[str]:
     words = "' FileName:clip FileName:holiday FileName:mp4 FileName:of FileName:the FileName:' || (n % 977) || ' '"
     yield (
         f"INSERT INTO regista_jobs SELECT {job_id}, n, {_CLIENT}, {_BLUEPRINT}, 'v1', {_STATUS}, 'end', {at}, {at}, "
-        f"CASE WHEN {_STATUS} IN ('finished', 'failed', 'cancelled') THEN {at} + (1 + n % 10) * INTERVAL '1 second' END, "
+        f"CASE WHEN {_STATUS} IN ('finished', 'failed', 'cancelled') THEN {at} + (1 + n % 10) * 1000000 END, "
         f"NULL, NULL, {attributes}, {words} FROM generate_series(1::BIGINT, {jobs}) AS n"
     )
     for attribute, value in _led():

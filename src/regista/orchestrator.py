@@ -31,6 +31,7 @@ from .engines.native.runner import Runner
 from .errors import IdempotencyConflict, JobNotFound, StorageFailed
 from .filing import Filing
 from .history.base import HistoryStorage
+from .history.query import Query
 from .history.reader import read_events
 from .history.recorder import LEAD_S, HistoryRecorder
 from .history.store_only import NoHistory
@@ -597,13 +598,14 @@ class OrchestratorEngine:
 
         For the next page hand in the last `job_id` of this one as `before`.
         """
-        last = None if before is None else await self.history.summary(before)
-        if before is not None and last is None:
-            raise JobNotFound(before)
-        place = None if last is None else (last.created_at, last.job_id)
-        return await self.history.summaries(
-            status=status, blueprint=blueprint, client=client, before=place, limit=limit
-        )
+        place = None
+        if before is not None:
+            found = await self.history.search(Query().restricted(job_id=before), limit=1)
+            if not found:
+                raise JobNotFound(before)
+            place = (found[0].created_at, before)
+        query = Query().restricted(status=status, blueprint=blueprint, client=client)
+        return await self.history.search(query, place, limit)
 
     async def cancel(self, job_id: str, reason: str = "") -> Job:
         """Ask for a stop."""

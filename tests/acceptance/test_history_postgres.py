@@ -13,6 +13,7 @@ import pytest
 import regista.orchestrator as orchestrator_module
 from regista import Client, Event, EventType, PostgresHistory, Worker
 from regista.history import recorder as recorder_module
+from regista.testing.conformance.history_kit import summaries_of, summary_of
 from regista.testing.invariants import check_history
 from tests.acceptance import processes
 from tests.acceptance.house import House, house, play, until
@@ -182,7 +183,7 @@ def test_jobs_go_on_while_history_is_away_and_are_recorded_later(
             assert await listed(stage.of_two) == {before.id, job_id}
 
             async def recorded() -> bool:
-                row = await stage.one.director.history.summary(job_id)
+                row = await summary_of(stage.one.director.history, job_id)
                 return row is not None and row.status == "finished"
 
             await until(recorded)
@@ -205,7 +206,7 @@ def test_when_the_one_that_records_is_gone_another_goes_on(
             second = await stage.of_two.run("play", {"skill": "echo"})
 
             async def recorded() -> bool:
-                rows = await stage.two.director.history.summaries(status="finished")
+                rows = await summaries_of(stage.two.director.history, status="finished")
                 return {row.job_id for row in rows} == {first.id, second.id}
 
             await until(recorded)

@@ -25,7 +25,9 @@ class Files:
     def read(cls, store: Path) -> "Files":
         with _reading(store) as jobs_db, _reading(store.with_name("jobs.history.db")) as history_db:
             rows = jobs_db.execute("SELECT id, live, body FROM jobs").fetchall()
-            recorded = history_db.execute("SELECT job_id, first_seq, number, body FROM entries").fetchall()
+            recorded = history_db.execute(
+                "SELECT job_id, first_seq, number, body FROM regista_entries"
+            ).fetchall()
             waiting = jobs_db.execute("SELECT body FROM outbox").fetchall()
         entries: dict[int, OutboxEntry] = {}
         for job_id, first_seq, number, body in recorded:

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, example, given, note, settings
 from hypothesis import strategies as st
 
 from regista.history.base import HistoryStorage
-from regista.history.indexed import Indexed
 from regista.history.memory import MemoryHistory
 from regista.history.postgres import PostgresHistory
 from regista.history.query import Query, field_named, parse_query
@@ -46,14 +45,12 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 async def emptied(history: SqliteHistory | PostgresHistory) -> None:
-    history._indexed = Indexed()  # it remembers what was written
-    if isinstance(history, SqliteHistory):
-        for table in ("entries", "jobs", "attributes"):
-            text = f"DELETE FROM {table}"
+    for table in ("entries", "jobs", "attributes"):
+        text = f"DELETE FROM regista_{table}"
+        if isinstance(history, SqliteHistory):
             await history._run(lambda connection, text=text: connection.execute(text).close())  # type: ignore[misc]
-    else:
-        for table in ("entries", "jobs", "attributes"):
-            await history._ask(f"DELETE FROM regista_{table}")
+        else:
+            await history._ask(text)
 
 
 async def pages(history: HistoryStorage, query: Query, size: int) -> list[list[str]]:

@@ -5,12 +5,8 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from ..model import Event, JobSummary, OutboxEntry
-from .query import Field, Query
-from .query import Place as SearchPlace
+from .query import Field, Place, Query
 from .query.counts import JobCounts, Member
-
-#: A place in the list of jobs: when the job there was created, and its id.
-Place = tuple[datetime, str]
 
 
 class EntryPage(NamedTuple):
@@ -40,7 +36,7 @@ class HistoryStorage(Protocol):
         """Write these entries and move the cursor, together. Entries that are there already are left alone.
 
         A story that is told anew (a higher number for a seq that is there) takes the place of the old one from that
-        seq on. An entry that the backend can never take is set aside, with a word in the log, and the rest goes on.
+        seq on. An entry that the backend can never take is kept apart, with an error in the log, and the rest goes on.
         """
         ...
 
@@ -63,25 +59,7 @@ class HistoryStorage(Protocol):
         """
         ...
 
-    async def summary(self, job_id: str) -> JobSummary | None:
-        """The row of one job. Search attributes come back as JSON has them: a datetime as its text."""
-        ...
-
-    async def summaries(
-        self,
-        *,
-        client: str | None = None,
-        blueprint: str | None = None,
-        status: str | None = None,
-        before: Place | None = None,
-        limit: int = 100,
-    ) -> list[JobSummary]:
-        """Rows, newest first, that stand behind `before`: hand in the place of a page's last row for the next."""
-        ...
-
-    async def search(
-        self, query: Query, after: SearchPlace | None = None, limit: int = 100
-    ) -> list[JobSummary]:
+    async def search(self, query: Query, after: Place | None = None, limit: int = 100) -> list[JobSummary]:
         """The rows that fit, in the order that the query asks for, behind a place in it."""
         ...
 
@@ -101,13 +79,13 @@ class HistoryStorage(Protocol):
         ...
 
     async def expired(self, before: datetime | None, keep: int | None, limit: int = 500) -> list[str]:
-        """Up to `limit` ended jobs that may be forgotten, oldest first.
+        """Up to `limit` ended jobs that may be deleted, oldest first.
 
         Those that ended before `before`; when there are none, those that stand behind the newest `keep` jobs of all.
         Jobs that have not ended are never among them.
         """
         ...
 
-    async def forget(self, job_ids: Sequence[str]) -> None:
-        """Forget these jobs with all their events. The cursor stays."""
+    async def delete_jobs(self, job_ids: Sequence[str]) -> None:
+        """Delete these jobs with all their events. The cursor stays."""
         ...

@@ -63,7 +63,7 @@ def make_encodable(value: Any, depth: int = MAX_DEPTH) -> Any:
     """
     match value:
         case str():
-            return value.encode(errors="backslashreplace").decode()
+            return without_surrogates(value)
         case bool() | None:
             return value
         case int():
@@ -88,3 +88,37 @@ def _encodable(value: Any) -> Any:
 
 def _key(key: Any) -> Any:
     return make_encodable(key if isinstance(key, str | int) else str(key))
+
+
+#: What stands in JSON for the one character that PostgreSQL keeps in no text.
+_NUL = rb"\u0000"
+
+
+def without_surrogates(text: str) -> str:
+    """`text` with half of a surrogate pair as its escape: no database takes it."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
+def storable_text(text: str) -> str:
+    """The same, and NUL as its escape: PostgreSQL keeps it in no text."""
+    return without_surrogates(text).replace("\0", _NUL.decode())
+
+
+def storable_json(value: Any) -> str:
+    """`value` as JSON that PostgreSQL takes."""
+    encoded = encode_json(value)
+    if _NUL in encoded:
+        encoded = encode_json(_without_nul(msgspec.json.decode(encoded)))
+    return encoded.decode()
+
+
+def _without_nul(value: Any) -> Any:
+    match value:
+        case str():
+            return storable_text(value)
+        case dict():
+            return {storable_text(key): _without_nul(part) for key, part in value.items()}
+        case list():
+            return [_without_nul(part) for part in value]
+        case _:
+            return value

@@ -8,10 +8,9 @@ from heapq import nlargest, nsmallest
 from msgspec.structs import replace
 
 from ..model import Event, JobStatus, JobSummary, OutboxEntry
-from .base import EntryPage, Place
+from .base import EntryPage
 from .encoding import encoded_json
-from .query import Field, Query
-from .query import Place as SearchPlace
+from .query import Field, Place, Query
 from .query.counts import JobCounts, Member, counts_of, members_of
 from .query.evaluate import select_matching
 from .query.index import stored
@@ -100,32 +99,7 @@ class MemoryHistory:
         latest = self._latest.get(job_id)
         return "" if latest is None else latest[1].client
 
-    async def summary(self, job_id: str) -> JobSummary | None:
-        found = self._latest.get(job_id)
-        return None if found is None else found[1]
-
-    async def summaries(
-        self,
-        *,
-        client: str | None = None,
-        blueprint: str | None = None,
-        status: str | None = None,
-        before: Place | None = None,
-        limit: int = 100,
-    ) -> list[JobSummary]:
-        wanted = (
-            (summary.created_at, job_id)
-            for job_id, (_, summary) in self._latest.items()
-            if (client is None or summary.client == client)
-            and (blueprint is None or summary.blueprint == blueprint)
-            and (status is None or summary.status == status)
-            and (before is None or (summary.created_at, job_id) < before)
-        )
-        return [self._latest[job_id][1] for _, job_id in nlargest(limit, wanted)]
-
-    async def search(
-        self, query: Query, after: SearchPlace | None = None, limit: int = 100
-    ) -> list[JobSummary]:
+    async def search(self, query: Query, after: Place | None = None, limit: int = 100) -> list[JobSummary]:
         return select_matching(query, (row for _, row in self._latest.values()), after, limit)
 
     async def count(
@@ -151,7 +125,7 @@ class MemoryHistory:
             found = [_place(row) for row in ended if _place(row) < floor]
         return [job_id for _, job_id in nsmallest(limit, found)]
 
-    async def forget(self, job_ids: Sequence[str]) -> None:
+    async def delete_jobs(self, job_ids: Sequence[str]) -> None:
         for job_id in job_ids:
             for entry in self._entries.pop(job_id, {}).values():
                 self._strike(entry)

@@ -5,33 +5,25 @@ import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
 import msgspec
 
 from ..errors import HistoryUnavailable, SchemaError, StorageError
-from ..model import Event, JobSummary, OutboxEntry
-from .base import EntryPage, Place
-from .encoding import decode_events
-from .indexed import Indexed
-from .leads import IndexCondition, best, leads_of
-from .postgres_rows import Keys, entry_of, pack, storable, summary_of
-from .postgres_search import counting, searching, tallying
-from .query import Field, Query
-from .query import Place as SearchPlace
-from .query.counts import GroupRow, JobCounts, Member, counts_from
-from .query.index import keys_of, text_index
-from .setting_aside import KEPT_ID, Refused, record_sparing, shown_entry
-from .superseded import to_events
+from ..model import OutboxEntry
+from .rows import JOB_COLUMNS, AttributeValues, Batch, CursorRow
+from .sql import EntryRejected, SqlHistory
+from .sql_builder import PostgresSql, SqlBuilder
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
     _Connection = PoolConnectionProxy[asyncpg.Record]
+
+R = TypeVar("R", bound=msgspec.Struct)
 
 log = logging.getLogger("regista.history")
 
@@ -50,19 +42,45 @@ _PASSING = ("08", "25", "40", "53", "57")
 _REFUSED = ("22", "54")
 #: How asyncpg says that a value does not fit the type of its parameter.
 _REFUSALS = (asyncpg.DataError, OverflowError)
-#: The step of the schema that brought an index of search attributes.
-SEARCHABLE_FROM = 2
-#: No seq and no number is higher.
-_HIGHEST = 1 << 62
 
 _SQL = Path(__file__).parent / "sql" / "postgres"
-#: Each query of queries.sql under its name, without the sentence that explains it.
-_QUERIES = dict(
-    re.findall(r"(?m)^-- name: (\w+)\n(?:--.*\n)+((?:(?!--).*\n)+)", (_SQL / "queries.sql").read_text())
+_RECORD = re.sub(r"(?m)^--.*\n", "", (_SQL / "record.sql").read_text())
+_REJECT = """
+WITH moved AS (
+    UPDATE regista_cursor SET value = greatest(value, $1::BIGINT) RETURNING value
 )
+INSERT INTO regista_rejected (number, job_id, reason, body)
+SELECT $1, $2, $3, $4 FROM moved
+"""
+_DELETE = """
+WITH entries AS (
+    DELETE FROM regista_entries WHERE job_id = ANY($1::TEXT[])
+),
+keys AS (
+    DELETE FROM regista_attributes AS old
+    USING unnest($2::TEXT[], $3::TEXT[], $4::BIGINT[], $5::TEXT[]) AS gone (name, key, created_at, job_id)
+    WHERE
+        old.name = gone.name AND old.key = gone.key AND old.created_at = gone.created_at AND old.job_id = gone.job_id
+)
+DELETE FROM regista_jobs WHERE job_id = ANY($1::TEXT[])
+"""
+# Which steps a database has seen. In the first schema of the search path, as everything else.
+_MIGRATIONS = """
+CREATE TABLE regista_migrations (
+    number     INTEGER     NOT NULL PRIMARY KEY,
+    name       TEXT        NOT NULL,
+    applied_at TIMESTAMPTZ NOT NULL DEFAULT now()
+)
+"""
+# Gives a history that has no store yet to this one; says whose it is now.
+_CLAIM = """
+INSERT INTO regista_cursor AS known (store) VALUES ($1)
+ON CONFLICT (id) DO UPDATE SET store = coalesce(nullif(known.store, ''), excluded.store)
+RETURNING store
+"""
 
 
-class PostgresHistory:
+class PostgresHistory(SqlHistory):
     """A few connections to one database; a batch is one statement, and so one transaction and one round trip.
 
     A commit is answered when it is on the server's disk, so what can be read there may leave the outbox. Any
@@ -75,16 +93,18 @@ class PostgresHistory:
     `store` tells whose history this is: numbers of two stores cannot be told apart, so a second one is refused.
     """
 
+    #: All orchestrators of a store read it.
+    shared = True
+    builder = PostgresSql
+
     def __init__(self, uri: str, store: Callable[[], Awaitable[str]] | None = None) -> None:
+        super().__init__()
         self._uri = uri
         self._store = store
         #: Where it is, fit for a log: without user and password.
         self._name = re.sub(r"^\w+://(.*@)?|\?.*$", "", uri, flags=re.DOTALL)
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._away = False
-        self._indexed = Indexed()
-        #: Entries that the server refused, since the start.
-        self.set_aside = 0
 
     async def start(self) -> None:
         if self._pool is not None:
@@ -124,133 +144,39 @@ class PostgresHistory:
         finally:
             pool.terminate()  # what is closed by now stays so
 
-    async def cursor(self) -> int:
-        return self._cursor_in(await self._ask(_QUERIES["cursor"]))
+    def _cursor_of(self, rows: Sequence[CursorRow]) -> int:
+        if not rows:  # nothing was written either
+            raise StorageError(f"the history {self._name}: its cursor is gone; start again to have a new one")
+        return rows[0].value
 
-    async def record(self, entries: Sequence[OutboxEntry]) -> None:
-        if entries:
-            await record_sparing(self._write, self._set_aside, entries)
-
-    async def _write(self, entries: Sequence[OutboxEntry]) -> None:
-        batch, news = await pack(entries, self._indexed)
+    async def _write(self, batch: Batch) -> None:
+        asked = (
+            *_columns(batch.entries, 4),
+            *_columns(batch.jobs, JOB_COLUMNS),
+            *_columns(batch.attributes, 4),
+            batch.cursor,
+        )
         try:
-            rows = await self._ask(_QUERIES["record"], *batch.arguments(), timeout_s=RECORD_S)
+            rows = await self._ask(_RECORD, *asked, timeout_s=RECORD_S)
         except StorageError as error:
             cause = error.__cause__
             if isinstance(cause, _REFUSALS) or (getattr(cause, "sqlstate", None) or "").startswith(_REFUSED):
-                raise Refused(str(cause)) from error
+                raise EntryRejected(str(cause)) from error
             raise
-        self._cursor_in(rows)
-        self._indexed.written(news)
+        self._cursor_of([CursorRow(row["value"]) for row in rows])
 
-    async def _set_aside(self, entry: OutboxEntry, reason: str) -> None:
-        kept = (storable(entry.job_id[:KEPT_ID]), storable(reason), shown_entry(entry))
-        await self._ask(_QUERIES["set_aside"], entry.number, *kept)
-        self.set_aside += 1
+    async def _reject(self, entry: OutboxEntry, job_id: str, reason: str, body: bytes) -> None:
+        await self._ask(_REJECT, entry.number, job_id, reason, body)
 
-    def _cursor_in(self, rows: list[asyncpg.Record]) -> int:
-        if not rows:  # nothing was written either
-            raise StorageError(f"the history {self._name}: its cursor is gone; start again to have a new one")
-        return int(rows[0]["value"])
+    async def _delete(self, job_ids: Sequence[str], keys: Sequence[AttributeValues]) -> None:
+        await self._ask(_DELETE, list(job_ids), *_columns(keys, 4), timeout_s=RECORD_S)
 
     async def sync(self) -> int:
         """The cursor: no commit can be read before it is on the disk."""
         return await self.cursor()
 
-    async def events(self, job_id: str, after_seq: int = 0, limit: int = 1000) -> list[Event]:
-        rows = await self._ask(_QUERIES["events"], storable(job_id), min(after_seq, _HIGHEST), limit)
-        told = to_events(entry_of(job_id, *row) for row in rows)
-        return [event for event in told if event.seq > after_seq][:limit]
-
-    async def events_of_jobs(self, job_ids: Sequence[str], limit: int = 1000) -> dict[str, list[Event]]:
-        asked = {storable(job_id): job_id for job_id in job_ids}
-        found: dict[str, list[OutboxEntry]] = {}
-        for stored, first_seq, body in await self._ask(_QUERIES["stories"], list(asked), limit):
-            found.setdefault(asked[stored], []).append(entry_of(asked[stored], first_seq, body))
-        return {job_id: to_events(told)[:limit] for job_id, told in found.items()}
-
-    async def entries(self, after: int, limit: int = 1000, client: str | None = None) -> EntryPage:
-        wanted = None if client is None else storable(client)
-        rows = await self._ask(_QUERIES["entries"], min(after, _HIGHEST), limit, wanted)
-        found = [
-            OutboxEntry(number, job_id, first_seq, decode_events(body))
-            for number, job_id, first_seq, body in rows
-            if body is not None
-        ]
-        return EntryPage(found, rows[-1]["number"] if rows else after)
-
-    async def summary(self, job_id: str) -> JobSummary | None:
-        rows = await self._ask(_QUERIES["summaries"].format(filters="job_id = $2"), 1, storable(job_id))
-        return summary_of(dict(rows[0])) if rows else None
-
-    async def summaries(
-        self,
-        *,
-        client: str | None = None,
-        blueprint: str | None = None,
-        status: str | None = None,
-        before: Place | None = None,
-        limit: int = 100,
-    ) -> list[JobSummary]:
-        asked: list[Any] = [limit]
-        filters = ["true"]
-        for column, value in (("client", client), ("blueprint", blueprint), ("status", status)):
-            if value is not None:
-                asked.append(storable(value))
-                filters.append(f"{column} = ${len(asked)}")
-        if status is not None and status != "finished":
-            filters.append("status <> 'finished'")  # lets the partial index answer
-        if before is not None:
-            asked += [before[0], storable(before[1])]
-            filters.append(f"(created_at, job_id) < (${len(asked) - 1}, ${len(asked)})")
-        rows = await self._ask(_QUERIES["summaries"].format(filters=" AND ".join(filters)), *asked)
-        return [summary_of(dict(row)) for row in rows]
-
-    async def search(
-        self, query: Query, after: SearchPlace | None = None, limit: int = 100
-    ) -> list[JobSummary]:
-        text, asked = searching(_QUERIES["search"], query, await self._lead(query), after, limit)
-        return [summary_of(dict(row)) for row in await self._ask(text, *asked)]
-
-    async def _lead(self, query: Query) -> IndexCondition | None:
-        # Of columns the server knows more than we do; of search attributes it knows nothing.
-        leads = leads_of(query)
-        if not any(lead.name for lead in leads):
-            return None
-        text, asked = counting(leads)
-        (row,) = await self._ask(text, *asked)
-        chosen = best(leads, list(row))
-        return chosen if chosen is not None and chosen.name else None
-
-    async def count(
-        self,
-        query: Query,
-        by: Field | None = None,
-        *,
-        without: Sequence[str] = (),
-        beside: Sequence[Member] = (),
-        limit: int = 100,
-    ) -> JobCounts:
-        lead = await self._lead(query)
-        text, asked = tallying(_QUERIES["tally"], query, lead, by, without, beside, limit)
-        rows = await self._ask(text, *asked)
-        return counts_from([msgspec.convert(_plain(row), GroupRow) for row in rows], by)
-
-    async def expired(self, before: datetime | None, keep: int | None, limit: int = 500) -> list[str]:
-        rows: list[asyncpg.Record] = []
-        if before is not None:
-            rows = await self._ask(_QUERIES["expired_by_age"], before, limit)
-        if keep and not rows:
-            rows = await self._ask(_QUERIES["expired_by_count"], keep, limit)
-        return [row["job_id"] for row in rows]
-
-    async def forget(self, job_ids: Sequence[str]) -> None:
-        gone = [storable(job_id) for job_id in job_ids]
-        keys = Keys([], [], [], [])
-        for job_id, created_at, attributes in await self._ask(_QUERIES["attributes"], gone):
-            keys.add(job_id, created_at, keys_of(msgspec.json.decode(attributes)))
-        await self._ask(_QUERIES["forget"], gone, *keys, timeout_s=RECORD_S)
-        self._indexed.forget(job_ids)
+    async def _fetch(self, sql: SqlBuilder, text: str, row: type[R]) -> list[R]:
+        return [msgspec.convert(_plain(found), row) for found in await self._ask(text, *sql.params)]
 
     async def _ask(self, query: str, *asked: Any, timeout_s: float = READ_S) -> list[asyncpg.Record]:
         pool = self._pool
@@ -314,8 +240,8 @@ class PostgresHistory:
         """Bring the schema to the newest, whole or not at all, while nobody else does."""
         await connection.execute("SELECT pg_advisory_xact_lock($1)", MIGRATION_LOCK, timeout=MIGRATE_S)
         if not await connection.fetchval("SELECT to_regclass('regista_migrations') IS NOT NULL"):
-            await connection.execute(_QUERIES["migrations"])
-        version = await connection.fetchval(_QUERIES["version"])
+            await connection.execute(_MIGRATIONS)
+        version = await connection.fetchval("SELECT coalesce(max(number), 0) FROM regista_migrations")
         steps = _migrations()
         if version > len(steps):
             raise SchemaError(
@@ -324,27 +250,23 @@ class PostgresHistory:
             )
         for number, step in enumerate(steps[version:], version + 1):
             await connection.execute(step.read_text(), timeout=MIGRATE_S)
-            if number == SEARCHABLE_FROM:
-                await self._index(connection)
-            await connection.execute(_QUERIES["migrated"], number, step.stem)
-
-    async def _index(self, connection: "_Connection") -> None:
-        """What leads to the jobs that were recorded before there was an index."""
-        for job_id, created_at, text in await connection.fetch(_QUERIES["unindexed"], timeout=MIGRATE_S):
-            attributes = msgspec.json.decode(text)
-            pairs = list(keys_of(attributes))
-            names, keys = [name for name, _ in pairs], [storable(key) for _, key in pairs]
-            words = storable(text_index(attributes))
-            await connection.execute(_QUERIES["index"], names, keys, created_at, job_id, words)
+            await connection.execute(
+                "INSERT INTO regista_migrations (number, name) VALUES ($1, $2)", number, step.stem
+            )
 
     async def _claim(self, connection: "_Connection", store: str) -> None:
-        known = await connection.fetchval(_QUERIES["claim"], store)
+        known = await connection.fetchval(_CLAIM, store)
         if store and known != store:
             raise SchemaError(
                 f"the history {self._name} belongs to another store: expected {store!r}, got {known!r}; give this "
                 "one a database, or a schema (?search_path=NAME), of its own. If the other store is gone for "
                 "good, DELETE FROM regista_cursor hands the history over"
             )
+
+
+def _columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
+    """The rows as lists of their columns."""
+    return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(count)]
 
 
 def _plain(row: asyncpg.Record) -> list[Any]:

@@ -1,36 +1,25 @@
 """SqliteHistory: history in a file of its own, written a batch at a time by a thread of its own."""
 
 import logging
-import re
 import shlex
 import sqlite3
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
 from ..errors import ConfigError, HistoryUnavailable, SchemaError, StorageError, StorageFailed
-from ..model import Event, JobSummary, OutboxEntry
+from ..model import OutboxEntry
 from ..onethread import OneThread
 from ..places import Places, real
 from ..together import together
-from .base import EntryPage, Place
-from .encoding import decode_events, encode_json
-from .indexed import Indexed
-from .leads import IndexCondition, best, leads_of
-from .query import Field, Query
-from .query import Place as SearchPlace
-from .query.counts import GroupRow, JobCounts, Member, counts_from
-from .query.evaluate import in_order
-from .query.index import keys_of, text_index
-from .setting_aside import KEPT_ID, Refused, record_sparing, shown_entry
-from .sqlite_rows import JobRow, index_rows, pack
-from .sqlite_search import counting, statement, tallying
-from .superseded import to_events
+from .rows import JOB_COLUMNS, AttributeValues, Batch
+from .sql import EntryRejected, SqlHistory
+from .sql_builder import SqlBuilder, SqliteSql
 
 T = TypeVar("T")
+R = TypeVar("R", bound=msgspec.Struct)
 
 log = logging.getLogger("regista.history")
 
@@ -39,47 +28,75 @@ OLDEST_SQLITE = (3, 38, 0)
 #: "REGH": says that a file is ours.
 APPLICATION_ID = 0x52454748
 #: Pages of WAL after which SQLite checkpoints by itself, inside `record`. `sync` comes long before;
-#: this only bounds the file for somebody who never calls it.
+#: this only bounds the file where nothing calls it.
 AUTOCHECKPOINT_PAGES = 50_000
-#: The step of the schema that brought an index of search attributes.
-SEARCHABLE_FROM = 3
+#: Rows of one INSERT: SQLite takes 32,766 parameters.
+_ROWS_AT_ONCE = 1000
 
 #: What SQLite raises when it is the file or the disk that is wrong, and not the question.
 _BROKEN = (sqlite3.OperationalError, sqlite3.DatabaseError)
 
-_SQL = Path(__file__).with_name("sql")
-#: Each query of queries.sql under its name, without the sentence that explains it.
-_QUERIES = dict(
-    re.findall(r"(?m)^-- name: (\w+)\n(?:--.*\n)+((?:(?!--).*\n)+)", (_SQL / "queries.sql").read_text())
+_SQL = Path(__file__).parent / "sql" / "sqlite"
+
+#: A statement and its parameters.
+_Statement = tuple[str, Sequence[Any]]
+
+_INSERT_ENTRIES = "INSERT INTO regista_entries (job_id, first_seq, number, body) {rows} "
+_NEWER_ENTRY = (
+    "ON CONFLICT (job_id, first_seq) DO UPDATE SET number = excluded.number, body = excluded.body "
+    "WHERE excluded.number > regista_entries.number"
 )
+#: An entry that comes late may have been superseded since: then the last entry before it is newer.
+_NOT_SUPERSEDED = (
+    "SELECT column1, column2, column3, column4 FROM ({rows}) WHERE coalesce((SELECT old.number "
+    "FROM regista_entries AS old WHERE old.job_id = column1 AND old.first_seq <= column2 "
+    "ORDER BY old.first_seq DESC LIMIT 1), 0) <= column3"
+)
+# What never changes about a job is written once: an index whose columns are not set is not touched.
+_INSERT_JOBS = """
+INSERT INTO regista_jobs (
+    job_id, number, client, blueprint, version, status, state,
+    created_at, updated_at, finished_at, parent_id, error_code, search_attributes, words
+) {rows}
+ON CONFLICT (job_id) DO UPDATE SET
+    number            = excluded.number,
+    version           = excluded.version,
+    status            = excluded.status,
+    state             = excluded.state,
+    updated_at        = excluded.updated_at,
+    finished_at       = excluded.finished_at,
+    error_code        = excluded.error_code,
+    search_attributes = excluded.search_attributes,
+    words             = excluded.words
+WHERE excluded.number > regista_jobs.number
+"""
+_INSERT_ATTRIBUTES = "INSERT OR IGNORE INTO regista_attributes (name, key, created_at, job_id) {rows}"
+_MOVE_CURSOR = "UPDATE regista_cursor SET value = ? WHERE value < ?"
 
 
-class SqliteHistory:
+class SqliteHistory(SqlHistory):
     """One file, one connection, one thread.
 
     The file runs with WAL and `synchronous=NORMAL`: `record` survives the death of the process, and
-    `sync` makes it survive a power cut. Until then the store's outbox has the durable copy.
-    Everything that SQLite does happens in one thread, and each call is one statement with one row for
-    an answer: every step gives up the GIL, and beside a busy loop it is milliseconds until it is back.
+    `sync` makes it survive a power cut. Until then the store's outbox has the durable copy. Every answer of
+    SQLite is one row, a list as JSON: each further row gives up the GIL once more, and beside a busy loop it is
+    milliseconds until it is back.
     """
 
     #: Orchestrators on other machines cannot read it.
     shared = False
+    builder = SqliteSql
 
     def __init__(self, path: str | Path) -> None:
+        super().__init__()
         self._path = Path(path)
         self._thread: OneThread | None = None
         #: Opened, used and closed by the thread alone.
         self._connection: sqlite3.Connection | None = None
         self._synced = 0
-        self._indexed = Indexed()
-        #: Entries that could not be written, since the start.
-        self.set_aside = 0
         self._fsync_failed = False
         #: Where the files were when they were opened.
         self._places: Places | None = None
-        #: It was opened anew, and who writes does not know yet: the cursor is another one.
-        self._untold = False
         #: The last look into it failed, and the log says so.
         self._unreadable = False
 
@@ -107,183 +124,59 @@ class SqliteHistory:
         finally:
             thread.close()
 
-    async def cursor(self) -> int:
-        return await self._ask(_read_cursor)
-
-    async def record(self, entries: Sequence[OutboxEntry]) -> None:
-        if entries:
-            await record_sparing(self._write, self._set_aside, entries)
-
-    async def _write(self, entries: Sequence[OutboxEntry]) -> None:
-        indexed = self._indexed
-        batch, news = await pack(entries, indexed)
-        self._tell_once()
+    async def _write(self, batch: Batch) -> None:
         try:
-            await self._run(lambda connection: connection.execute(_QUERIES["record"], batch).close())
+            await self._run(lambda connection: together(connection, _statements(connection, batch)))
         except StorageError as error:
             if isinstance(error.__cause__, sqlite3.DataError):
-                raise Refused(str(error)) from error
+                raise EntryRejected(str(error)) from error
             raise
-        indexed.written(news)
 
-    async def _set_aside(self, entry: OutboxEntry, reason: str) -> None:
-        self._tell_once()
-        asked = (entry.number, entry.job_id[:KEPT_ID], reason, shown_entry(entry))
-        await self._run(
-            lambda connection: together(
-                connection, [(_QUERIES["set_aside"], asked), (_QUERIES["move"], (entry.number, entry.number))]
-            )
-        )
-        self.set_aside += 1
+    async def _reject(self, entry: OutboxEntry, job_id: str, reason: str, body: bytes) -> None:
+        insert = "INSERT INTO regista_rejected (number, job_id, reason, body) VALUES (?, ?, ?, ?)"
+        steps: list[_Statement] = [
+            (insert, (entry.number, job_id, reason, body)),
+            (_MOVE_CURSOR, (entry.number, entry.number)),
+        ]
+        await self._run(lambda connection: together(connection, steps))
+
+    async def _delete(self, job_ids: Sequence[str], keys: Sequence[AttributeValues]) -> None:
+        steps: list[_Statement] = [
+            (f"DELETE FROM regista_attributes WHERE (name, key, created_at, job_id) IN ({rows})", values)
+            for rows, values in _rows(keys, 4)
+        ]
+        for table in ("regista_entries", "regista_jobs"):
+            steps += [
+                (f"DELETE FROM {table} WHERE job_id IN ({rows})", values)
+                for rows, values in _rows([(job_id,) for job_id in job_ids], 1)
+            ]
+        await self._run(lambda connection: together(connection, steps))
 
     async def sync(self) -> int:
+        """See `HistoryStorage.sync`."""
         if self._fsync_failed:
             # The kernel drops what it could not write and calls the next fsync a success (FENCES 2).
             raise StorageFailed(f"the history {self._path}: an fsync failed, what it covered is unknown")
-        self._tell_once()
         synced = await self._run(_checkpoint)
-        if moved := self._moved():
-            # Whoever prunes behind what went into a file without a name has lost it twice.
+        moved = None if self._places is None else self._places.moved()
+        if moved:
+            # Nothing may leave the outbox for a file without a name.
             raise StorageError(
-                f"the history {self._path}: {moved}; it is opened anew, and told what the store still has"
+                f"the history {self._path}: {moved}; restart the orchestrator to open it again"
             )
         self._synced = max(self._synced, synced)
         return self._synced
 
-    def _tell_once(self) -> None:
-        """Nothing is written, or called safe, by who goes on from the cursor of the file before: it has to ask again."""
-        if self._untold:
-            self._untold = False
-            raise StorageError(
-                f"the history {self._path} was opened anew; it is told what the store still has"
-            )
-
-    def _moved(self) -> str | None:
-        return None if self._places is None else self._places.moved()
-
-    async def _begin_anew(self) -> None:
-        """Open what is there by that name now, or a new file. What the one before had is asked of it no more."""
-        if self._thread is None:
-            return
-        # Before the thread is asked: whatever is asked of it from now on is done to the new file.
-        self._synced, self._indexed, self._fsync_failed, self._untold = 0, Indexed(), False, True
-        if not await self._in_thread(self._thread, self._reopen):
-            return
-        log.warning(
-            "the history %s was moved or removed under us; it is opened anew",
-            self._path,
-            extra={"action": "history_anew"},
-        )
-
-    async def events(self, job_id: str, after_seq: int = 0, limit: int = 1000) -> list[Event]:
-        asked = {"job_id": job_id, "after_seq": after_seq, "limit": limit}
-        rows = await self._read(_QUERIES["events"], asked, list[tuple[int, str]])
-        told = to_events(_entry(job_id, first_seq, body) for first_seq, body in rows)
-        return [event for event in told if event.seq > after_seq][:limit]
-
-    async def events_of_jobs(self, job_ids: Sequence[str], limit: int = 1000) -> dict[str, list[Event]]:
-        asked = {"job_ids": encode_json(job_ids).decode(), "limit": limit}
-        rows = await self._read(_QUERIES["stories"], asked, list[tuple[str, int, str]])
-        found: dict[str, list[OutboxEntry]] = {}
-        for job_id, first_seq, body in rows:
-            found.setdefault(job_id, []).append(_entry(job_id, first_seq, body))
-        return {job_id: to_events(told)[:limit] for job_id, told in found.items()}
-
-    async def entries(self, after: int, limit: int = 1000, client: str | None = None) -> EntryPage:
-        asked = {"after": after, "limit": limit, "client": client}
-        rows = await self._read(_QUERIES["entries"], asked, list[tuple[int, str, int, str, str | None]])
-        rows.sort()
-        found = [
-            OutboxEntry(number, job_id, first_seq, decode_events(bytes.fromhex(body)))
-            for number, job_id, first_seq, _, body in rows
-            if body is not None
-        ]
-        return EntryPage(found, rows[-1][0] if rows else after)
-
-    async def summary(self, job_id: str) -> JobSummary | None:
-        rows = await self._summaries(["job_id = :job_id"], {"job_id": job_id, "limit": 1})
-        return rows[0] if rows else None
-
-    async def summaries(
-        self,
-        *,
-        client: str | None = None,
-        blueprint: str | None = None,
-        status: str | None = None,
-        before: Place | None = None,
-        limit: int = 100,
-    ) -> list[JobSummary]:
-        asked: dict[str, Any] = {"client": client, "blueprint": blueprint, "status": status}
-        filters = [f"{column} = :{column}" for column, value in asked.items() if value is not None]
-        if status is not None and status != "finished":
-            filters.append("status <> 'finished'")  # lets the partial index answer
-        if before is not None:
-            filters.append("(created_at, job_id) < (:created_at, :job_id)")
-            asked |= {"created_at": before[0].timestamp(), "job_id": before[1]}
-        return await self._summaries(filters, {**asked, "limit": limit})
-
-    async def _summaries(self, filters: list[str], asked: dict[str, Any]) -> list[JobSummary]:
-        query = _QUERIES["summaries"].format(filters=" AND ".join(filters) or "true")
-        rows = await self._read(query, asked, list[JobRow])
-        rows.sort(key=lambda row: (row.created_at, row.job_id), reverse=True)
-        return [row.summary() for row in rows]
-
-    async def search(
-        self, query: Query, after: SearchPlace | None = None, limit: int = 100
-    ) -> list[JobSummary]:
-        found = statement(query, await self._lead(query), after)
-        text = _QUERIES["search"].format(source=found.source, filters=found.filters, order=found.order)
-        rows = await self._read(text, {**found.asked, "limit": limit}, list[JobRow])
-        return in_order(query.order, [row.summary() for row in rows])
-
-    async def _lead(self, query: Query) -> IndexCondition | None:
-        leads = leads_of(query)
-        if not leads:
-            return None
-        if len(leads) == 1 and (leads[0].column or leads[0].exact):
-            return leads[0]
-        return best(leads, await self._read(*counting(leads), list[int]))
-
-    async def count(
-        self,
-        query: Query,
-        by: Field | None = None,
-        *,
-        without: Sequence[str] = (),
-        beside: Sequence[Member] = (),
-        limit: int = 100,
-    ) -> JobCounts:
-        source, filters, group, asked = tallying(query, await self._lead(query), by, without, beside)
-        text = _QUERIES["tally"].format(source=source, filters=filters, group=group)
-        rows = await self._read(text, {**asked, "limit": limit}, list[GroupRow])
-        return counts_from(rows, by)
-
-    async def expired(self, before: datetime | None, keep: int | None, limit: int = 500) -> list[str]:
-        found: list[str] = []
-        if before is not None:
-            asked: dict[str, Any] = {"before": before.timestamp(), "limit": limit}
-            found = await self._read(_QUERIES["expired_by_age"], asked, list[str])
-        if keep and not found:
-            found = await self._read(_QUERIES["expired_by_count"], {"keep": keep, "limit": limit}, list[str])
-        return found
-
-    async def forget(self, job_ids: Sequence[str]) -> None:
-        asked = {"jobs": encode_json(job_ids).decode()}
-        rows = await self._read(_QUERIES["attributes"], asked, list[tuple[str, dict[str, Any]]])
-        keys = [(*key, job_id) for job_id, attributes in rows for key in keys_of(attributes)]
-        asked["keys"] = encode_json(keys).decode()
-        await self._run(lambda connection: _forget(connection, asked))
-        self._indexed.forget(job_ids)
-
-    async def _read(self, query: str, asked: dict[str, Any], shape: type[T]) -> T:
-        (answer,) = await self._ask(lambda connection: connection.execute(query, asked).fetchone())
-        return msgspec.json.decode(answer, type=shape)
+    async def _fetch(self, sql: SqlBuilder, text: str, row: type[R]) -> list[R]:
+        assert isinstance(sql, SqliteSql)
+        columns = ", ".join(row.__struct_fields__)
+        question, params = f"SELECT json_group_array(json_array({columns})) FROM ({text})", sql.named()
+        (answer,) = await self._ask(lambda connection: connection.execute(question, params).fetchone())
+        return msgspec.json.decode(answer, type=list[row])  # type: ignore[valid-type]
 
     async def _ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
-        """What the file says. One that was moved is opened anew first; one that cannot say is a history that is away."""
+        """What the file says. One that cannot be read is a history that is away."""
         try:
-            if self._moved():
-                await self._begin_anew()
             answer = await self._run(question)
         except (StorageError, ConfigError) as error:
             cause = error.__cause__
@@ -303,7 +196,7 @@ class SqliteHistory:
         thread, connection = self._thread, self._connection
         if thread is None or connection is None:
             raise StorageError(f"the history {self._path} is not open")
-        return await self._in_thread(thread, lambda: work(self._connection or connection))
+        return await self._in_thread(thread, lambda: work(connection))
 
     async def _in_thread(self, thread: OneThread, work: Callable[[], T]) -> T:
         try:
@@ -329,18 +222,6 @@ class SqliteHistory:
         _migrate(connection, version)
         self._places = Places(path)
 
-    def _reopen(self) -> bool:
-        """Whether that was necessary: somebody may have asked for it just before."""
-        if not self._moved():
-            return False
-        self._close()
-        try:
-            self._open()
-        except BaseException:
-            self._close()  # what is there now may be anybody's
-            raise
-        return True
-
     def _make(self) -> None:
         """An empty file, where there is none; a directory that is not there is more likely mistyped than meant."""
         parent = self._path.parent
@@ -357,18 +238,35 @@ class SqliteHistory:
             connection.close()  # the last one to close checkpoints, as `sync` does
 
 
-def _entry(job_id: str, first_seq: int, body: str) -> OutboxEntry:
-    return OutboxEntry(0, job_id, first_seq, decode_events(bytes.fromhex(body)))
+def _rows(values: Sequence[Sequence[Any]], columns: int) -> Iterator[tuple[str, list[Any]]]:
+    """A VALUES clause for each thousand of these rows, and its parameters."""
+    row = f"({', '.join('?' * columns)})"
+    for start in range(0, len(values), _ROWS_AT_ONCE):
+        some = values[start : start + _ROWS_AT_ONCE]
+        yield f"VALUES {', '.join([row] * len(some))}", [value for each in some for value in each]
 
 
-def _forget(connection: sqlite3.Connection, gone: dict[str, str]) -> None:
-    # Keys first: they are found by way of the rows of their jobs.
-    steps = ("forget_keys", "forget_entries", "forget_jobs")
-    together(connection, ((_QUERIES[step], gone) for step in steps))
+def _statements(connection: sqlite3.Connection, batch: Batch) -> Iterator[_Statement]:
+    """The steps of one batch. Each is executed before the next one is asked for."""
+    source = "{rows}" if batch.lowest > _read_cursor(connection) else _NOT_SUPERSEDED
+    for rows, values in _rows(batch.entries, 4):
+        yield _INSERT_ENTRIES.format(rows=source.format(rows=rows)) + _NEWER_ENTRY, values
+    superseded = {job_id for (job_id,) in connection.execute("SELECT job_id FROM regista_superseded")}
+    if superseded:
+        yield "DELETE FROM regista_superseded", ()
+        # With its row goes what else never changes about a job.
+        for job_id, number, *_ in batch.jobs:
+            if job_id in superseded:
+                yield "DELETE FROM regista_jobs WHERE job_id = ? AND number < ?", (job_id, number)
+    for rows, values in _rows(batch.jobs, JOB_COLUMNS):
+        yield _INSERT_JOBS.format(rows=rows), values
+    for rows, values in _rows(batch.attributes, 4):
+        yield _INSERT_ATTRIBUTES.format(rows=rows), values
+    yield _MOVE_CURSOR, (batch.cursor, batch.cursor)
 
 
 def _read_cursor(connection: sqlite3.Connection) -> int:
-    (cursor,) = connection.execute(_QUERIES["cursor"]).fetchone()
+    (cursor,) = connection.execute("SELECT value FROM regista_cursor").fetchone()
     return int(cursor)
 
 
@@ -378,7 +276,7 @@ def _checkpoint(connection: sqlite3.Connection) -> int:
     With `synchronous=NORMAL` a commit is written to the WAL without fsync. A checkpoint fsyncs the WAL
     before it copies the first page, and the database after the last one, before it counts the frames as
     moved. So when all frames are moved, every commit up to here is on the disk twice over, and with it
-    the cursor, which was read before and is part of those commits. Somebody else's long read of the file
+    the cursor, which was read before and is part of those commits. Another process that reads the file for long
     can hold frames back: then nothing is promised, and the next call tries again.
     """
     cursor = _read_cursor(connection)
@@ -408,20 +306,7 @@ def _migrate(connection: sqlite3.Connection, version: int) -> None:
             f"BEGIN IMMEDIATE; {step.read_text()}"
             f"; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {number}"
         )
-        if number == SEARCHABLE_FROM:
-            _index(connection)
         connection.execute("COMMIT")
-
-
-def _index(connection: sqlite3.Connection) -> None:
-    """What leads to the jobs that were recorded before there was an index."""
-    found = connection.execute(_QUERIES["unindexed"]).fetchall()
-    for job_id, created_at, text in found:
-        attributes = msgspec.json.decode(text)
-        connection.execute("UPDATE jobs SET words = ? WHERE job_id = ?", (text_index(attributes), job_id))
-        connection.executemany(
-            "INSERT OR IGNORE INTO attributes VALUES (?, ?, ?, ?)", index_rows(job_id, created_at, attributes)
-        )
 
 
 def _migrations() -> list[Path]:

@@ -5,9 +5,8 @@ from datetime import datetime
 
 from ..errors import HistoryDisabled
 from ..model import Event, JobSummary, OutboxEntry
-from .base import EntryPage, Place
-from .query import Field, Query
-from .query import Place as SearchPlace
+from .base import EntryPage
+from .query import Field, Place, Query
 from .query.counts import JobCounts, Member
 
 
@@ -47,23 +46,7 @@ class NoHistory:
     async def entries(self, after: int, limit: int = 1000, client: str | None = None) -> EntryPage:
         return EntryPage([], after)
 
-    async def summary(self, job_id: str) -> JobSummary | None:
-        raise HistoryDisabled
-
-    async def summaries(
-        self,
-        *,
-        client: str | None = None,
-        blueprint: str | None = None,
-        status: str | None = None,
-        before: Place | None = None,
-        limit: int = 100,
-    ) -> list[JobSummary]:
-        raise HistoryDisabled
-
-    async def search(
-        self, query: Query, after: SearchPlace | None = None, limit: int = 100
-    ) -> list[JobSummary]:
+    async def search(self, query: Query, after: Place | None = None, limit: int = 100) -> list[JobSummary]:
         raise HistoryDisabled
 
     async def count(
@@ -80,5 +63,5 @@ class NoHistory:
     async def expired(self, before: datetime | None, keep: int | None, limit: int = 500) -> list[str]:
         return []
 
-    async def forget(self, job_ids: Sequence[str]) -> None:
+    async def delete_jobs(self, job_ids: Sequence[str]) -> None:
         """There is nothing to forget."""

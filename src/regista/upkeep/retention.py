@@ -58,7 +58,7 @@ class Retention:
                 break
             if self._forget_ended is not None:
                 await self._forget_ended(gone)  # first: what history has forgotten nobody could name again
-            await self._history.forget(gone)
+            await self._history.delete_jobs(gone)
             done += len(gone)
         if done:
             log.info("forgot %d ended jobs", done, extra={"action": "retention", "done": done})

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 from regista.errors import HistoryUnavailable, SchemaError, StorageError
 from regista.history import postgres as module
-from regista.history import postgres_rows as rows
-from regista.history.indexed import Indexed
+from regista.history import rows
 from regista.history.memory import MemoryHistory
 from regista.history.postgres import PostgresHistory
-from regista.history.query import parse_query
+from regista.history.sql_builder import PostgresSql
 from regista.model import Event, EventType, OutboxEntry
-from regista.model.attributes import declared_types
 from regista.testing.conformance.history import START, make_entry, make_summary, running, seqs
+from regista.testing.conformance.history_kit import summaries_of, summary_of
 from regista.upkeep.opening import opened
 from tests.conftest import Require
 from tests.ports import free_port
@@ -63,10 +62,7 @@ def test_orchestrators_that_start_at_once_make_one_schema(server: PostgresServer
         await asyncio.gather(*(history.stop() for history in histories))
 
     asyncio.run(body())
-    assert server.ask("SELECT name FROM regista_migrations", schema_of(place)) == [
-        "0001_entries_and_jobs",
-        "0002_search",
-    ]
+    assert server.ask("SELECT name FROM regista_migrations", schema_of(place)) == ["0001_history"]
 
 
 def test_a_newer_schema_is_refused(server: PostgresServer, place: str) -> None:
@@ -221,7 +217,7 @@ def test_a_batch_is_one_statement_and_one_transaction(server: PostgresServer, pl
             await history.record(entries[1:])
 
     asyncio.run(body())
-    assert said == [module._QUERIES["record"]]
+    assert said == [module._RECORD]
     written = [
         f"SELECT xmin::text FROM regista_{table} WHERE job_id <> 'job-1'" for table in ("entries", "jobs")
     ]
@@ -264,13 +260,13 @@ async def test_text_that_the_server_cannot_keep_is_kept_in_other_words(place: st
         (found,) = await history.events(odd)
         assert (found.job_id, found.message, found.detail) == (odd, "nul \0", {"nul": "\0"})
         assert list(await history.events_of_jobs([odd, "job-2"])) == [odd, "job-2"]
-        row = await history.summary(odd)
+        row = await summary_of(history, odd)
         told = "a\\u0000b\\ud800"
         assert row is not None
         assert (row.client, row.status, row.error_code) == (told, told, told)
         assert row.search_attributes == {told: [told, {"deep": told}], "fine": "\\u0000"}
-        assert await history.summaries(client=odd, blueprint=odd, status=odd) == [row]
-        assert await history.summaries(before=(START, "\0")) == []
+        assert await summaries_of(history, client=odd, blueprint=odd, status=odd) == [row]
+        assert await summaries_of(history, before=(START, "\0")) == []
         assert len((await history.entries(0, client=odd)).entries) == 1
         assert await history.events("\0") == []
         assert await history.events("job-2", after_seq=1 << 80) == []
@@ -282,9 +278,9 @@ async def test_what_looks_like_a_statement_is_data(place: str) -> None:
 
     async with running(PostgresHistory(place)) as history:
         await history.record([make_entry(1, nasty, summary=summary)])
-        assert await history.summary(nasty) == summary
-        assert await history.summaries(client=nasty, before=(START, "zzz")) == [summary]
-        assert await history.summaries(status=nasty) == []
+        assert await summary_of(history, nasty) == summary
+        assert await summaries_of(history, client=nasty, before=(START, "zzz")) == [summary]
+        assert await summaries_of(history, status=nasty) == []
 
 
 async def test_the_loop_gets_turns_while_a_large_batch_is_encoded() -> None:
@@ -297,7 +293,7 @@ async def test_the_loop_gets_turns_while_a_large_batch_is_encoded() -> None:
             await asyncio.sleep(0)
 
     counting = asyncio.create_task(count())
-    await rows.pack([make_entry(n, f"job-{n}") for n in range(1, 2001)], Indexed())
+    await rows.pack([make_entry(n, f"job-{n}") for n in range(1, 2001)], PostgresSql)
     counting.cancel()
     assert turns >= 2000 // rows.ENCODED_AT_ONCE
 
@@ -319,7 +315,7 @@ def test_while_the_server_is_away_everything_says_so_and_the_log_once(
                 history.sync(),
                 history.record([make_entry(2, "job-2")]),
                 history.events("job-1"),
-                history.summaries(),
+                summaries_of(history),
             ):
                 with pytest.raises(
                     HistoryUnavailable, match=r"the history 127\.0\.0\.1:\d+/postgres does not"
@@ -410,37 +406,11 @@ def test_a_page_of_summaries_needs_no_sorting(place: str, filters: dict[str, Any
                 return []
 
         async with running(Explaining(place)) as history:
-            await history.summaries(before=(START, "job-9"), **filters)
+            await summaries_of(history, before=(START, "job-9"), **filters)
 
     asyncio.run(body())
     assert index in " ".join(plan)
     assert "Sort" not in " ".join(plan)
-
-
-def test_a_history_from_before_there_was_a_search_is_searchable(server: PostgresServer, place: str) -> None:
-    schema = schema_of(place)
-
-    async def first_step() -> None:
-        connection = await asyncpg.connect(place)
-        await connection.execute(module._QUERIES["migrations"])
-        await connection.execute(module._migrations()[0].read_text())
-        await connection.execute(module._QUERIES["migrated"], 1, "0001_entries_and_jobs")
-        await connection.close()
-
-    asyncio.run(first_step())
-    attributes = '{"Asset":"x","Size":3,"Name":"Summer Holiday","Tags":["a","b"]}'
-    columns = (
-        f"'job-1', 1, 'acme', 'b', 'v', 'finished', 'end', now(), now(), now(), NULL, NULL, '{attributes}'"
-    )
-    server.ask(f"INSERT INTO regista_jobs VALUES ({columns})", schema)
-    types = declared_types({"Asset": "Keyword", "Size": "Int", "Name": "Text", "Tags": "KeywordList"})
-
-    async def body() -> None:
-        async with running(PostgresHistory(place)) as history:
-            for text in ("Asset = 'x'", "Size > 2 AND Size < 4", "Name = 'holiday'", "Tags = 'b'"):
-                assert [row.job_id for row in await history.search(parse_query(text, types))] == ["job-1"]
-
-    asyncio.run(body())
 
 
 _ids = st.sampled_from(["a", "b", "c"])
@@ -487,10 +457,10 @@ def test_whatever_is_recorded_reads_as_from_memory(
         for job_id in ("a", "b", "c"):
             found = await memory.events(job_id, after_seq, limit)
             assert await postgres.events(job_id, after_seq, limit) == found
-            assert await postgres.summary(job_id) == await memory.summary(job_id)
+            assert await summary_of(postgres, job_id) == await summary_of(memory, job_id)
         place = None if before is None else (START, before)
         asked: dict[str, Any] = {"status": status, "before": place, "limit": limit}
-        assert await postgres.summaries(**asked) == await memory.summaries(**asked)
+        assert await summaries_of(postgres, **asked) == await summaries_of(memory, **asked)
         for client in (None, "acme", "other"):
             stretch = await memory.entries(after_seq % 5, limit, client)
             assert await postgres.entries(after_seq % 5, limit, client) == stretch

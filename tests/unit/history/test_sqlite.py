@@ -13,16 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regista.errors import ConfigError, HistoryUnavailable, SchemaError, StorageError, StorageFailed
+from regista.history import rows
 from regista.history import sqlite as module
-from regista.history import sqlite_rows
-from regista.history.indexed import Indexed
 from regista.history.memory import MemoryHistory
 from regista.history.query import parse_query
+from regista.history.sql import search_text
+from regista.history.sql_builder import SqliteSql
 from regista.history.sqlite import SqliteHistory
-from regista.history.sqlite_search import statement
 from regista.model import OutboxEntry
 from regista.model.attributes import declared_types
 from regista.testing.conformance.history import START, make_entry, make_summary, running, seqs
+from regista.testing.conformance.history_kit import summaries_of, summary_of
 from tests.unit.history.plays import batches
 
 
@@ -111,7 +112,7 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(
 ) -> None:
     start(path)
     broken = tmp_path / "0002_broken.sql"
-    broken.write_text("CREATE TABLE half (x); CREATE TABLE entries (x);")
+    broken.write_text("CREATE TABLE half (x); CREATE TABLE regista_entries (x);")
     steps = [*module._migrations(), broken]
     with monkeypatch.context() as patch:
         patch.setattr(module, "_migrations", lambda: steps)
@@ -134,7 +135,7 @@ async def test_a_history_that_is_not_open_says_so(path: Path) -> None:
 async def test_an_error_of_sqlite_leaves_as_ours_and_changes_nothing(path: Path) -> None:
     async with running(SqliteHistory(path)) as history:
         await history.record([make_entry(1)])
-        ask(path, "CREATE TRIGGER no BEFORE INSERT ON jobs BEGIN SELECT raise(ABORT, 'refused'); END")
+        ask(path, "CREATE TRIGGER no BEFORE INSERT ON regista_jobs BEGIN SELECT raise(ABORT, 'refused'); END")
         with pytest.raises(StorageError, match="refused"):
             await history.record([make_entry(2, first_seq=2, summary=make_summary("job-1"))])
         assert await history.cursor() == 1
@@ -142,20 +143,6 @@ async def test_an_error_of_sqlite_leaves_as_ours_and_changes_nothing(path: Path)
 
 
 # Writing
-
-
-def test_a_batch_is_one_statement(path: Path) -> None:
-    async def body() -> list[str]:
-        statements: list[str] = []
-        entries = [make_entry(n, f"job-{n}", summary=make_summary(f"job-{n}")) for n in range(1, 9)]
-        async with running(SqliteHistory(path)) as history:
-            await history._run(lambda connection: connection.set_trace_callback(statements.append))
-            await history.record(entries)
-            await history._run(lambda connection: connection.set_trace_callback(None))
-        return statements
-
-    (statement,) = set(asyncio.run(body()))  # traced once more for each step of the trigger
-    assert statement.startswith("INSERT INTO batches")
 
 
 def test_a_job_has_one_row_per_commit_and_one_summary(path: Path) -> None:
@@ -166,8 +153,8 @@ def test_a_job_has_one_row_per_commit_and_one_summary(path: Path) -> None:
             make_entry(2, first_seq=5, events=5, summary=make_summary("job-1", "finished")),
         ],
     )
-    assert ask(path, "SELECT first_seq FROM entries ORDER BY first_seq") == [1, 5]
-    assert ask(path, "SELECT status FROM jobs") == ["finished"]
+    assert ask(path, "SELECT first_seq FROM regista_entries ORDER BY first_seq") == [1, 5]
+    assert ask(path, "SELECT status FROM regista_jobs") == ["finished"]
 
 
 async def test_what_was_recorded_survives_the_death_of_the_process(path: Path) -> None:
@@ -200,9 +187,9 @@ async def test_the_loop_gets_turns_while_a_large_batch_is_encoded(path: Path) ->
             await asyncio.sleep(0)
 
     counting = asyncio.create_task(count())
-    await sqlite_rows.pack([make_entry(n, f"job-{n}") for n in range(1, 2001)], Indexed())
+    await rows.pack([make_entry(n, f"job-{n}") for n in range(1, 2001)], SqliteSql)
     counting.cancel()
-    assert turns >= 2000 // sqlite_rows.ENCODED_AT_ONCE
+    assert turns >= 2000 // rows.ENCODED_AT_ONCE
 
 
 # Syncing
@@ -212,7 +199,7 @@ def on_disk_without_the_wal(path: Path) -> int:
     """The cursor that the database alone has: what is left when the WAL is lost."""
     lonely = path.with_suffix(".lonely")
     shutil.copy(path, lonely)
-    (cursor,) = ask(lonely, "SELECT value FROM meta WHERE name = 'cursor'")
+    (cursor,) = ask(lonely, "SELECT value FROM regista_cursor")
     return int(cursor)
 
 
@@ -243,7 +230,7 @@ async def test_a_stranger_who_reads_holds_the_synced_cursor_back(path: Path) -> 
         assert await history.sync() == 1
         stranger = sqlite3.connect(path, isolation_level=None)
         stranger.execute("BEGIN")
-        stranger.execute("SELECT * FROM entries").fetchall()
+        stranger.execute("SELECT * FROM regista_entries").fetchall()
         await history.record([make_entry(2, first_seq=2)])
         await history.record([make_entry(3, first_seq=3)])
         assert await history.cursor() == 3
@@ -269,42 +256,15 @@ async def test_a_failed_fsync_is_final(path: Path, monkeypatch: pytest.MonkeyPat
         await history.record([make_entry(2, first_seq=2)])  # never in the way of anything else
 
 
-def test_what_went_into_a_file_without_its_name_is_never_called_safe(
-    path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def body() -> None:
-        async with running(SqliteHistory(path)) as history:
-            await history.record([make_entry(1)])
-            assert await history.sync() == 1
-            remove(path)
-            await history.record([make_entry(2, first_seq=2)])
-            with pytest.raises(StorageError, match=r"history\.db is gone"):
-                await history.sync()
-            assert await history.events("job-1") == []  # whoever asks first has it opened anew
-            with pytest.raises(StorageError, match="opened anew"):
-                await history.record([make_entry(3, first_seq=3)])
-            assert await history.cursor() == 0  # so the recorder tells all that it still has
-            await history.record([make_entry(2, first_seq=2)])
-            assert await history.sync() == 2
-
-    asyncio.run(body())
-    assert "it is opened anew" in caplog.text
-    assert ask(path, "SELECT number FROM entries") == [2]
-
-
-async def test_a_strange_file_in_its_place_is_left_alone_until_it_is_gone(path: Path) -> None:
+async def test_what_went_into_a_file_without_its_name_is_never_called_safe(path: Path) -> None:
     async with running(SqliteHistory(path)) as history:
         await history.record([make_entry(1)])
+        assert await history.sync() == 1
         remove(path)
-        ask(path, "CREATE TABLE books (title)")
+        await history.record([make_entry(2, first_seq=2)])
         for _ in range(2):
-            with pytest.raises(HistoryUnavailable, match="not a history of Regista"):
-                await history.cursor()
-            with pytest.raises(StorageError):
-                await history.record([make_entry(2, first_seq=2)])
-        assert ask(path, "SELECT name FROM sqlite_schema") == ["books"]
-        remove(path)
-        assert await history.cursor() == 0
+            with pytest.raises(StorageError, match=r"history\.db is gone.*restart"):
+                await history.sync()
 
 
 # Reading
@@ -315,39 +275,13 @@ def test_a_file_that_cannot_be_read_is_a_history_that_is_away(
 ) -> None:
     async def body() -> None:
         async with running(SqliteHistory(path)) as history:
-            ask(path, "DROP TABLE entries")
+            ask(path, "DROP TABLE regista_entries")
             for _ in range(3):
                 with pytest.raises(HistoryUnavailable, match=r"history\.db"):
                     await history.events("job-1")
 
     asyncio.run(body())
     assert caplog.text.count("jobs go on without it") == 1
-
-
-@pytest.mark.parametrize(
-    ("filters", "index"),
-    [
-        ({"client": "acme"}, "jobs_by_client"),
-        ({"status": "quarantined"}, "jobs_unfinished"),
-        ({}, "jobs_by_time"),
-    ],
-)
-def test_a_page_of_summaries_needs_no_sorting(path: Path, filters: dict[str, Any], index: str) -> None:
-    async def body() -> None:
-        plans: list[str] = []
-
-        async def explain(query: str, asked: dict[str, Any], shape: type[Any]) -> Any:
-            rows = await history._run(lambda c: c.execute("EXPLAIN QUERY PLAN " + query, asked).fetchall())
-            plans.extend(str(row[-1]) for row in rows)
-            return []
-
-        async with running(SqliteHistory(path)) as history:
-            history._read = explain  # type: ignore[method-assign]
-            await history.summaries(before=(START, "job-9"), **filters)
-        assert index in " ".join(plans)
-        assert "TEMP B-TREE" not in " ".join(plans)
-
-    asyncio.run(body())
 
 
 async def test_a_batch_costs_the_same_however_many_jobs_there_are(path: Path) -> None:
@@ -371,64 +305,29 @@ async def test_a_batch_costs_the_same_however_many_jobs_there_are(path: Path) ->
         assert await steps_of(history, told(1021, 10)) < 1.2 * few
 
 
-async def test_a_history_of_the_version_before_goes_on(path: Path) -> None:
-    first, second = make_entry(1, events=2), make_entry(2, first_seq=3, summary=make_summary("job-1"))
-    told = first.packed()
-    old = sqlite3.connect(path, isolation_level=None)
-    for step in module._migrations()[:4]:
-        old.executescript(step.read_text())
-    old.executescript(f"PRAGMA application_id = {module.APPLICATION_ID}; PRAGMA user_version = 4")
-    places = f'{{"{1:019}{1:010}job-1": {1 << 30 | len(told)}}}'
-    old.execute("INSERT INTO batches VALUES (?, ?, '[]', x'', '[]', 1, 1)", (places, told))
-    old.close()
-
-    async with running(SqliteHistory(path)) as history:
-        assert await history.cursor() == 1
-        await history.record([second])
-        assert await history.events("job-1") == first.numbered() + second.numbered()
-        assert await history.summary("job-1") == second.summary
-
-
-async def test_a_history_from_before_there_was_a_search_is_searchable(path: Path) -> None:
-    steps = module._migrations()
-    old = sqlite3.connect(path, isolation_level=None)
-    for number in (1, 2):
-        script = steps[number - 1].read_text()
-        old.executescript(f"BEGIN; {script}; PRAGMA application_id = {module.APPLICATION_ID}; COMMIT")
-    old.execute("PRAGMA user_version = 2")
-    attributes = '{"Asset":"x","Size":3,"Name":"Summer Holiday","Tags":["a","b"]}'
-    row = ("job-1", 1, "acme", "b", "v", "finished", "end", 1.5, 2.5, 2.5, None, None, attributes)
-    old.execute(f"INSERT INTO jobs VALUES ({', '.join('?' * 13)})", row)
-    old.close()
-    types = declared_types({"Asset": "Keyword", "Size": "Int", "Name": "Text", "Tags": "KeywordList"})
-
-    async with running(SqliteHistory(path)) as history:
-        for text in ("Asset = 'x'", "Size > 2 AND Size < 4", "Name = 'holiday'", "Tags = 'b'"):
-            assert [row.job_id for row in await history.search(parse_query(text, types))] == ["job-1"]
-
-
 @pytest.mark.parametrize(
     ("text", "plan"),
     [
-        ("", "jobs_by_time"),
+        ("", "regista_jobs_by_time"),
         ("Asset = 'x'", "SEARCH lead USING PRIMARY KEY (name=? AND key=? AND (created_at,job_id)<"),
         (
             "Asset = 'x' AND StartTime > '2026-01-01'",
             "lead USING PRIMARY KEY (name=? AND key=? AND created_at>? AND (created_at,job_id)<",
         ),
-        ("ClientName = 'acme'", "jobs_by_client"),
-        ("BlueprintName = 'b'", "jobs_by_blueprint"),
-        ("ExecutionStatus = 'Failed'", "jobs_unfinished"),
-        ("StartTime > '2026-01-01'", "jobs_by_time (created_at>?"),
+        ("ClientName = 'acme'", "regista_jobs_by_client"),
+        ("BlueprintName = 'b'", "regista_jobs_by_blueprint"),
+        ("ExecutionStatus = 'Failed'", "regista_jobs_unfinished"),
+        ("StartTime > '2026-01-01'", "regista_jobs_by_time (created_at>?"),
     ],
 )
 async def test_a_search_reads_along_an_index(path: Path, text: str, plan: str) -> None:
     query = parse_query(text, declared_types({"Asset": "Keyword"}))
 
     async with running(SqliteHistory(path)) as history:
-        found = statement(query, await history._lead(query), (START, "job-9"))
-        told = f"EXPLAIN QUERY PLAN SELECT jobs.* FROM {found.source} WHERE {found.filters} ORDER BY {found.order}"
-        rows = await history._run(lambda connection: connection.execute(told, found.asked).fetchall())
+        sql = SqliteSql()
+        question = search_text(sql, query, await history._index_for(query), (START, "job-9"), 100)
+        explained = f"EXPLAIN QUERY PLAN {question}"
+        rows = await history._run(lambda connection: connection.execute(explained, sql.named()).fetchall())
         assert plan in " ".join(row[3] for row in rows)
         assert "TEMP B-TREE" not in " ".join(row[3] for row in rows)
 
@@ -462,10 +361,10 @@ async def test_whatever_is_recorded_reads_as_from_memory(
             assert await sqlite.events(job_id, after_seq, limit) == await memory.events(
                 job_id, after_seq, limit
             )
-            assert await sqlite.summary(job_id) == await memory.summary(job_id)
+            assert await summary_of(sqlite, job_id) == await summary_of(memory, job_id)
         place = None if before is None else (START, before)
         asked: dict[str, Any] = {"status": status, "before": place, "limit": limit}
-        assert await sqlite.summaries(**asked) == await memory.summaries(**asked)
+        assert await summaries_of(sqlite, **asked) == await summaries_of(memory, **asked)
         for client in (None, "acme", "other"):
             found = await memory.entries(after_seq % 5, limit, client)
             assert await sqlite.entries(after_seq % 5, limit, client) == found

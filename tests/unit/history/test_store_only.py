@@ -7,6 +7,7 @@ from regista.history.reader import read_events
 from regista.history.recorder import HistoryRecorder
 from regista.history.store_only import NoHistory
 from regista.storage.memory import MemoryStorage
+from regista.testing.conformance.history_kit import summaries_of, summary_of
 from regista.testing.conformance.storage.kit import ALL, create, event, make_job, running
 
 
@@ -35,7 +36,7 @@ async def test_what_needs_a_history_is_refused() -> None:
 
     history = NoHistory(newest)
     await history.start()
-    for question in (history.summaries(), history.summary("job-1")):
+    for question in (summaries_of(history), summary_of(history, "job-1")):
         with pytest.raises(HistoryDisabled, match="HISTORY_DATABASE_URI names one"):
             await question
     assert await history.events_of_jobs(["job-1"]) == {}

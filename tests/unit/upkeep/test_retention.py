@@ -9,6 +9,7 @@ from regista.errors import JobNotFound
 from regista.history.memory import MemoryHistory
 from regista.model import JobSummary
 from regista.testing.conformance.history import START, make_entry, make_summary
+from regista.testing.conformance.history_kit import summaries_of
 from regista.upkeep.retention import BITES, Retention
 from tests.support import one_task
 
@@ -23,7 +24,7 @@ def rows(count: int, status: str = "finished") -> list[JobSummary]:
 
 
 async def kept(history: MemoryHistory) -> list[str]:
-    return [row.job_id for row in await history.summaries()]
+    return [row.job_id for row in await summaries_of(history)]
 
 
 async def filled(*some: JobSummary) -> MemoryHistory:

@@ -24,6 +24,8 @@ from .history_kit import (
     on_a_loop,
     running,
     seqs,
+    summaries_of,
+    summary_of,
 )
 from .history_search import SearchConformance
 
@@ -81,7 +83,7 @@ class HistoryConformance(SearchConformance):
         async with running(history_factory()) as history:
             assert await history.cursor() == (3 if self.reopens else 0)
             assert seqs(await history.events("job-1")) == ([1, 2] if self.reopens else [])
-            assert await history.summary("job-1") == (summary if self.reopens else None)
+            assert await summary_of(history, "job-1") == (summary if self.reopens else None)
 
     # record
 
@@ -125,7 +127,7 @@ class HistoryConformance(SearchConformance):
             await history.record([make_entry(2, events=2)])
             assert seqs(await history.events("job-1")) == [1, 2]
             assert await history.cursor() == 2
-            assert await history.summary("job-1") == make_summary("job-1", "pending")
+            assert await summary_of(history, "job-1") == make_summary("job-1", "pending")
 
     @on_a_loop
     async def test_many_entries_in_one_call_are_all_there(self, history_factory: HistoryFactory) -> None:
@@ -141,7 +143,7 @@ class HistoryConformance(SearchConformance):
             assert await history.cursor() == 600
             for job_id in (jobs[0], jobs[150], jobs[-1]):
                 assert named(await history.events(job_id)) == [(job_id, seq) for seq in (1, 2, 3, 4)]
-            finished = await history.summaries(status="finished", limit=1000)
+            finished = await summaries_of(history, status="finished", limit=1000)
             assert [summary.job_id for summary in finished] == jobs[::-1]
 
     @on_a_loop
@@ -158,7 +160,7 @@ class HistoryConformance(SearchConformance):
             await history.record([OutboxEntry(1, "job-1", 1, (odd,), summary), make_entry(2, "job-2")])
             (event,) = await history.events("job-1")
             assert (event.type, event.seq, event.detail["fine"]) == (EventType.TASK_FAILED, 1, "yes")
-            assert await history.summary("job-1") is not None
+            assert await summary_of(history, "job-1") is not None
             assert seqs(await history.events("job-2")) == [1]
 
     # sync
@@ -263,8 +265,8 @@ class HistoryConformance(SearchConformance):
         )
         async with running(history_factory()) as history:
             await history.record([make_entry(1, "job-2", summary=full)])
-            assert await history.summary("job-2") == full
-            assert await history.summary("job-1") is None
+            assert await summary_of(history, "job-2") == full
+            assert await summary_of(history, "job-1") is None
 
     @on_a_loop
     async def test_search_attributes_come_back_as_json_has_them(
@@ -273,7 +275,7 @@ class HistoryConformance(SearchConformance):
         summary = make_summary("job-1", search_attributes={"Due": START, "Pair": (1, 2)})
         async with running(history_factory()) as history:
             await history.record([make_entry(1, summary=summary)])
-            found = await history.summary("job-1")
+            found = await summary_of(history, "job-1")
             assert found is not None
             assert found.search_attributes == {"Due": "2026-03-01T12:00:00.123456Z", "Pair": [1, 2]}
 
@@ -285,9 +287,9 @@ class HistoryConformance(SearchConformance):
             await history.record(
                 [make_entry(1, summary=running_), make_entry(2, first_seq=2, summary=waiting)]
             )
-            assert await history.summary("job-1") == waiting
+            assert await summary_of(history, "job-1") == waiting
             await history.record([make_entry(3, first_seq=3, summary=finished), make_entry(4, first_seq=4)])
-            assert await history.summary("job-1") == finished
+            assert await summary_of(history, "job-1") == finished
 
     @on_a_loop
     async def test_a_summary_of_an_older_entry_does_not_overwrite(
@@ -297,9 +299,9 @@ class HistoryConformance(SearchConformance):
         async with running(history_factory()) as history:
             await history.record([make_entry(2, first_seq=2, summary=newer)])
             await history.record([make_entry(1, first_seq=1, summary=older)])
-            assert await history.summary("job-1") == newer
+            assert await summary_of(history, "job-1") == newer
             await history.record([make_entry(2, first_seq=2, summary=newer), make_entry(1, summary=older)])
-            assert await history.summary("job-1") == newer
+            assert await summary_of(history, "job-1") == newer
 
     @on_a_loop
     async def test_summaries_are_newest_first_and_paged(self, history_factory: HistoryFactory) -> None:
@@ -313,7 +315,7 @@ class HistoryConformance(SearchConformance):
             )
             pages: list[list[str]] = []
             before = None
-            while page := await history.summaries(before=before, limit=3):
+            while page := await summaries_of(history, before=before, limit=3):
                 pages.append([summary.job_id for summary in page])
                 before = (page[-1].created_at, page[-1].job_id)
             assert pages == [["job-0", "job-1", "job-2"], ["job-5", "job-4", "job-3"], ["job-6"]]
@@ -363,9 +365,11 @@ class HistoryConformance(SearchConformance):
         ]
         async with running(history_factory()) as history:
             await history.record([make_entry(n, row.job_id, summary=row) for n, row in enumerate(rows, 1)])
-            assert await history.summaries(client="acme") == [rows[3], rows[1], rows[0]]
-            assert await history.summaries(blueprint="publish") == [rows[3]]
-            assert await history.summaries(status="failed") == [rows[2], rows[1]]
-            assert await history.summaries(status="finished", before=(START, "job-4")) == [rows[0]]
-            assert await history.summaries(client="acme", blueprint="transcode", status="failed") == [rows[1]]
-            assert await history.summaries(client="nobody") == []
+            assert await summaries_of(history, client="acme") == [rows[3], rows[1], rows[0]]
+            assert await summaries_of(history, blueprint="publish") == [rows[3]]
+            assert await summaries_of(history, status="failed") == [rows[2], rows[1]]
+            assert await summaries_of(history, status="finished", before=(START, "job-4")) == [rows[0]]
+            assert await summaries_of(history, client="acme", blueprint="transcode", status="failed") == [
+                rows[1]
+            ]
+            assert await summaries_of(history, client="nobody") == []

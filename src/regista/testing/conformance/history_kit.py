@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from ...history.base import HistoryStorage
+from ...history.query import Query
 from ...model import Event, EventType, JobSummary, OutboxEntry
 
 HistoryFactory = Callable[[], HistoryStorage]
@@ -71,3 +72,20 @@ def named(events: list[Event]) -> list[tuple[str, int]]:
 def seqs(events: list[Event]) -> list[int]:
     """The sequence numbers alone."""
     return [seq for _, seq in named(events)]
+
+
+async def summary_of(history: HistoryStorage, job_id: str) -> JobSummary | None:
+    """The summary of one job."""
+    found = await history.search(Query().restricted(job_id=job_id), limit=1)
+    return found[0] if found else None
+
+
+async def summaries_of(
+    history: HistoryStorage,
+    *,
+    before: tuple[datetime, str] | None = None,
+    limit: int = 100,
+    **columns: str | None,
+) -> list[JobSummary]:
+    """The jobs with these columns, newest first, behind a place."""
+    return await history.search(Query().restricted(**columns), before, limit)

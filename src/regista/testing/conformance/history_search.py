@@ -11,7 +11,7 @@ from ...history.query.counts import Durations, Group, JobCounts, Member
 from ...history.query.evaluate import sort_position
 from ...model import JobSummary, OutboxEntry
 from ...model.attributes import declared_types
-from .history_kit import START, HistoryFactory, make_entry, make_summary, on_a_loop, running
+from .history_kit import START, HistoryFactory, make_entry, make_summary, on_a_loop, running, summary_of
 
 ATTRIBUTES = declared_types(
     {
@@ -169,13 +169,13 @@ class SearchConformance:
         rows = [ended(name, 5, search_attributes={"Asset": "x", "Size": 1}) for name in ("a", "b")]
         async with running(history_factory()) as history:
             await history.record(told(*rows))
-            await history.forget(["a", "nobody"])
+            await history.delete_jobs(["a", "nobody"])
             assert await history.events("a") == []
-            assert await history.summary("a") is None
+            assert await summary_of(history, "a") is None
             assert listed(await history.search(asks("Asset = 'x' AND Size = 1"))) == ["b"]
             assert [entry.job_id for entry in (await history.entries(0)).entries] == ["b"]
             assert await history.cursor() == 2
-            await history.forget(["b"])
+            await history.delete_jobs(["b"])
             assert (await history.count(asks(""))).count == 0
 
     # a story that is told anew
@@ -217,6 +217,6 @@ class SearchConformance:
         async with running(history_factory()) as history:
             await history.record([make_entry(1, events=3, summary=first)])
             await history.record([make_entry(2, events=1, summary=again)])
-            assert await history.summary("job-1") == again
+            assert await summary_of(history, "job-1") == again
             assert await history.search(asks("Asset = 'x'")) == [again]
             assert [event.seq for event in await history.events("job-1")] == [1]

@@ -1,8 +1,8 @@
-"""Leads: which index takes a search to the fewest rows.
+"""Chooses the index that takes a search to the fewest rows.
 
 Databases guess that from what they know of columns, and of search attributes they know nothing. So each
-condition that an index can answer is counted, up to a bound, before the search; the fewest lead, and the rest of
-the query is asked of the rows that they lead to.
+condition that an index can answer is counted, up to a bound, before the search; the one with the fewest is used,
+and the rest of the query is checked on the rows that it leads to.
 """
 
 from collections.abc import Sequence
@@ -40,13 +40,13 @@ class IndexCondition(Struct, frozen=True):
         return self.low == self.high
 
 
-def leads_of(query: Query) -> list[IndexCondition]:
+def index_conditions(query: Query) -> list[IndexCondition]:
     """Everything that could lead."""
-    found = [_lead(node) for node in conjuncts(query.where)]
-    return [lead for lead in found if lead is not None]
+    found = [_condition(node) for node in conjuncts(query.where)]
+    return [condition for condition in found if condition is not None]
 
 
-def _lead(node: Node) -> IndexCondition | None:
+def _condition(node: Node) -> IndexCondition | None:
     if isinstance(node, Compare | In) and node.field.column in _COLUMNS:
         values = node.values if isinstance(node, In) else (node.value,)
         if not (isinstance(node, Compare) and node.operator != "=") and "finished" not in values and values:
@@ -78,7 +78,7 @@ def _bounds(node: Node) -> tuple[str, str] | None:
     return key, kind + _LAST
 
 
-def best(leads: Sequence[IndexCondition], counts: Sequence[int]) -> IndexCondition | None:
+def choose_index(conditions: Sequence[IndexCondition], counts: Sequence[int]) -> IndexCondition | None:
     """The one that leads to the fewest; None: walk along the time of creation.
 
     Beyond the bound all are the same: then one that keeps the order, so that the first page comes without a look
@@ -86,6 +86,6 @@ def best(leads: Sequence[IndexCondition], counts: Sequence[int]) -> IndexConditi
     """
     few = [(count, at) for at, count in enumerate(counts) if count < COUNTED]
     if few:
-        return leads[min(few)[1]]
-    ordered = [lead for lead in leads if (lead.exact if lead.name else len(lead.values) == 1)]
-    return min(ordered, key=lambda lead: _RARE.index(lead.column), default=None)
+        return conditions[min(few)[1]]
+    ordered = [each for each in conditions if (each.exact if each.name else len(each.values) == 1)]
+    return min(ordered, key=lambda each: _RARE.index(each.column), default=None)
