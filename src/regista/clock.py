@@ -1,4 +1,4 @@
-"""Time, ids and chance: the three things a program cannot derive, handed in so that tests own them."""
+"""Clocks, ids and randomness. They are passed to constructors, so that tests can control them."""
 
 import random
 import time
@@ -12,14 +12,14 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class Clock(Protocol):
-    """Two clocks with two names: `now` is what may be stored, `elapsed` is what may be subtracted."""
+    """Two clocks: times of `now` may be stored, times of `elapsed` may be subtracted."""
 
     def now(self) -> datetime:
-        """The time of day, aware, in UTC. The only time that is ever stored."""
+        """The aware time of day in UTC. Only this time is stored."""
         ...
 
     def elapsed(self) -> float:
-        """Seconds on a clock that never jumps. Never stored: it means nothing to another process."""
+        """Seconds on a clock that never jumps. Never stored: it has no meaning in another process."""
         ...
 
 
@@ -34,15 +34,15 @@ class SystemClock:
 
 
 class StoreClock:
-    """A machine's clock, set by that of a store that several machines share: one time of day for all of them.
+    """The machine's clock, adjusted to the clock of the shared store.
 
-    Deadlines are stored by one machine and acted on by another. With a clock each, one that is three minutes
-    ahead would call everybody's tasks overdue.
+    One machine stores deadlines and another acts on them. Without the adjustment, a machine whose clock is three
+    minutes ahead would time out the tasks of all others.
     """
 
     def __init__(self, own: Clock) -> None:
         self.own = own
-        #: How much the store's clock is ahead of our own.
+        #: How far the store's clock is ahead of this machine's.
         self.ahead = timedelta()
 
     def now(self) -> datetime:
@@ -52,70 +52,67 @@ class StoreClock:
         return self.own.elapsed()
 
 
-def later(moment: datetime, seconds: float) -> datetime:
-    """`moment` plus seconds, capped at the end of the calendar instead of overflowing."""
+def add_seconds(start: datetime, seconds: float) -> datetime:
+    """The time plus seconds, limited to the end of the calendar instead of overflowing."""
     try:
-        return moment + _span(seconds)
+        return start + _span(seconds)
     except OverflowError:
         return datetime.max.replace(tzinfo=UTC)
 
 
 @lru_cache(maxsize=1024)
 def _span(seconds: float) -> timedelta:
-    # The same few timeouts come again and again, and to make a span of one costs more than to add it.
+    # A few timeouts are used again and again; creating a timedelta costs more than adding it.
     return timedelta(seconds=seconds)
 
 
-def milliseconds(since: datetime, until: datetime) -> float:
-    """How long that was, to the microsecond."""
+def elapsed_ms(since: datetime, until: datetime) -> float:
+    """Milliseconds between two times."""
     return (until - since) / _MILLISECOND
 
 
-class Ids:
+class IdGenerator:
     """Makes ids that sort by the time they were made (the layout of UUID version 7).
 
-    Ordered ids keep the newest rows of every b-tree side by side, which FENCES measured as the
-    difference between 198 and 15 µs of history per job. Within one maker they never go backwards,
-    even when the clock does.
+    Ordered ids keep the newest rows of every b-tree side by side: 15 instead of 198 µs of history per job.
+    Ids of one generator never go backwards, even when the clock does.
     """
 
-    def __init__(self, clock: Clock, chance: random.Random | None = None) -> None:
-        self.chance = chance if chance is not None else random.Random(random.SystemRandom().getrandbits(128))
+    def __init__(self, clock: Clock, source: random.Random | None = None) -> None:
+        self.random = source if source is not None else random.Random(random.SystemRandom().getrandbits(128))
         self._clock = clock
         self._last = 0
         self._moment: datetime | None = None
         #: The milliseconds of the last id, and how an id of theirs begins.
         self._millisecond, self._head = -1, ""
-        self._prefix = f"{self.chance.getrandbits(48):012x}"
+        self._prefix = f"{self.random.getrandbits(48):012x}"
         self._tokens = 0
 
-    def new(self, now: datetime | None = None) -> str:
-        """An id that no other maker makes: 48 bits of milliseconds, 12 of sequence, 62 of chance."""
+    def new_id(self, now: datetime | None = None) -> str:
+        """A unique id: 48 bits of milliseconds, 12 of sequence, 62 random bits."""
         moment = now or self._clock.now()
-        # The jobs of a batch share one moment: its stamp has been seen.
+        # The jobs of a batch share one time.
         stamp = 0 if moment is self._moment else int(moment.timestamp() * 1000) << 12
         self._moment = moment
-        # A burst within one millisecond counts on; so does a clock that was set back.
+        # Count on within one millisecond, and when the clock was set back.
         self._last = last = stamp if stamp > self._last else self._last + 1
         if last >> 12 != self._millisecond:
             self._millisecond = last >> 12
             text = f"{self._millisecond:012x}"
             self._head = f"{text[:8]}-{text[8:]}-"
-        # The first digit of each part is never a nought (version 7, variant 8 to b), so `hex` leaves none out.
-        tail = hex(1 << 63 | self.chance.getrandbits(62))
+        # The first digit of each part is never 0 (version 7, variant 8 to b), so `hex` omits none.
+        tail = hex(1 << 63 | self.random.getrandbits(62))
         return f"{self._head}{hex(7 << 12 | last & 0xFFF)[2:]}-{tail[2:6]}-{tail[6:]}"
 
-    def token(self) -> str:
-        """A commit token: unique among all writers, meaningless otherwise."""
+    def new_token(self) -> str:
+        """A commit token, unique among all writers."""
         self._tokens += 1
         return f"{self._prefix}{self._tokens}"
 
 
 def derived_id(*parts: str) -> str:
-    """The id that follows from `parts`, always the same one. Used where a repeat must be a no-op."""
-    # Each part says how long it is: no two lists of parts look alike.
-    told = ""
-    for part in parts:
-        told += f"{len(part)}:{part}"
-    digest = blake2b(told.encode(), digest_size=16).hexdigest()
+    """The id derived from `parts`, always the same. Used where a repetition must have no effect."""
+    # With its length before each part, different lists of parts never give the same text.
+    text = "".join(f"{len(part)}:{part}" for part in parts)
+    digest = blake2b(text.encode(), digest_size=16).hexdigest()
     return f"{digest[:8]}-{digest[8:12]}-8{digest[13:16]}-8{digest[17:20]}-{digest[20:]}"

@@ -43,7 +43,7 @@ RegistaError
 │   └── IntegrityError       what was read is not what was written
 ├── OrchestratorStopped      it stops, or has stopped; ask again later
 ├── StorageError
-│   ├── StorageAway          no answer; the outcome of what was asked is unknown
+│   ├── StorageOutcomeUnknown          no answer; the outcome of what was asked is unknown
 │   │   ├── StorageFailed       a flush failed, and that is final
 │   │   └── StorageUnavailable  the store is away for now
 │   │       └── HistoryUnavailable  the history is; jobs go on
@@ -496,19 +496,19 @@ class StorageError(RegistaError):
     code = "storage_error"
 
 
-class StorageAway(StorageError):
+class StorageOutcomeUnknown(StorageError):
     """The store did not answer. Whether the write arrived is unknown."""
 
     code = "storage_away"
 
 
-class StorageFailed(StorageAway):
+class StorageFailed(StorageOutcomeUnknown):
     """A flush failed, and that is final: whether the write survived is unknown until a restart."""
 
     code = "storage_failed"
 
 
-class StorageUnavailable(StorageAway):
+class StorageUnavailable(StorageOutcomeUnknown):
     """The store is away, or too slow, for now. Whether the write arrived is unknown; ask again, with the same key."""
 
     code = "storage_unavailable"

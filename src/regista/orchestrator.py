@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .backends import build_history, build_storage, settings_of, told_apart
 from .blueprint import StateMachineBlueprint, load_blueprints
-from .clock import Clock, Ids, StoreClock, SystemClock
+from .clock import Clock, IdGenerator, StoreClock, SystemClock
 from .config import Config
 from .config.client_webhooks import read_webhooks
 from .config.people import (
@@ -97,7 +97,7 @@ class OrchestratorEngine:
         clients: Mapping[str, ClientConfig] | None = None,
         client_tokens: Mapping[str, str] | None = None,
         clock: Clock | None = None,
-        ids: Ids | None = None,
+        ids: IdGenerator | None = None,
     ) -> None:
         self.config = config if config is not None else Config.from_env()
         self.clock: Clock = clock or SystemClock()
@@ -107,7 +107,7 @@ class OrchestratorEngine:
         )
         if self.storage.shared:
             self.clock = StoreClock(self.clock)
-        self._ids = ids or Ids(self.clock)
+        self._ids = ids or IdGenerator(self.clock)
         self.config = told_apart(self.config, self.storage)
         self.history = history or build_history(self.config.history_database_uri, self.storage)
         if not isinstance(self.history, NoHistory) and (keep := getattr(self.storage, "keep_outbox", None)):
@@ -157,7 +157,7 @@ class OrchestratorEngine:
             self.storage,
             self.engine.approval_token,
             clock,
-            ids.chance,
+            ids.random,
             self.telemetry.webhook_attempt,
         )
         self.engine.webhook_for = self.webhooks.book.url_for
@@ -174,7 +174,7 @@ class OrchestratorEngine:
             self.storage,
             self.grace,
             config.instance_id,
-            ids.chance,
+            ids.random,
             config.lease_s / 2,
         )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import aiohttp
 
-from regista.trace import span_id_of
+from regista.trace_context import span_id_of
 from tests.acceptance.any_store import redis_server, storage  # noqa: F401  # fixtures
 from tests.acceptance.house import house, raw
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from regista.client import Client
-from regista.errors import ApiError, OrchestratorStopped, RegistaError, StorageAway, Unreachable
+from regista.errors import ApiError, OrchestratorStopped, RegistaError, StorageOutcomeUnknown, Unreachable
 from regista.wire.jobs import JobObject
 from tests.chaos.cluster_app import KINDS
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 #: Jobs that are waited for in one request.
 _WINDOW = 500
 #: What says nothing about the job: another orchestrator may know better.
-_TROUBLE = (Unreachable, OrchestratorStopped, StorageAway)
+_TROUBLE = (Unreachable, OrchestratorStopped, StorageOutcomeUnknown)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regista.clock import Ids, SystemClock, derived_id, later, milliseconds
+from regista.clock import IdGenerator, SystemClock, add_seconds, derived_id, elapsed_ms
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -31,7 +31,7 @@ def test_the_system_clock_is_aware_and_never_runs_back() -> None:
 
 
 def test_ids_have_the_shape_of_uuid_version_7() -> None:
-    made = uuid.UUID(Ids(StepClock(NOON)).new())
+    made = uuid.UUID(IdGenerator(StepClock(NOON)).new_id())
 
     assert made.version == 7
     assert made.variant == uuid.RFC_4122
@@ -39,41 +39,41 @@ def test_ids_have_the_shape_of_uuid_version_7() -> None:
 
 
 def test_ids_made_within_one_millisecond_are_sorted_and_unique() -> None:
-    ids = Ids(StepClock(NOON))
-    made = [ids.new() for _ in range(10_000)]
+    ids = IdGenerator(StepClock(NOON))
+    made = [ids.new_id() for _ in range(10_000)]
 
     assert made == sorted(set(made))
     assert all(uuid.UUID(each).version == 7 for each in made)
 
 
 @given(st.lists(st.integers(-(10**6), 10**6), min_size=2, max_size=50))
-def test_ids_are_sorted_even_when_the_clock_goes_back(milliseconds: list[int]) -> None:
-    times = [NOON + timedelta(milliseconds=each) for each in milliseconds]
-    ids = Ids(StepClock(*times))
-    made = [ids.new() for _ in times]
+def test_ids_are_sorted_even_when_the_clock_goes_back(elapsed_ms: list[int]) -> None:
+    times = [NOON + timedelta(milliseconds=each) for each in elapsed_ms]
+    ids = IdGenerator(StepClock(*times))
+    made = [ids.new_id() for _ in times]
 
     assert made == sorted(set(made))
 
 
 def test_two_makers_at_the_same_moment_make_different_ids() -> None:
-    first, second = Ids(StepClock(NOON)), Ids(StepClock(NOON))
+    first, second = IdGenerator(StepClock(NOON)), IdGenerator(StepClock(NOON))
 
-    assert first.new() != second.new()
-    assert first.token() != second.token()
+    assert first.new_id() != second.new_id()
+    assert first.new_token() != second.new_token()
 
 
 def test_the_same_seed_makes_the_same_ids_and_tokens() -> None:
     def made(seed: int) -> list[str]:
-        ids = Ids(StepClock(NOON), random.Random(seed))
-        return [ids.new(), ids.token(), ids.new(), ids.token()]
+        ids = IdGenerator(StepClock(NOON), random.Random(seed))
+        return [ids.new_id(), ids.new_token(), ids.new_id(), ids.new_token()]
 
     assert made(1) == made(1)
     assert set(made(1)).isdisjoint(made(2))
 
 
 def test_tokens_of_one_maker_never_repeat() -> None:
-    ids = Ids(StepClock(NOON))
-    made = [ids.token() for _ in range(1000)]
+    ids = IdGenerator(StepClock(NOON))
+    made = [ids.new_token() for _ in range(1000)]
 
     assert len(set(made)) == len(made)
 
@@ -102,15 +102,15 @@ def test_derived_ids_differ_when_any_part_or_their_cut_differs(one: list[str], o
 
 
 def test_later_adds_seconds() -> None:
-    assert later(NOON, 90.5) == NOON + timedelta(seconds=90.5)
+    assert add_seconds(NOON, 90.5) == NOON + timedelta(seconds=90.5)
 
 
 def test_later_stops_at_the_end_of_the_calendar() -> None:
     end = datetime.max.replace(tzinfo=UTC)
 
-    assert later(NOON, 1e15) == end
-    assert later(NOON, 1e12) == end
-    assert later(end, 1) == end
+    assert add_seconds(NOON, 1e15) == end
+    assert add_seconds(NOON, 1e12) == end
+    assert add_seconds(end, 1) == end
 
 
 def test_derived_ids_of_different_parts_differ_however_they_are_cut() -> None:
@@ -119,12 +119,12 @@ def test_derived_ids_of_different_parts_differ_however_they_are_cut() -> None:
 
 
 def test_a_duration_is_told_in_milliseconds_to_the_microsecond() -> None:
-    assert milliseconds(NOON, NOON + timedelta(seconds=1, microseconds=234_568)) == 1234.568
-    assert milliseconds(NOON, NOON) == 0
+    assert elapsed_ms(NOON, NOON + timedelta(seconds=1, microseconds=234_568)) == 1234.568
+    assert elapsed_ms(NOON, NOON) == 0
 
 
 def test_an_id_may_be_made_for_a_moment_that_is_known_already() -> None:
-    ids = Ids(StepClock(NOON))
-    made = uuid.UUID(ids.new(NOON + timedelta(seconds=1)))
+    ids = IdGenerator(StepClock(NOON))
+    made = uuid.UUID(ids.new_id(NOON + timedelta(seconds=1)))
 
     assert made.int >> 80 == int(NOON.timestamp() * 1000) + 1000

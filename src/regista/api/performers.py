@@ -9,7 +9,7 @@ from aiohttp import hdrs, web
 
 from ..config.rates import Context
 from ..engines.base import Verdict
-from ..errors import OrchestratorStopped, StorageAway
+from ..errors import OrchestratorStopped, StorageOutcomeUnknown
 from ..model import Task, TaskResult, split_attempt_id
 from ..serialization import safe_text
 from ..wire.bad_message import BadMessage, read
@@ -181,7 +181,7 @@ async def result(request: web.Request) -> web.Response:
     told = result_of(said, worker_id, app[STAGE].clock.now())
     try:
         verdict, task = await app[DESK].result(told)
-    except (StorageAway, OrchestratorStopped):
+    except (StorageOutcomeUnknown, OrchestratorStopped):
         _hang_up_on_the_hasty(request)
         raise
     if verdict.accepted:

@@ -5,7 +5,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ..dispatch.connected import Seat
-from ..errors import StorageAway
+from ..errors import StorageOutcomeUnknown
 from ..workers.service import WorkerService
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class RollCall:
     async def _answer(self, noted: "list[tuple[Channel, Seat, float]]") -> None:
         try:
             renewed = await self._workers.renew([seat for _, seat, _ in noted])
-        except StorageAway:  # each of them meets the same, and knows what to do about it
+        except StorageOutcomeUnknown:  # each of them meets the same, and knows what to do about it
             renewed = [False] * len(noted)
         except Exception:
             log.exception(

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ..config.rates import Context
 from ..dispatch.connected import Seat
 from ..engines.base import Verdict
-from ..errors import OrchestratorStopped, StorageAway, StorageUnavailable
+from ..errors import OrchestratorStopped, StorageOutcomeUnknown, StorageUnavailable
 from ..model import Task, TaskResult, Worker
 from ..serialization import safe_text
 from ..wire import stream
@@ -139,7 +139,7 @@ class Channel:
             if await self._greet():
                 while (message := await self._ws.next(self._hear_now)).type not in _CLOSED:
                     await self._hear(message)
-        except (StorageAway, OrchestratorStopped):
+        except (StorageOutcomeUnknown, OrchestratorStopped):
             pass  # the worker keeps what is not acknowledged, and comes back
         except Exception:
             log.exception("a stream failed; the worker comes back", extra={"worker_id": self.worker_id})

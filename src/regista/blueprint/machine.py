@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from ..clock import derived_id, later, milliseconds
+from ..clock import add_seconds, derived_id, elapsed_ms
 from ..model import (
     FINISHED_TASKS_KEPT,
     AwaitBranches,
@@ -116,7 +116,7 @@ def _act_seldom(job: Job, action: FanOut | AskHuman | RunChild | Sleep | Fail, s
         case RunChild() as run:
             return _run_child(job, run, scene)
         case Sleep(seconds, then):
-            until = later(scene.now, seconds)
+            until = add_seconds(scene.now, seconds)
             slept = Event(
                 type=EventType.TIMER_STARTED, at=scene.now, state=job.state, detail={"seconds": seconds}
             )
@@ -237,7 +237,7 @@ def end(job: Job, status: JobStatus, scene: Scene, *, unconfirmed: bool = False)
         at=scene.now,
         state=job.state,
         status=status,
-        duration_ms=milliseconds(job.created_at, scene.now),
+        duration_ms=elapsed_ms(job.created_at, scene.now),
         code=job.error.code if job.error else None,
         message=job.error.message if job.error else None,
         detail={"unconfirmed": True} if unconfirmed else {},
@@ -310,8 +310,8 @@ def _task(job: Job, order: Order, index: int, scene: Scene, branch: bool = False
     dispatch_s = order.dispatch_timeout_s or job.dispatch_timeout_s
     result_s = order.result_timeout_s or job.result_timeout_s
     if dispatch_s or result_s:
-        dispatch_by = later(now, dispatch_s) if dispatch_s else None
-        result_by = later(now, result_s) if result_s else None
+        dispatch_by = add_seconds(now, dispatch_s) if dispatch_s else None
+        result_by = add_seconds(now, result_s) if result_s else None
         task = replace(task, dispatch_by=dispatch_by, result_by=result_by)
     if order.heartbeat_timeout_s or order.strategy or order.max_cost is not None:
         task = replace(
@@ -388,7 +388,7 @@ def _left(job: Job, scene: Scene, to: str | None) -> Event:
         at=scene.now,
         state=job.state,
         next_state=to,
-        duration_ms=milliseconds(job.entered_at or job.created_at, scene.now),
+        duration_ms=elapsed_ms(job.entered_at or job.created_at, scene.now),
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..clock import later
+from ..clock import add_seconds
 from ..errors import ApprovalConflict, JobAlreadyTerminal, NotQuarantined
 from ..model import (
     APPROVALS_KEPT,
@@ -147,7 +147,7 @@ def request_cancel(job: Job, tasks: list[Task], scene: Scene, reason: str = "") 
     if job.status is JobStatus.CANCELLING:
         return None
     requested = Event(type=EventType.CANCEL_REQUESTED, at=scene.now, state=job.state, message=reason or None)
-    cancellation = Cancellation(scene.now, later(scene.now, scene.rules.cancel_grace_s), reason)
+    cancellation = Cancellation(scene.now, add_seconds(scene.now, scene.rules.cancel_grace_s), reason)
     job = replace(job, cancel=cancellation, error=Fault("cancelled", reason) if reason else job.error)
     step = _stop_work(job, tasks, scene)
     return replace(step, events=(requested, *step.events))

@@ -6,7 +6,7 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
-from ..clock import later
+from ..clock import add_seconds
 from ..model import Change, ChildJob, Event, Job, JobMessage, Quota, RetryPolicy, TaskWrite
 from ..model.task import DEFAULT_RETRY
 from .graph import Graph
@@ -57,17 +57,19 @@ class Step(Struct, frozen=True, kw_only=True, gc=False):
     messages: tuple[JobMessage, ...] = ()
     events: tuple[Event, ...] = ()
 
-    def then(self, later: "Step") -> "Step":
+    def then(self, add_seconds: "Step") -> "Step":
         """Both, as one: `later` was decided on the job that this step left."""
         return Step(
-            job=later.job,
-            tasks=self.tasks + later.tasks,
-            drop_tasks=self.drop_tasks or later.drop_tasks,
-            opens_branches=self.opens_branches if later.opens_branches is None else later.opens_branches,
-            closes_branches=self.closes_branches + later.closes_branches,
-            children=self.children + later.children,
-            messages=self.messages + later.messages,
-            events=self.events + later.events,
+            job=add_seconds.job,
+            tasks=self.tasks + add_seconds.tasks,
+            drop_tasks=self.drop_tasks or add_seconds.drop_tasks,
+            opens_branches=self.opens_branches
+            if add_seconds.opens_branches is None
+            else add_seconds.opens_branches,
+            closes_branches=self.closes_branches + add_seconds.closes_branches,
+            children=self.children + add_seconds.children,
+            messages=self.messages + add_seconds.messages,
+            events=self.events + add_seconds.events,
         )
 
     def change(
@@ -115,4 +117,4 @@ def pause_s(policy: RetryPolicy, failures: int, chance: float) -> float:
 
 def retry_at(now: datetime, policy: RetryPolicy, failures: int, chance: float) -> datetime:
     """The instant of the next try."""
-    return later(now, pause_s(policy, failures, chance))
+    return add_seconds(now, pause_s(policy, failures, chance))

@@ -2,7 +2,7 @@
 
 import logging
 
-from .. import trace
+from .. import trace_context
 
 
 class Ids(logging.Filter):
@@ -22,11 +22,11 @@ class Ids(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Every record passes, with ids."""
         said = vars(record)
-        about = trace.ABOUT.get()
+        about = trace_context.CURRENT_SUBJECT.get()
         for name, value in () if about is None else about.ids.items():
             if value:
                 said.setdefault(name, value)
-        if trace_id := trace.trace_id():
+        if trace_id := trace_context.trace_id():
             said.setdefault("trace_id", trace_id)
         for name, value in self._always.items():
             said.setdefault(name, value)

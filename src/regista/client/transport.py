@@ -16,7 +16,7 @@ from yarl import URL
 from ..config import Connection, url_for
 from ..errors import ApiError
 from ..tokens import CLIENT_FILE, find_token, is_loopback
-from ..trace import begin, carried
+from ..trace_context import current_context, start_span
 from ..wire.pages import Page
 from ..wire.tls import Files, client_context
 from .errors import RequestFailure, failure_from_exception, raise_for_status
@@ -99,7 +99,7 @@ class Transport:
         """
         data = None if body is None else msgspec.json.encode(body)
         # Reading is no step of a trace; a POST is a span, where this program traces.
-        span = begin(f"regista {method}", "client", path=path) if method == "POST" else None
+        span = start_span(f"regista {method}", "client", path=path) if method == "POST" else None
         target = _with_query(path, params)
         if span is None:
             return await self._retry(method, target, data, idempotent, server_wait_s)
@@ -190,7 +190,7 @@ class Transport:
                     method,
                     self._url(target),
                     data=io.BytesIO(data) if large and data is not None else data,
-                    headers=self._headers() | carried(),
+                    headers=self._headers() | current_context(),
                     timeout=timeout,
                 ) as response,
             ):

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from ..clock import Clock
-from ..errors import StorageAway
+from ..errors import StorageOutcomeUnknown
 from ..model import QueueKey, Task, match_options
 from ..storage.base import StorageBackend
 from .connected import Seat
@@ -118,7 +118,7 @@ class Puller:
                 else:  # their writes share a flush
                     full = all(await asyncio.gather(*(self._ask(question) for question in questions)))
                 width = min(2 * width, _SEATS_ASKED) if full else 1
-        except StorageAway:
+        except StorageOutcomeUnknown:
             self._look = True  # the store says so itself; when it is back, the next wake finds what waits
         except Exception:
             self._look = True

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from ..clock import Clock, later
+from ..clock import Clock, add_seconds
 from ..model import HELD_STATES, AttemptState, Job, QueueKey, Task, Worker
 from ..storage.base import StorageBackend
 from .claimer import Puller
@@ -234,7 +234,7 @@ def _absence(disconnected_at: datetime | None, worker: Worker) -> Absence | None
     if disconnected_at is None:
         return None
     return Absence(
-        disconnected_at, None if worker.lease_s is None else later(disconnected_at, worker.lease_s)
+        disconnected_at, None if worker.lease_s is None else add_seconds(disconnected_at, worker.lease_s)
     )
 
 

@@ -5,7 +5,7 @@ import logging
 
 from msgspec.structs import replace
 
-from ..errors import StorageAway
+from ..errors import StorageOutcomeUnknown
 from ..model import FreeSlots, Worker, queue_key_text
 from ..storage.base import Hint, HintKind, StorageBackend
 from .connected import Seats
@@ -85,7 +85,7 @@ class Exchange:
         try:
             await self._tell()
             await self._learn()
-        except StorageAway:
+        except StorageOutcomeUnknown:
             pass  # it says so itself; the rescuer repeats us
         except Exception:
             log.exception(
@@ -110,7 +110,7 @@ class Exchange:
     async def _call(self, hints: list[Hint]) -> None:
         try:
             await self._store.nudge(hints)
-        except StorageAway:
+        except StorageOutcomeUnknown:
             pass  # when it is back, everybody looks at all lanes
         except Exception:
             log.exception(

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from ..trace import under
+from ..trace_context import child_context
 from .status import JobStatus
 
 
@@ -174,7 +174,7 @@ class Job(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     @property
     def trace(self) -> dict[str, str]:
         """The trace context of this job: its own span, a child of the submitter's."""
-        return under(self.tracing_context, self.id) if self.tracing_context else self.tracing_context
+        return child_context(self.tracing_context, self.id) if self.tracing_context else self.tracing_context
 
     def runnable(self, open_branches: int) -> bool:
         """A handler can run for it now: it belongs in the ready queue."""

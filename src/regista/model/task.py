@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from ..clock import later
-from ..trace import under
+from ..clock import add_seconds
+from ..trace_context import child_context
 from .queue_key import QueueKey, match_options_text
 from .status import AttemptState
 
@@ -154,7 +154,11 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     @property
     def trace(self) -> dict[str, str]:
         """The trace context for the worker: the span of this attempt."""
-        return under(self.tracing_context, self.attempt_id) if self.tracing_context else self.tracing_context
+        return (
+            child_context(self.tracing_context, self.attempt_id)
+            if self.tracing_context
+            else self.tracing_context
+        )
 
     @property
     def queue_key(self) -> QueueKey:
@@ -183,9 +187,9 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
                 nearest = _earlier(nearest, self.not_before)
             return nearest if self.dispatch_by is None else _earlier(nearest, self.dispatch_by)
         if self.attempt_timeout_s is not None and self.offered_at is not None:
-            nearest = _earlier(nearest, later(self.offered_at, self.attempt_timeout_s))
+            nearest = _earlier(nearest, add_seconds(self.offered_at, self.attempt_timeout_s))
         if self.heartbeat_timeout_s is not None and self.seen_at is not None:
-            nearest = _earlier(nearest, later(self.seen_at, self.heartbeat_timeout_s))
+            nearest = _earlier(nearest, add_seconds(self.seen_at, self.heartbeat_timeout_s))
         return nearest
 
 

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from ..model import Change, CommitOutcome, CommitStatus, Event, EventType, Job, JobStatus, Task
-from ..trace import Place, place_of, span_id_of
+from ..trace_context import SpanReference, span_id_of, span_in
 
 _ATTEMPT_ENDS = frozenset(
     {
@@ -29,7 +29,7 @@ class SpanRecord(Struct, frozen=True, kw_only=True):
     """A span that is over."""
 
     name: str
-    place: Place
+    place: SpanReference
     #: The span above it.
     parent_id: str
     start: datetime
@@ -70,7 +70,7 @@ class Spans:
 
 def job_span(job: Job, event: Event) -> SpanRecord | None:
     """The whole of a job, below whatever asked for it; None when nobody traces it."""
-    above = place_of(job.tracing_context)
+    above = span_in(job.tracing_context)
     if above is None or not above.sampled:
         return None
     status = str(event.status or "")
@@ -96,7 +96,7 @@ def job_span(job: Job, event: Event) -> SpanRecord | None:
 
 def attempt_span(task: Task, event: Event, now: datetime) -> SpanRecord | None:
     """One attempt, from its place in line to its end; None when nobody traces it."""
-    above = place_of(task.tracing_context)
+    above = span_in(task.tracing_context)
     if above is None or not above.sampled:
         return None
     attempt_id = f"{task.id}-{event.attempt}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
 
-from .. import __version__, trace
+from .. import __version__, trace_context
 from ..clock import Clock
 from ..config import Config
 from ..config.telemetry import metrics_endpoint, traces_endpoint
@@ -118,11 +118,11 @@ class Telemetry:
     def _handler(self, job: Job) -> "HandlerSpan | None":
         return None if self._tracing is None else self._tracing.handler(job)
 
-    def submitting(self, blueprint: str) -> "trace.Live | None":
+    def submitting(self, blueprint: str) -> "trace_context.ActiveSpan | None":
         """The span of a submission from this very program, where it has none open; None when nobody traces."""
-        if self._tracing is None or trace.carried():
+        if self._tracing is None or trace_context.current_context():
             return None
-        return trace.begin(f"submit {blueprint}", "producer", blueprint=blueprint)
+        return trace_context.start_span(f"submit {blueprint}", "producer", blueprint=blueprint)
 
     def expect(self, blueprint: str) -> None:
         """Jobs of this blueprint may come. Their counters begin at 0: the first of anything is a change, too."""

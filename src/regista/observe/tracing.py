@@ -15,9 +15,9 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from .. import __version__, trace
+from .. import __version__, trace_context
 from ..model import Job
-from ..trace import Place
+from ..trace_context import SpanReference
 from .spans import SpanRecord
 
 log = logging.getLogger("regista.observe")
@@ -42,7 +42,7 @@ class Tracing:
 
     def start(self, *, everywhere: bool = False) -> None:
         """Trace from now on. `everywhere`: what user code begins through OpenTelemetry goes the same way."""
-        trace.use(self.provider)
+        trace_context.use_provider(self.provider)
         if everywhere and isinstance(otel.get_tracer_provider(), otel.ProxyTracerProvider):
             otel.set_tracer_provider(self.provider)
 
@@ -52,8 +52,8 @@ class Tracing:
 
     def close(self) -> None:
         """The same, blocking."""
-        if trace.provider() is self.provider:
-            trace.use(None)
+        if trace_context.tracer_provider() is self.provider:
+            trace_context.use_provider(None)
         if not self._processor.force_flush(int(FLUSH_S * 1000)):
             log.warning("not all spans could be sent", extra={"action": "telemetry"})
         self.provider.shutdown()
@@ -78,14 +78,14 @@ class Tracing:
 
     def handler(self, job: Job) -> "HandlerSpan | None":
         """A handler of this job begins here; None when nobody traces the job."""
-        above = trace.place_of(job.tracing_context) if job.tracing_context else None
+        above = trace_context.span_in(job.tracing_context) if job.tracing_context else None
         return None if above is None or not above.sampled else HandlerSpan(self, job, above)
 
 
 class HandlerSpan:
     """One run of a handler. Spans that the handler begins by itself are below it."""
 
-    def __init__(self, tracing: Tracing, job: Job, above: Place) -> None:
+    def __init__(self, tracing: Tracing, job: Job, above: SpanReference) -> None:
         self._tracing = tracing
         self._job = job
         self._began = datetime.now(UTC)
@@ -105,7 +105,7 @@ class HandlerSpan:
             SpanRecord(
                 name=f"handler {job.state}",
                 place=self._place,
-                parent_id=trace.span_id_of(job.id),
+                parent_id=trace_context.span_id_of(job.id),
                 start=self._began,
                 end=datetime.now(UTC),
                 attributes={**told, "regista.blueprint": job.blueprint},
@@ -114,7 +114,7 @@ class HandlerSpan:
         )
 
 
-def _context(place: Place) -> SpanContext:
+def _context(place: SpanReference) -> SpanContext:
     flags = TraceFlags(int(place.flags, 16))
     return SpanContext(int(place.trace_id, 16), int(place.span_id, 16), is_remote=False, trace_flags=flags)
 

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..clock import later
+from ..clock import add_seconds
 from .calendar import MANY, Calendar, moment
 from .schedule import CatchUp, Overlap, Schedule
 
@@ -115,7 +115,7 @@ def fires_at(name: str, tick: datetime, schedule: Schedule, calendar: Calendar) 
     gap_s = (following - tick).total_seconds() if following is not None else schedule.jitter_seconds
     digest = blake2b(f"{name}\n{tick.isoformat()}".encode(), digest_size=8).digest()
     share = int.from_bytes(digest, "big") / 2**64
-    return later(tick, share * min(schedule.jitter_seconds, gap_s))
+    return add_seconds(tick, share * min(schedule.jitter_seconds, gap_s))
 
 
 def next_fire(name: str, schedule: Schedule, calendar: Calendar, after: datetime) -> datetime | None:

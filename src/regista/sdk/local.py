@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from .. import model
 from ..clock import Clock
-from ..errors import OrchestratorStopped, StorageAway, StorageFailed, StorageUnavailable
+from ..errors import OrchestratorStopped, StorageFailed, StorageOutcomeUnknown, StorageUnavailable
 from ..model import Task, TaskResult
 from ..payloads.task_files import FilesRoom
 from .profile import build_worker_record
@@ -100,7 +100,7 @@ class LocalWorker:
             await asyncio.wait(self._deliveries, timeout=LAST_WORDS_S)
         try:
             await self._service.leave(self.id, self._session)
-        except StorageAway:
+        except StorageOutcomeUnknown:
             pass  # the store is gone; the lease will tell the next start
         self._task_runner.close()
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from ..errors import PayloadError, TaskError
 from ..model import TaskFailure, TaskResult
 from ..serialization import safe_text
-from ..trace import ABOUT, About, Live, begin
+from ..trace_context import CURRENT_SUBJECT, ActiveSpan, TraceSubject, start_span
 from .context import Assignment, TaskContext
 from .tasks import Skill
 
@@ -54,7 +54,7 @@ class RunningTask:
         #: How it went; kept until acknowledged.
         self.result: TaskResult | None = None
         #: Its part of a trace, from its start to its result.
-        self.span: Live | None = None
+        self.span: ActiveSpan | None = None
 
 
 class TaskListener(Protocol):
@@ -101,18 +101,18 @@ class AttemptScope:
         }
 
     def __enter__(self) -> None:
-        self._token: Token[About | None] = ABOUT.set(self)
+        self._token: Token[TraceSubject | None] = CURRENT_SUBJECT.set(self)
         if self.span is not None:
             self.span.enter()
 
     def __exit__(self, *error: object) -> None:
         if self.span is not None:
             self.span.leave()
-        ABOUT.reset(self._token)
+        CURRENT_SUBJECT.reset(self._token)
 
 
-def _span(task: Assignment, trace: dict[str, str], worker_id: str) -> Live | None:
-    return begin(
+def _span(task: Assignment, trace: dict[str, str], worker_id: str) -> ActiveSpan | None:
+    return start_span(
         f"perform {task.type}",
         "consumer",
         trace,

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from ..clock import Clock
-from ..errors import StorageAway
+from ..errors import StorageOutcomeUnknown
 from ..model import Record
 from ..model.audit import AUDIT_COLLECTION, AuditedAction, AuditRecord, audit_record, audit_write
 from ..storage.base import Shelves
@@ -90,7 +90,7 @@ class AuditService:
         record = self._record(caller, action, target, facts)
         try:
             await self._records.put([audit_write(record, self._keep_s)])
-        except StorageAway:
+        except StorageOutcomeUnknown:
             log.warning("%s: not recorded, the store is unavailable", action, extra={"action": action})
 
     def log(self, caller: Caller, action: str, target: str, level: int = logging.INFO) -> None:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from ..clock import Clock, later
+from ..clock import Clock, add_seconds
 from ..model import Quota, TokenGrant
 from .codec import micros
 from .journal import Batch, CountRow
@@ -75,7 +75,7 @@ class Quotas:
 
     def count(self, quota: Quota, batch: Batch) -> None:
         """One more was created; `check_quota` has seen the quota."""
-        expires = micros(later(self._clock.now(), quota.ttl_s))
+        expires = micros(add_seconds(self._clock.now(), quota.ttl_s))
         row = CountRow(quota.counter, self.used(quota.counter) + 1, expires)
         self._rows[quota.counter] = batch.counts[quota.counter] = row
         if len(self._rows) > 2 * self._swept + _SWEEP_AFTER:

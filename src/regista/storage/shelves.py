@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from ..clock import Clock, later
+from ..clock import Clock, add_seconds
 from ..model import Record, RecordWrite
 from .base import Hint, HintKind
 from .codec import micros, moment_of
@@ -143,7 +143,7 @@ class Shelves:
             return ItemRow(write.collection, write.key, 0, None, None, b"")
         due = None if write.due is None else micros(write.due)
         # The file outlives the clock that never jumps, so it gets the time of day.
-        expires = None if write.ttl_s is None else micros(later(self._clock.now(), write.ttl_s))
+        expires = None if write.ttl_s is None else micros(add_seconds(self._clock.now(), write.ttl_s))
         return ItemRow(write.collection, write.key, revision, due, expires, write.value)
 
     def _place(self, row: ItemRow) -> None:

@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..clock import Ids
+from ..clock import IdGenerator
 from ..model import Change, CommitOutcome
 from ..orchestrator import OrchestratorEngine
 from .clock import LoopClock
@@ -93,7 +93,7 @@ class Instance:
             world.config(name),
             history=world.history,
             clock=LoopClock(world.loop, world.skew(name), world.clock),
-            ids=Ids(world.clock, random.Random(world.chance.getrandbits(64))),
+            ids=IdGenerator(world.clock, random.Random(world.chance.getrandbits(64))),
         )
         self.engine.webhooks.transport = world.ears.of(self.line)
         for blueprint in world.blueprints:

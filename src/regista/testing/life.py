@@ -10,7 +10,7 @@ from typing import Literal
 from msgspec import Struct
 
 from ..blueprint import StateMachineBlueprint
-from ..clock import Clock, Ids
+from ..clock import Clock, IdGenerator
 from ..config import Config
 from ..errors import StorageFailed
 from ..history.base import HistoryStorage
@@ -113,7 +113,7 @@ class Life:
         history: HistoryStorage,
         clients: Mapping[str, ClientConfig],
         clock: Clock,
-        ids: Ids,
+        ids: IdGenerator,
         letterbox: Letterbox,
     ) -> None:
         self.outlet = Outlet(disk)

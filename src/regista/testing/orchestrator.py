@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from ..blueprint import Graph, StateMachineBlueprint
-from ..clock import Ids
+from ..clock import IdGenerator
 from ..config import Config
 from ..history.base import HistoryStorage
 from ..history.memory import MemoryHistory
@@ -65,7 +65,7 @@ class TestOrchestrator:
         self._loop = VirtualLoop()
         # The grace after a start passes before the test begins: a new store has no outage behind it.
         self.clock = LoopClock(self._loop, skew_s=-self.config.lease_s)
-        self._ids = Ids(self.clock, random.Random(seed))
+        self._ids = IdGenerator(self.clock, random.Random(seed))
         self._disk = SimulatedDisk(delay=lambda: 0.0)
         self._clients = clients or {}
         #: Where webhooks go: nothing leaves the test.

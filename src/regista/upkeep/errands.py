@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..clock import Clock, later
+from ..clock import Clock, add_seconds
 from ..model import Record, RecordWrite
 from ..model.delivery import (
     DEAD_COLLECTION,
@@ -107,7 +107,7 @@ class Hands:
         if self._alone:
             self._until.update((errand.item.key, self._end(errand)) for errand in errands)
             return [True] * len(errands)
-        due = later(now, self._lease_s)
+        due = add_seconds(now, self._lease_s)
         return await self._shelves.put([errand.moved(due, errand.item.revision) for errand in errands])
 
     def owns(self, errand: Errand) -> bool:
@@ -129,7 +129,7 @@ class Hands:
         if self._alone:
             self._until[errand.item.key] = self._end(renewed)
             return renewed
-        due = later(self._clock.now(), self._lease_s)
+        due = add_seconds(self._clock.now(), self._lease_s)
         (mine,) = await self._shelves.put([errand.moved(due, errand.revision)])
         return replace(renewed, revision=errand.revision + 1) if mine else None
 
@@ -164,8 +164,8 @@ class Hands:
         if first is None or first.job.id != delivery.job.id or first.tries:
             return None
         # Within a lease it may be on its way; one that was put off for longer is not asked for each second.
-        put_off = item.due is not None and item.due > later(now, self._lease_s)
-        return later(cast(datetime, item.due) if put_off else now, _BEHIND_S)
+        put_off = item.due is not None and item.due > add_seconds(now, self._lease_s)
+        return add_seconds(cast(datetime, item.due) if put_off else now, _BEHIND_S)
 
     def let_go(self, key: str) -> None:
         """What became of it is written down. Whoever looks at the shelf just now may still see it as it was, so it is

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..clock import Clock, later
+from ..clock import Clock, add_seconds
 from ..errors import ScheduleExists, ScheduleInFile, ScheduleInvalid, ScheduleNotFound, StorageError
 from ..model import Record, RecordWrite
 from ..schedules.calendar import Calendar
@@ -139,7 +139,7 @@ class ScheduleBook:
             state = replace(
                 noted(state, changed, self.keep), cursor=max(now, state.cursor), fingerprint=fingerprint
             )
-        ahead = state.cursor if state.cursor > later(now, AHEAD_S) else None
+        ahead = state.cursor if state.cursor > add_seconds(now, AHEAD_S) else None
         if ahead is not None:
             reset = ScheduleRecord(
                 kind="changed", at=now, message=f"last tick reset: {ahead.isoformat()} is in the future"

@@ -19,7 +19,7 @@ from ..errors import (
     OrchestratorStopped,
     RegistaError,
     ScheduleNotFound,
-    StorageAway,
+    StorageOutcomeUnknown,
 )
 from ..model import Job
 from ..schedules.schedule import Overlap, Schedule
@@ -86,7 +86,7 @@ class Scheduler:
         for entry in await self._entries(now):
             try:
                 fired += await self._turn(entry, now)
-            except (StorageAway, OrchestratorStopped):
+            except (StorageOutcomeUnknown, OrchestratorStopped):
                 raise
             except ScheduleNotFound:  # somebody deleted it meanwhile
                 self._due.pop(entry.name, None)
@@ -188,7 +188,7 @@ class Scheduler:
     async def _outcome(self, entry: Entry, start: Start, seen: Circumstances) -> Callable[[State], State]:
         try:
             job_id = await self._submit(entry, start)
-        except (StorageAway, OrchestratorStopped):
+        except (StorageOutcomeUnknown, OrchestratorStopped):
             raise
         except RegistaError as error:
             code, words = error.code, str(error)

@@ -8,7 +8,7 @@ from ..blueprint.step import Scene, Step
 from ..engines.native import results
 from ..engines.native.engine import NativeEngine
 from ..engines.native.results import TaskStep
-from ..errors import JobNotFound, StorageAway
+from ..errors import JobNotFound, StorageOutcomeUnknown
 from ..model import AttemptState, AwaitRetry, AwaitTimer, Job, Task
 from ..storage.base import Deadlines, Due, DueKind
 from .loop import Grace, Report
@@ -82,7 +82,7 @@ class Watcher:
             await self._engine.signal(entry.job_id, decide)
         except JobNotFound:
             return 0
-        except StorageAway:
+        except StorageOutcomeUnknown:
             raise
         except Exception:  # one record that nobody can read must not keep all other timers from ringing
             told = {"action": "watcher", "job_id": entry.job_id}

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from msgspec.structs import replace
 
 from ..clock import Clock
-from ..errors import StorageAway
+from ..errors import StorageOutcomeUnknown
 from ..model import Record, RecordWrite
 from ..model.delivery import DEAD_COLLECTION, WEBHOOK_COLLECTION, WebhookDelivery, dead_write, delivery_write
 from ..storage.base import Shelves
@@ -220,7 +220,7 @@ class WebhookSender:
         try:
             if writes:
                 await self._shelves.put(writes)
-        except StorageAway:
+        except StorageOutcomeUnknown:
             return  # it says so itself; they are due again when their lease is over
         except Exception:
             log.exception("deliveries were not put off; they are due again when their lease is over")
@@ -243,7 +243,7 @@ class WebhookSender:
             took_s = self._clock.elapsed() - began
             await self._note(ours, answer)
             self._hands.let_go(ours.item.key)
-        except StorageAway:
+        except StorageOutcomeUnknown:
             pass  # it says so itself; the delivery is due again when its lease is over
         except Exception:
             told = {"action": "webhook_failed", "job_id": errand.delivery.job.id}
@@ -257,7 +257,7 @@ class WebhookSender:
             secrets = await self.book.secrets_of(delivery.job.client)
             self.transport = self.transport or self._open_transport()
             return await self.transport(delivery.url, sign(secrets, delivery.id, seconds, body), body)
-        except StorageAway:
+        except StorageOutcomeUnknown:
             raise
         except Exception:  # a try like any other: it must not be repeated for ever
             told = {"action": "webhook_failed", "job_id": delivery.job.id}

@@ -2,7 +2,7 @@ import json
 import logging
 from datetime import UTC
 
-from regista import trace
+from regista import trace_context
 from regista.cli.log_ids import Ids
 from regista.cli.logs import JsonLines, PrettyLines
 from regista.model import Task
@@ -28,14 +28,14 @@ def test_every_line_names_who_wrote_it() -> None:
 
 def test_a_line_that_is_written_while_a_task_runs_carries_its_ids_and_the_trace() -> None:
     context = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
-    about = trace.ABOUT.set(
+    about = trace_context.CURRENT_SUBJECT.set(
         AttemptScope(Task(id="j_1_0", job_id="j", type="work", tracing_context=context), worker_id="")
     )
 
     told = line(Ids())
     own = line(Ids(), job_id="mine")
 
-    trace.ABOUT.reset(about)
+    trace_context.CURRENT_SUBJECT.reset(about)
     assert (told["job_id"], told["task_id"], told["trace_id"]) == ("j", "j_1_0", "a" * 32)
     assert told["attempt_id"] == "j_1_0-1"
     assert "worker_id" not in told

@@ -1,4 +1,4 @@
-from regista import trace
+from regista import trace_context
 from regista.cli.tracing import traced
 from regista.config import Connection
 from tests.otlp_receiver import Receiver
@@ -6,19 +6,19 @@ from tests.otlp_receiver import Receiver
 
 def test_without_a_receiver_nothing_is_traced() -> None:
     with traced(Connection()):
-        assert trace.provider() is None
+        assert trace_context.tracer_provider() is None
 
 
 def test_switched_off_nothing_is_traced() -> None:
     with traced(Connection(otlp_endpoint="http://127.0.0.1:1", otel_disabled=True)):
-        assert trace.provider() is None
+        assert trace_context.tracer_provider() is None
 
 
 def test_the_last_spans_are_sent_before_the_process_goes_on() -> None:
     with Receiver() as receiver:
         with traced(Connection(otlp_endpoint=receiver.url), everywhere=False):
-            span = trace.begin("call", "client")
+            span = trace_context.start_span("call", "client")
             assert span is not None
             span.end()
         assert [(one.service, one.name) for one in receiver.spans] == [("regista-client", "call")]
-    assert trace.provider() is None
+    assert trace_context.tracer_provider() is None

@@ -13,7 +13,7 @@ from aiohttp import web
 from regista.client.transport import Transport
 from regista.config import Connection
 from regista.errors import ApiError, JobNotFound, Unreachable
-from regista.trace import CARRIED
+from regista.trace_context import REQUEST_TRACE
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 STOPPED = b'{"status": 503, "code": "stopped", "detail": "the orchestrator stops"}'
@@ -383,7 +383,7 @@ def test_a_trace_goes_along() -> None:
     async def call() -> None:
         async with served(look) as url, transport_to(url) as transport:
             await transport.call("GET", "/x")
-            CARRIED.set({"traceparent": parent})
+            REQUEST_TRACE.set({"traceparent": parent})
             await transport.call("GET", "/x")
 
     asyncio.run(call())

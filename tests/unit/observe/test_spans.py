@@ -10,7 +10,7 @@ from regista.model import (
     TaskWrite,
 )
 from regista.observe.spans import SpanRecord, Spans
-from regista.trace import place_of, span_id_of
+from regista.trace_context import span_id_of, span_in
 from tests.unit.observe.test_booking import NOW, event, job, task
 
 PARENT = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
@@ -38,7 +38,7 @@ def test_the_end_of_a_job_tells_of_the_whole_of_it_below_whoever_asked() -> None
     assert (span.end - span.start).total_seconds() == 3
     assert span.error is None
     # and everything that the job began knows that id
-    below = place_of(traced.trace)
+    below = span_in(traced.trace)
     assert below is not None
     assert below == span.place
 
@@ -86,7 +86,7 @@ def test_an_attempt_is_a_span_of_its_own_from_its_place_in_line_to_its_result() 
     assert (span.end - span.start).total_seconds() == 5
     assert span.attributes["regista.schedule_to_start_s"] == 3
     assert span.attributes["regista.worker_id"] == "w"
-    below = place_of(closed.trace)
+    below = span_in(closed.trace)
     assert below is not None
     assert below.span_id == span.place.span_id
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from regista import OrchestratorEngine, trace
+from regista import OrchestratorEngine, trace_context
 from regista.clock import SystemClock
 from regista.config import Config
 from regista.errors import ConfigError
@@ -103,7 +103,7 @@ async def test_a_submission_from_the_program_itself_is_the_root_of_its_trace() -
         director.register_blueprint(script(lambda context, actions: actions.transition_to("done"), "done"))
         async with director:
             await director.run_job("script")
-        assert trace.provider() is None
+        assert trace_context.tracer_provider() is None
         first = len(receiver.spans)
         async with director:  # an orchestrator that is started again traces again
             await director.run_job("script")

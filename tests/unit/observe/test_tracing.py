@@ -1,9 +1,9 @@
 from opentelemetry import trace as otel
 
-from regista import trace
+from regista import trace_context
 from regista.observe.spans import SpanRecord
 from regista.observe.tracing import Tracing
-from regista.trace import Place
+from regista.trace_context import SpanReference
 from tests.otlp_receiver import Receiver
 from tests.ports import free_port
 from tests.unit.observe.test_booking import NOW, job
@@ -13,7 +13,7 @@ from tests.unit.observe.test_spans import PARENT, UNSAMPLED
 def test_a_span_that_is_over_arrives_with_the_ids_that_it_was_given() -> None:
     with Receiver() as receiver:
         tracing = Tracing(f"{receiver.url}/v1/traces", "regista", "one")
-        place = Place("a" * 32, "c" * 16, "01")
+        place = SpanReference("a" * 32, "c" * 16, "01")
         tracing.emit(
             SpanRecord(
                 name="job b",
@@ -48,10 +48,10 @@ def test_what_a_handler_traces_is_below_its_span_and_that_is_below_the_job() -> 
 
     own, handler = receiver.spans
     assert own.parent_id == handler.span_id
-    assert handler.parent_id == trace.span_id_of("j")
+    assert handler.parent_id == trace_context.span_id_of("j")
     assert handler.name == "handler s"
     assert not outside
-    assert trace.provider() is None
+    assert trace_context.tracer_provider() is None
 
 
 def test_a_job_that_nobody_samples_has_no_handler_spans() -> None:
@@ -69,4 +69,4 @@ async def test_stop_is_fine_twice() -> None:
     await tracing.stop()
     await tracing.stop()
 
-    assert trace.provider() is None
+    assert trace_context.tracer_provider() is None

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from regista import Event, Job, JobStatus, MemoryStorage, OrchestratorEngine, StateMachineBlueprint
 from regista.blueprint import ActionFactory, JobContext
-from regista.clock import Ids
+from regista.clock import IdGenerator
 from regista.config import Config
 from regista.errors import HistoryUnavailable, StorageFailed, StorageUnavailable
 from regista.history.memory import MemoryHistory
@@ -319,7 +319,7 @@ class TwoEngines:
         clock = LoopClock(self.loop)
         self.disk = SimulatedDisk()
         self.storage = MemoryStorage(clock, self.disk)
-        ids = Ids(clock, random.Random(3))
+        ids = IdGenerator(clock, random.Random(3))
         self.history = MemoryHistory()
         self.directors = []
         for name in ("a", "b"):

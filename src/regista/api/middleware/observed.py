@@ -4,7 +4,7 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
 from ...observe.telemetry import Telemetry
-from ...trace import CARRIED, Live, begin, from_headers
+from ...trace_context import REQUEST_TRACE, ActiveSpan, from_headers, start_span
 from ..problems import CODE
 from ..stage import CLIENT
 
@@ -38,26 +38,26 @@ class Observer:
         return response
 
     async def _carrying(
-        self, request: web.Request, handler: Handler, carried: dict[str, str], span: Live | None
+        self, request: web.Request, handler: Handler, carried: dict[str, str], span: ActiveSpan | None
     ) -> web.StreamResponse:
-        before = CARRIED.set(carried if span is None else span.carrier())
+        before = REQUEST_TRACE.set(carried if span is None else span.carrier())
         status = 0
         try:
             response = await handler(request)
             status = response.status
             return response
         finally:
-            CARRIED.reset(before)
+            REQUEST_TRACE.reset(before)
             if span is not None:
                 span.note(status=status)
                 span.end(None if 0 < status < 500 else f"answered {status}")
 
-    def _begin(self, request: web.Request, carried: dict[str, str]) -> Live | None:
+    def _begin(self, request: web.Request, carried: dict[str, str]) -> ActiveSpan | None:
         """A span for what changes something; looking is not worth one."""
         path = request.rel_url.raw_path
         if request.method != "POST" or not path.startswith("/api/") or path.endswith(_LOOKING):
             return None
-        return begin(f"POST {_route(request)}", "server", carried, path=path)
+        return start_span(f"POST {_route(request)}", "server", carried, path=path)
 
     def count(self, request: web.Request, response: web.StreamResponse, route: str) -> None:
         """One more answer. The route is the path as it was declared."""

@@ -15,7 +15,7 @@ from msgspec.structs import asdict, replace
 
 from ...blueprint import machine, signals
 from ...blueprint.step import Scene, Step
-from ...clock import Clock, Ids, derived_id
+from ...clock import Clock, IdGenerator, derived_id
 from ...dispatch.dispatcher import Dispatcher
 from ...dispatch.exchange import Exchange
 from ...errors import (
@@ -26,8 +26,8 @@ from ...errors import (
     NotSerializable,
     OrchestratorStopped,
     RegistaError,
-    StorageAway,
     StorageError,
+    StorageOutcomeUnknown,
     WebhookRefused,
 )
 from ...model import (
@@ -47,7 +47,7 @@ from ...model.attributes import WrongAttribute, checked
 from ...model.audit import AuditedAction
 from ...serialization import to_storable, to_storable_dict, to_storable_text
 from ...storage.base import StorageBackend
-from ...trace import carried
+from ...trace_context import current_context
 from ..base import Allowance, Submission, Verdict
 from .effects import Effects
 from .executor import JobExecutor, Settings
@@ -99,7 +99,7 @@ class NativeEngine:
         runner: Runner,
         dispatcher: Dispatcher,
         clock: Clock,
-        ids: Ids,
+        ids: IdGenerator,
         settings: Settings,
     ) -> None:
         self.library = library
@@ -149,7 +149,7 @@ class NativeEngine:
         self.effects.give_up(OrchestratorStopped())
         await self.executor.stop()
         self._runner.stop()
-        with contextlib.suppress(StorageAway, TimeoutError):  # then the leases lapse
+        with contextlib.suppress(StorageOutcomeUnknown, TimeoutError):  # then the leases lapse
             async with asyncio.timeout(_PARTING_S):
                 await self._relinquish()
         await self.exchange.stop()
@@ -174,7 +174,7 @@ class NativeEngine:
     async def submit(self, submission: Submission, allowance: Allowance | None = None) -> Job:
         """Accept a job; durable when this returns. Its first handler may have run by then."""
         self._must_run()
-        job = self._new_job(submission, self._clock.now(), carried())
+        job = self._new_job(submission, self._clock.now(), current_context())
         quota = None if allowance is None else allowance.quota
         if (not job.body_hash or await self._known(submission, job) is None) and (
             quota is None or await self._ledger.is_far(quota, 1)
@@ -196,7 +196,7 @@ class NativeEngine:
         """
         self._must_run()
         now = self._clock.now()
-        trace = carried()
+        trace = current_context()
         jobs = [self._new_job(submission, now, trace) for submission in submissions]
         answers = await self._create(submissions, jobs)
         return [answer for answer in answers if isinstance(answer, _Answer)]
@@ -208,7 +208,7 @@ class NativeEngine:
         self._must_run()
         answers: list[Job | RegistaError] = []
         sound: list[tuple[int, Submission, Job]] = []
-        now, trace = self._clock.now(), carried()
+        now, trace = self._clock.now(), current_context()
         for index, submission in enumerate(submissions):
             try:
                 wished = self._new_job(submission, now, trace)
@@ -264,7 +264,9 @@ class NativeEngine:
         """Straight into the store: they wait in the ready queue like everybody else."""
         newest = {job.blueprint: job for job in jobs}
         scenes = {name: self.scene(job) for name, job in newest.items()}
-        changes = [machine.create(job, scenes[job.blueprint]).change(None, self._ids.token()) for job in jobs]
+        changes = [
+            machine.create(job, scenes[job.blueprint]).change(None, self._ids.new_token()) for job in jobs
+        ]
         if quota is not None:
             changes = [replace(change, quota=quota) for change in changes]
         outcomes = await self._storage.commit(changes, self._settings.instance)
@@ -295,7 +297,7 @@ class NativeEngine:
             raise NotSerializable("idempotency_key", "expected a non-empty str or None")
         # Standing at the start. A call with more than fifteen names costs four times as much: the rest is added.
         job = Job(
-            id=self._ids.new(now) if key is None else keyed_id(submission.client, key),
+            id=self._ids.new_id(now) if key is None else keyed_id(submission.client, key),
             blueprint=graph.blueprint,
             version=graph.version,
             state=graph.start,
@@ -482,13 +484,13 @@ class NativeEngine:
 
     async def write(self, step: TaskStep) -> bool:
         """Write a change of tasks alone; False when its fence has passed on."""
-        (outcome,) = await self._storage.commit([step.change(self._ids.token())], self._settings.instance)
+        (outcome,) = await self._storage.commit([step.change(self._ids.new_token())], self._settings.instance)
         return outcome.ok
 
     def _change(self, step: Step | TaskStep, job: Job, consumes_message: str | None) -> Change:
         if isinstance(step, TaskStep):
-            return step.change(self._ids.token())
-        return step.change(job, self._ids.token(), consumes_message=consumes_message)
+            return step.change(self._ids.new_token())
+        return step.change(job, self._ids.new_token(), consumes_message=consumes_message)
 
     def _call_off(self, tasks: list[Task], change: Change) -> None:
         """Tell workers about attempts that this change closed. Their slots stay taken until they obey."""
@@ -505,7 +507,7 @@ class NativeEngine:
             graph=blueprint.graph if blueprint is not None else None,
             find=self.library.newest_graph,
             rules=self._settings.rules,
-            chance=self._ids.chance.random(),
+            chance=self._ids.random.random(),
         )
 
     # -- messages between jobs -------------------------------------------------------------------
@@ -518,7 +520,7 @@ class NativeEngine:
     async def _post_all(self) -> None:
         try:
             await self.deliver_messages()
-        except (StorageAway, OrchestratorStopped):
+        except (StorageOutcomeUnknown, OrchestratorStopped):
             pass  # whoever is away or stops says so itself; the messages are stored
         except Exception:
             log.exception("delivering messages failed; the rescuer tries again", extra={"action": "messages"})
@@ -542,7 +544,7 @@ class NativeEngine:
                 try:
                     await self._act_on(message)
                     acted += 1
-                except (StorageAway, OrchestratorStopped):
+                except (StorageOutcomeUnknown, OrchestratorStopped):
                     raise
                 except Exception:  # one unreadable record must not hold up the others
                     failed.add(message.id)
@@ -563,7 +565,7 @@ class NativeEngine:
             await self._consume(message.to_job, message.id)
 
     async def _consume(self, job_id: str, message_id: str) -> None:
-        change = Change(job_id=job_id, token=self._ids.token(), consumes_message=message_id)
+        change = Change(job_id=job_id, token=self._ids.new_token(), consumes_message=message_id)
         await self._storage.commit([change], self._settings.instance)
 
     # -- words for workers -----------------------------------------------------------------------
@@ -577,7 +579,7 @@ class NativeEngine:
     async def _quietly(self, work: Coroutine[Any, Any, None], action: str) -> None:
         try:
             await work
-        except (StorageAway, OrchestratorStopped):
+        except (StorageOutcomeUnknown, OrchestratorStopped):
             pass  # they say so themselves
         except Exception:
             log.exception("%s failed", action, extra={"action": action})

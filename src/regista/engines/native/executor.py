@@ -13,9 +13,15 @@ from msgspec.structs import replace
 from ...blueprint import StateMachineBlueprint, machine, signals
 from ...blueprint.decisions import Decision, HandlerFailed
 from ...blueprint.step import Rules, Scene, Step
-from ...clock import Clock, Ids
+from ...clock import Clock, IdGenerator
 from ...dispatch.dispatcher import Dispatcher
-from ...errors import NotSerializable, OrchestratorStopped, StorageAway, StorageFailed, StorageUnavailable
+from ...errors import (
+    NotSerializable,
+    OrchestratorStopped,
+    StorageFailed,
+    StorageOutcomeUnknown,
+    StorageUnavailable,
+)
 from ...model import (
     HELD_STATES,
     AwaitBranches,
@@ -83,7 +89,7 @@ class JobExecutor:
         runner: Runner,
         dispatcher: Dispatcher,
         clock: Clock,
-        ids: Ids,
+        ids: IdGenerator,
         settings: Settings,
     ) -> None:
         self._storage = storage
@@ -93,7 +99,7 @@ class JobExecutor:
         self._clock = clock
         self._ids = ids
         self._settings = settings
-        self._chance: random.Random = ids.chance
+        self._chance: random.Random = ids.random
         self._inbox: deque[Act] = deque()
         #: Jobs may wait in the ready queue. Starts true: a restart finds what an earlier run left.
         self._ready = True
@@ -311,7 +317,7 @@ class JobExecutor:
                 self._judge(act, job, task, result)
                 if task is not None and task.branch and act.step is not None:
                     await self._end_siblings(act, task)
-            except StorageAway:
+            except StorageOutcomeUnknown:
                 raise
             except Exception as error:  # one bad word must not cost the others of this turn
                 log.exception("a result could not be judged", extra={"action": "judge_failed"})
@@ -467,7 +473,7 @@ class JobExecutor:
                 changes.append(self._job_change(act, act.step))
                 groups.append([act])
         for step, group in self._together(branches) if branches else ():
-            changes.append(step.change(self._ids.token()))
+            changes.append(step.change(self._ids.new_token()))
             groups.append(group)
         if not changes:
             return
@@ -478,7 +484,7 @@ class JobExecutor:
 
     def _job_change(self, act: Act, step: Step) -> Change:
         tasks = self._match(act, step.tasks) if step.tasks else None
-        return step.change(act.base, self._ids.token(), tasks=tasks, quota=act.quota)
+        return step.change(act.base, self._ids.new_token(), tasks=tasks, quota=act.quota)
 
     def _together(self, branches: list[tuple[Act, TaskStep]]) -> list[tuple[TaskStep, list[Act]]]:
         """Branches of one job that end in one turn are one change."""
@@ -590,7 +596,7 @@ class JobExecutor:
         self._slow.discard(task)
         self._idle.set()
         error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, StorageAway):
+        if error is not None and not isinstance(error, StorageOutcomeUnknown):
             log.error("a slow handler's turn failed", exc_info=error, extra={"action": "slow_turn_failed"})
         self._schedule()
 
@@ -623,7 +629,7 @@ class JobExecutor:
         if act.step is None:
             return await self._still_held(act)
         change = act.step.change(
-            act.base, self._ids.token(), quota=act.quota, keep_lease_s=self._settings.lease_s
+            act.base, self._ids.new_token(), quota=act.quota, keep_lease_s=self._settings.lease_s
         )
         (outcome,) = await self._storage.commit([change], self._settings.instance)
         self._after(act, change, outcome)

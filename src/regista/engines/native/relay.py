@@ -5,7 +5,7 @@ import logging
 
 import msgspec
 
-from ...errors import StorageAway
+from ...errors import StorageOutcomeUnknown
 from ...storage.base import Hint, HintKind, StorageBackend
 
 log = logging.getLogger("regista.feed")
@@ -74,7 +74,7 @@ class Relay:
     async def _nudge(self, hints: list[Hint]) -> None:
         try:
             await self._storage.nudge(hints)
-        except StorageAway:
+        except StorageOutcomeUnknown:
             pass  # the next word says more
         except Exception:
             log.exception("passing progress on failed", extra={"action": "relay"})

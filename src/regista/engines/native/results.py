@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ...blueprint import machine, signals
 from ...blueprint.step import Scene, Step
-from ...clock import later, milliseconds
+from ...clock import add_seconds, elapsed_ms
 from ...errors import NotSerializable
 from ...model import (
     AttemptState,
@@ -151,7 +151,7 @@ def due(job: Job, task: Task, scene: Scene) -> Step | TaskStep | None:
         )
     if task.attempt_timeout_s is None or (
         # The arithmetic of `Task.deadline`: whole microseconds, so that the two agree.
-        task.offered_at and later(task.offered_at, task.attempt_timeout_s) > now
+        task.offered_at and add_seconds(task.offered_at, task.attempt_timeout_s) > now
     ):
         return lost(job, task, EventType.TASK_LOST, scene)  # it went silent
     late = _own_result(task, "failure", "TIMEOUT_ERROR", f"no result within {task.attempt_timeout_s:g} s")
@@ -275,7 +275,7 @@ def _reported(job: Job, task: Task, result: TaskResult, now: datetime) -> Event:
     began = result.started_at or task.started_at or task.offered_at or now
     error, outcome = result.error, result.outcome
     failed = error is not None or outcome == "failure"
-    duration_ms = milliseconds(began, now)
+    duration_ms = elapsed_ms(began, now)
     return Event(
         type=EventType.TASK_FAILED if failed else _TASK_FINISHED,
         at=now,

@@ -30,7 +30,7 @@ from ...payloads.base import MARK, Broken, broken, is_own
 from ...payloads.task_files import TaskFiles
 from ...redaction import redacted_exception
 from ...serialization import safe_text, to_storable, to_storable_dict
-from ...trace import ABOUT
+from ...trace_context import CURRENT_SUBJECT
 
 log = logging.getLogger("regista.engine")
 
@@ -97,11 +97,11 @@ class Runner:
         What it logs carries the job's id, and what it submits belongs to the job's trace.
         """
         spot = None if self.spotlight is None else self.spotlight(job)
-        about = ABOUT.set(job)
+        about = CURRENT_SUBJECT.set(job)
         try:
             verdict = self._run(blueprint, graph, job, tasks)
         finally:
-            ABOUT.reset(about)
+            CURRENT_SUBJECT.reset(about)
             if spot is not None:
                 spot.off()
         if spot is not None:

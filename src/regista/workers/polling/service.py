@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ...clock import Clock
 from ...dispatch.dispatcher import Dispatcher
 from ...engines.base import Verdict
-from ...errors import OrchestratorStopped, StorageAway
+from ...errors import OrchestratorStopped, StorageOutcomeUnknown
 from ...model import Task, TaskResult, Worker
 from ...wire.dialects import Progress, Pulse, pulse_of, stranger, worker_of
 from ...wire.worker import Heartbeat, Registration, registers_again
@@ -304,7 +304,7 @@ class Desk:
             session.ended(result.task_id, self._clock.elapsed())
         try:
             verdict = await self._service.deliver(result)
-        except (StorageAway, OrchestratorStopped):
+        except (StorageOutcomeUnknown, OrchestratorStopped):
             if session is not None:
                 session.not_ended(result.task_id)  # the worker still has it, and will say it again
             raise
@@ -388,7 +388,7 @@ class Desk:
     async def _quietly(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
-        except (StorageAway, OrchestratorStopped):
+        except (StorageOutcomeUnknown, OrchestratorStopped):
             pass  # stored: it goes on after the next start
         except Exception:
             log.exception("taking tasks back failed; the worker's lease will", extra={"action": "hand_back"})

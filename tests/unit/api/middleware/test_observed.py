@@ -9,7 +9,7 @@ from regista.api.problems import Problem, response_of
 from regista.clock import SystemClock
 from regista.config import Config
 from regista.observe.telemetry import Telemetry
-from regista.trace import CARRIED
+from regista.trace_context import REQUEST_TRACE
 
 PARENT = f"00-{'a' * 32}-{'b' * 16}-01"
 
@@ -18,7 +18,7 @@ async def answer(request: web.Request) -> web.Response:
     """What the query asks for, and the trace that the answer was made in."""
     status, code = int(request.query.get("status", "200")), request.query.get("code", "")
     response = web.Response(status=status) if status < 400 else response_of(Problem(status, code, "no"))
-    response.headers["X-Carried"] = (CARRIED.get() or {}).get("traceparent", "")
+    response.headers["X-Carried"] = (REQUEST_TRACE.get() or {}).get("traceparent", "")
     return response
 
 
@@ -36,7 +36,7 @@ async def test_a_trace_is_passed_on_even_where_nobody_counts() -> None:
         assert await ask(telemetry, "/api/v1/jobs/j", {"traceparent": PARENT}) == PARENT
         assert await ask(telemetry, "/api/v1/jobs/j", {"traceparent": "nonsense"}) == ""
         assert await ask(telemetry, "/api/v1/jobs/j") == ""
-        assert CARRIED.get() is None
+        assert REQUEST_TRACE.get() is None
 
 
 ROUTE = "/api/v1/jobs/{job_id}"

@@ -1,7 +1,7 @@
-"""Trace: what the code that runs now is about, and how that travels (W3C traceparent).
+"""Trace context: the job that the running code works for, and how it is passed on (W3C traceparent).
 
-Nothing here needs OpenTelemetry. Where a program has set it up, spans are begun through it; where it has not, a
-trace that comes in is still carried along, from request to job to task to worker.
+Nothing here needs OpenTelemetry. If a program has set it up, spans are started through it. If not, an incoming trace
+is still passed on from the request to the job, its tasks and the workers.
 """
 
 import re
@@ -11,37 +11,37 @@ from contextvars import ContextVar
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
-#: version - trace id - span id - flags. Later versions may have more behind it.
+#: version - trace id - span id - flags. Later versions may append more fields.
 _PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
-#: What is kept of a `tracestate`; the standard asks for no more.
+#: The longest `tracestate` that is kept; the standard requires no more.
 _MAX_STATE = 512
 
 
-class About(Protocol):
-    """A job, or an attempt, that code runs for."""
+class TraceSubject(Protocol):
+    """The job or the attempt that code runs for."""
 
     @property
     def ids(self) -> Mapping[str, str]:
-        """What every log line carries that is written meanwhile: job_id, task_id, attempt_id, worker_id."""
+        """Fields of every log line written meanwhile: job_id, task_id, attempt_id, worker_id."""
         ...
 
     @property
     def trace(self) -> dict[str, str]:
-        """The trace that it belongs to."""
+        """The context of its trace."""
         ...
 
 
-#: What the code that runs now is about. One variable for both: setting one is a third of what it all costs.
-ABOUT: ContextVar[About | None] = ContextVar("regista_about", default=None)
-#: The trace that came with the request that is being answered.
-CARRIED: ContextVar[dict[str, str] | None] = ContextVar("regista_carried", default=None)
+#: The job or attempt that the running code works for.
+CURRENT_SUBJECT: ContextVar[TraceSubject | None] = ContextVar("regista_about", default=None)
+#: The trace context of the request that is being handled.
+REQUEST_TRACE: ContextVar[dict[str, str] | None] = ContextVar("regista_carried", default=None)
 
-#: The tracer provider of this process, where one of our own parts has set it up.
+#: The tracer provider that Regista itself has set up in this process, if any.
 _own: Any = None
 
 
-class Place(NamedTuple):
-    """One span in one trace, by ids."""
+class SpanReference(NamedTuple):
+    """The ids of a span and of its trace."""
 
     trace_id: str
     span_id: str
@@ -49,69 +49,69 @@ class Place(NamedTuple):
 
     @property
     def sampled(self) -> bool:
-        """Somebody wants to see it."""
+        """The trace is recorded."""
         return bool(int(self.flags, 16) & 1)
 
     @property
     def header(self) -> str:
-        """As a `traceparent`."""
+        """The value of the header `traceparent`."""
         return f"00-{self.trace_id}-{self.span_id}-{self.flags}"
 
 
-def place_of(context: Mapping[str, str]) -> Place | None:
-    """The span that a context names; None when it names none."""
+def span_in(context: Mapping[str, str]) -> SpanReference | None:
+    """The span of a context; None if it has none."""
     found = _PARENT.fullmatch(context.get("traceparent", ""))
-    return None if found is None else Place(*found.group(1, 2, 3))
+    return None if found is None else SpanReference(*found.group(1, 2, 3))
 
 
-def under(context: dict[str, str], name: str) -> dict[str, str]:
-    """The context of the span that stands for `name` (a job, an attempt) in the same trace.
+def child_context(context: dict[str, str], name: str) -> dict[str, str]:
+    """The context of the span of `name` (a job id or an attempt id) in the same trace.
 
-    Its id follows from the name, so that everybody knows it: who begins the job, who performs a task of it, and who
-    tells of its end, whichever instance that is. What is no trace is left as it is.
+    The span id follows from the name, so that every instance and every worker computes the same one. A context
+    without a trace is returned unchanged.
     """
-    place = place_of(context) if context else None
+    place = span_in(context) if context else None
     if place is None:
         return context
     return {**context, "traceparent": place._replace(span_id=span_id_of(name)).header}
 
 
 def span_id_of(name: str) -> str:
-    """The id of the span that stands for `name`."""
+    """The id of the span of a job or an attempt."""
     return blake2b(name.encode(), digest_size=8, person=b"regista-span").hexdigest()
 
 
 def from_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The trace that a request comes with; empty when there is none, or nothing that is one."""
+    """The trace context of a request; empty if it has none or an invalid one."""
     parent = headers.get("traceparent")
-    if parent is None or not _may_be_kept(parent) or place_of({"traceparent": parent}) is None:
+    if parent is None or not _may_be_kept(parent) or span_in({"traceparent": parent}) is None:
         return {}
     state = headers.get("tracestate", "")
     return {"traceparent": parent, "tracestate": state} if _may_be_kept(state) else {"traceparent": parent}
 
 
 def _may_be_kept(header: str) -> bool:
-    """It is stored with the job: no more than that, and no bytes that are no text."""
+    """The header is short enough to be stored with the job, and ASCII."""
     return 0 < len(header) <= _MAX_STATE and header.isascii()
 
 
-def carried() -> dict[str, str]:
-    """The trace that whatever is begun now belongs to: of the span that is open, else of the job or the request."""
-    about = ABOUT.get()
-    return current() or (CARRIED.get() or {} if about is None else about.trace)
+def current_context() -> dict[str, str]:
+    """The context for what starts now: of the open span, else of the job, else of the request."""
+    about = CURRENT_SUBJECT.get()
+    return open_span_context() or (REQUEST_TRACE.get() or {} if about is None else about.trace)
 
 
 # -- where OpenTelemetry is set up -----------------------------------------------------------------------
 
 
-def use(provider: Any) -> None:
-    """Begin spans through this tracer provider from now on; None: through the program's own, if it has one."""
+def use_provider(tracer_provider: Any) -> None:
+    """Start spans through this tracer provider; None: through the program's own, if it has one."""
     global _own
-    _own = provider
+    _own = tracer_provider
 
 
-def provider() -> Any:
-    """The tracer provider to use; None when nobody traces."""
+def tracer_provider() -> Any:
+    """The tracer provider to use; None if tracing is not set up."""
     if _own is not None:
         return _own
     otel = sys.modules.get("opentelemetry.trace")
@@ -121,9 +121,9 @@ def provider() -> Any:
     return None if isinstance(found, otel.ProxyTracerProvider | otel.NoOpTracerProvider) else found
 
 
-def current() -> dict[str, str]:
-    """The context of the span that is open here; empty when none is."""
-    if provider() is None:
+def open_span_context() -> dict[str, str]:
+    """The context of the open span; empty without one."""
+    if tracer_provider() is None:
         return {}
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -133,13 +133,13 @@ def current() -> dict[str, str]:
 
 
 def trace_id() -> str:
-    """The trace that this moment belongs to, or empty; for log lines."""
-    place = place_of(carried())
+    """The current trace id for log lines, or an empty string."""
+    place = span_in(current_context())
     return "" if place is None else place.trace_id
 
 
-class Live:
-    """A span that is open. `enter` and `leave` say where it is the current one; `end` tells of it."""
+class ActiveSpan:
+    """An open span. Between `enter` and `leave` it is the current one; `end` records it."""
 
     __slots__ = ("_context", "_span", "_token")
 
@@ -148,7 +148,7 @@ class Live:
         self._context = context
         self._token: Any = None
 
-    def __enter__(self) -> "Live":
+    def __enter__(self) -> "ActiveSpan":
         self.enter()
         return self
 
@@ -157,13 +157,13 @@ class Live:
         self.end(None if error is None else f"{type(error).__name__}: {error}")
 
     def enter(self) -> None:
-        """What begins from here on is below it."""
+        """Make it the parent of spans that start from now on."""
         from opentelemetry import context
 
         self._token = context.attach(self._context)
 
     def leave(self) -> None:
-        """No longer."""
+        """Restore the previous current span."""
         from opentelemetry import context
 
         if self._token is not None:
@@ -171,7 +171,7 @@ class Live:
             context.detach(token)
 
     def carrier(self) -> dict[str, str]:
-        """Its context, to be carried elsewhere."""
+        """Its context, to be passed on."""
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         carrier: dict[str, str] = {}
@@ -179,11 +179,11 @@ class Live:
         return carrier
 
     def note(self, **attributes: str | int | float | bool) -> None:
-        """Say more about it."""
+        """Set attributes, with the prefix `regista.`."""
         self._span.set_attributes({f"regista.{name}": value for name, value in attributes.items()})
 
     def end(self, error: str | None = None) -> None:
-        """It is over; with an error, it failed."""
+        """End the span, as failed if there is an error."""
         from opentelemetry.trace import Status, StatusCode
 
         if error is not None:
@@ -191,14 +191,14 @@ class Live:
         self._span.end()
 
 
-def begin(
+def start_span(
     name: str, kind: str, parent: Mapping[str, str] | None = None, **attributes: str | int | float | bool
-) -> Live | None:
-    """Open a span of a kind (client, server, producer, consumer), below `parent` or whatever is open here.
+) -> ActiveSpan | None:
+    """Start a span of a kind (client, server, producer, consumer) below `parent`, else below the open span.
 
-    None when nobody traces.
+    Returns None if tracing is not set up.
     """
-    found = provider()
+    found = tracer_provider()
     if found is None:
         return None
     from opentelemetry.trace import SpanKind, set_span_in_context
@@ -208,4 +208,4 @@ def begin(
     tracer = found.get_tracer("regista")
     named = {f"regista.{key}": value for key, value in attributes.items()}
     span = tracer.start_span(name, context=above, kind=SpanKind[kind.upper()], attributes=named)
-    return Live(span, set_span_in_context(span, above))
+    return ActiveSpan(span, set_span_in_context(span, above))
