@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 
     from .api.doors import Doors, Guests
     from .sdk.local import LocalWorker
-    from .site import Site
+    from .server import HttpServer
 
 log = logging.getLogger("regista")
 
@@ -118,7 +118,7 @@ class OrchestratorEngine:
         self._client_tokens = dict(client_tokens or {})
         self._doors: list[Doors] = []
         self._app: web.Application | None = None
-        self._site: Site | None = None
+        self._site: HttpServer | None = None
         self._started = False
         self._failure: StorageFailed | None = None
         self._failing: asyncio.Task[None] | None = None
@@ -489,13 +489,15 @@ class OrchestratorEngine:
     def _token(self, setting: str, given: str, host: str, name: str) -> str:
         return token_for(setting, given, host, self.config.state_dir, name)
 
-    async def serve(self, host: str | None = None, port: int | None = None) -> "Site":
+    async def serve(self, host: str | None = None, port: int | None = None) -> "HttpServer":
         """Start, and answer HTTP; returns when requests are taken. Port 0 is any free one."""
-        from .site import Site
+        from .server import HttpServer
 
         host = host or self.config.api_host
         app = self._build_app(host)  # refuses an address that needs credentials before anything is opened
-        site = Site(app, host, self.config.api_port if port is None else port)  # and wrong certificates, too
+        site = HttpServer(
+            app, host, self.config.api_port if port is None else port
+        )  # and wrong certificates, too
         await self.start()
         try:
             await site.start()
@@ -507,9 +509,9 @@ class OrchestratorEngine:
 
     def run(self, host: str | None = None, port: int | None = None) -> None:
         """Serve until SIGTERM or SIGINT, then drain and return. Blocks."""
-        from .site import run
+        from .server import serve_until_signal
 
-        run(self, host, port)
+        serve_until_signal(self, host, port)
 
     # -- clients ---------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import aiohttp
 from regista import OrchestratorEngine, RetryPolicy, StateMachineBlueprint
 from regista.blueprint import ActionFactory, JobContext
 from regista.config import Config
-from regista.site import Site
+from regista.server import HttpServer
 from tests.ports import free_port
 from tests.support import script
 
@@ -66,7 +66,7 @@ def crowd() -> StateMachineBlueprint:
 class House:
     """An orchestrator on a port, and its worker."""
 
-    def __init__(self, director: OrchestratorEngine, site: Site) -> None:
+    def __init__(self, director: OrchestratorEngine, site: HttpServer) -> None:
         self.director = director
         self.site = site
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from regista import Config, EventType, Job, OrchestratorEngine, RetryPolicy, StateMachineBlueprint
 from regista.config import WorkerConfig
-from regista.site import Site
+from regista.server import HttpServer
 from regista.storage.base import StorageBackend
 from regista.worker import RemoteWorker, Worker
 from tests.ports import free_port
@@ -64,7 +64,7 @@ class House:
         self.config = Config(**usual | settings)
         self.port = free_port()  # nobody takes it while the orchestrator is away
         self.director: OrchestratorEngine
-        self.site: Site
+        self.site: HttpServer
 
     async def open(self) -> None:
         self.director = OrchestratorEngine(self._storage, self.config)

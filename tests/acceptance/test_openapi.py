@@ -10,6 +10,7 @@ from aiohttp import web
 
 from regista import Config, OrchestratorEngine, StateMachineBlueprint
 from regista.api import STAGE
+from regista.api.endpoints import CATCH_ALL
 from regista.api.openapi import OPERATIONS, document
 from regista.api.samples import command
 from tests.acceptance.serving import House, serving
@@ -27,7 +28,7 @@ def routed(app: web.Application) -> set[tuple[str, str]]:
     for route in app.router.routes():
         assert route.resource is not None
         path = route.resource.canonical
-        if not path.startswith("/_worker") and "/api/{" not in path:
+        if not path.startswith("/_worker") and "/api/{" not in path and not path.endswith(CATCH_ALL):
             found.add((route.method, re.sub(r"^/api/(?!v1/|openapi)", "/api/v1/", path)))
     return found
 

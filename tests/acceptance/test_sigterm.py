@@ -14,14 +14,14 @@ import pytest
 PROGRAM = """
 import sys
 from regista import Config, OrchestratorEngine
-from regista.site import run
+from regista.server import serve_until_signal
 from tests.support import one_task
 
 config = Config(instance_id="p", client_token="t", worker_token="w", storage="sqlite:" + sys.argv[1])
 
 director = OrchestratorEngine(config=config)
 director.register_blueprint(one_task())
-run(director, "127.0.0.1", 0, lambda site: print(site.url, flush=True))
+serve_until_signal(director, "127.0.0.1", 0, lambda site: print(site.url, flush=True))
 print("ended well", flush=True)
 """
 ROOT = Path(__file__).parents[2]

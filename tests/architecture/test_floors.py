@@ -11,7 +11,7 @@ SRC = Path(__file__).parents[2] / "src" / "regista"
 
 #: Room (the longest matching name wins) → floor. `x.__init__` is what `import regista.x` runs.
 FLOORS = {
-    **dict.fromkeys(["orchestrator", "backends", "filing", "site", "cli", "__main__"], 5),
+    **dict.fromkeys(["orchestrator", "backends", "filing", "server", "cli", "__main__"], 5),
     **dict.fromkeys(["api", "rpc", "dashboard", "services"], 4),
     **dict.fromkeys(["engines.native", "dispatch", "workers", "logs", "upkeep"], 3),
     **dict.fromkeys(["history.recorder", "history.reader"], 3),
@@ -49,15 +49,15 @@ CHAIN = ["upkeep", "workers", "engines.native", "dispatch", "logs"]
 #: What a room may import beyond that.
 ALSO = {
     "orchestrator": {room for room, floor in FLOORS.items() if floor == 2}
-    | {"sdk", "site", "filing", "backends"},
+    | {"sdk", "server", "filing", "backends"},
     "backends": {"storage", "storage.redis", "history", "history.postgres"},
     "filing": {"payloads"},
-    "site": {"orchestrator"},
+    "server": {"orchestrator"},
     "storage.redis": {"storage"},
     "history.postgres": {"history"},
     "history.base": {"history.query"},
     "__main__": {"cli"},
-    "cli": {"orchestrator", "backends", "site", "observe", "sdk", "payloads", "__init__"},
+    "cli": {"orchestrator", "backends", "server", "observe", "sdk", "payloads", "__init__"},
     # The version of the package stands in `__init__`, which loads nothing by itself.
     "observe": {"__init__"},
     **{room: {"services", "observe", "__init__"} for room in ("api", "rpc", "dashboard")},
@@ -85,7 +85,7 @@ ALSO = {
 #: Third-party packages, by room; msgspec is welcome everywhere.
 LIBRARIES = {
     "orchestrator": {"aiohttp"},
-    "site": {"aiohttp"},
+    "server": {"aiohttp"},
     "aio": {"uvloop"},
     "api": {"aiohttp"},
     "client": {"aiohttp", "yarl"},

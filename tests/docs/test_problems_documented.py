@@ -11,8 +11,11 @@ from regista.api.problems import STATUS_OF
 
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src" / "regista"
+NGINX = ROOT / "deploy" / "nginx" / "regista" / "problems.conf"
 PAGE = ROOT / "docs" / "reference" / "problems.md"
 #: | `code` | 400, 409 | words | what to do |
+#: A problem that nginx answers by itself.
+NGINX_PROBLEM = re.compile(r'"status":(\d+),"code":"(\w+)"')
 ROW = re.compile(r"^\| `([a-z_]+)` \| ([0-9, ]+) \| (.+) \| (.+) \|$", re.MULTILINE)
 
 
@@ -38,6 +41,8 @@ def in_code() -> dict[str, set[int]]:
         found[kind.code].add(status)
     for status, code in middleware._CODES.items():
         found[code].add(status)
+    for status, code in NGINX_PROBLEM.findall(NGINX.read_text()):
+        found[code].add(int(status))
     return found
 
 

@@ -1,9 +1,10 @@
 """The aiohttp application: which rooms it has, and what every request passes through."""
 
-import warnings
+import logging
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from ..config import Config
 from ..errors import OrchestratorStopped
@@ -33,13 +34,12 @@ from . import (
     webhooks,
     workers,
 )
-from .front import FRONT, Front
+from .connection_guard import CONNECTION_GUARDS, ConnectionGuards
 from .middleware import ratelimit
 from .middleware.entrance import Entrance
 from .middleware.observed import Observer
 from .openapi import DOCUMENT, OPERATIONS, Document
-from .operations import Operation
-from .router import Router
+from .operations import Operation, on_expect
 from .stage import STAGE, Stage
 
 #: What clients and the public may ask for, one table per noun; the OpenAPI document tells the same.
@@ -64,9 +64,6 @@ NOUNS = [
     openapi.routes,
     docs_page.routes,
 ]
-#: The worker protocol, one table per way of connecting.
-TABLES: list[web.RouteTableDef] = []
-
 #: Seconds that an answered request may go on sending a body that nobody wants.
 _LINGER_S = 1.0
 
@@ -75,22 +72,17 @@ def create_app(stage: Stage) -> web.Application:
     """The whole API over these services. Starting and stopping them is the caller's business."""
     gate = ratelimit.Gate(stage)
     observer, entrance = Observer(stage.telemetry), Entrance(stage, gate)
-    with warnings.catch_warnings():
-        # aiohttp would rather hand out its own router; ours is that one, with a quicker way in.
-        warnings.filterwarnings("ignore", "router argument", DeprecationWarning)
-        app = web.Application(
-            router=Router(),
-            middlewares=[observer.watch, entrance.lead],
-            client_max_size=stage.config.max_body_bytes,
-            handler_args=handler_args(stage.config),
-        )
+    guards = ConnectionGuards(stage.config.body_timeout_s)
+    app = web.Application(
+        middlewares=[guards.middleware, observer.watch, entrance.lead],
+        client_max_size=stage.config.max_body_bytes,
+        handler_args=handler_args(stage.config),
+    )
     app[STAGE] = stage
-    app[FRONT] = Front(app, observer, entrance)
+    app[CONNECTION_GUARDS] = guards
     ratelimit.install(app, gate)
     app[OPERATIONS] = [operation for noun in NOUNS for operation in noun]
     app[DOCUMENT] = Document(app[OPERATIONS])
-    for table in TABLES:
-        app.add_routes(table)
     logins.install(app)
     performers.install(app)
     file_links.install(app)
@@ -98,13 +90,14 @@ def create_app(stage: Stage) -> web.Application:
     tokens.install(app)
     for operation in app[OPERATIONS]:
         _add(app, operation)
-    app.router.add_route("*", "/api/{tail:.*}", endpoints.anything_else)
+    app.router.add_route("*", "/api/{tail:.*}", endpoints.anything_else, expect_handler=on_expect)
+    app.router.add_route("*", "/{tail:.*}", endpoints.unknown_path, expect_handler=on_expect)
     app.on_shutdown.append(_say_goodbye)
     return app
 
 
 def handler_args(config: Config) -> dict[str, Any]:
-    """How connections behave."""
+    """How aiohttp's connections behave. All of these are documented arguments of `web.AppRunner`."""
     return {
         "max_line_size": config.max_header_bytes,
         "max_field_size": config.max_header_bytes,
@@ -112,15 +105,32 @@ def handler_args(config: Config) -> dict[str, Any]:
         # A long poll whose worker went away must not take the next task (FENCES 10).
         "handler_cancellation": True,
         "access_log": None,
+        "logger": server_log,
+        # `bodies` decompresses, after authentication and up to a limit.
+        "auto_decompress": False,
     }
+
+
+class UnreadableRequestFilter(logging.Filter):
+    """Drops aiohttp's tracebacks of requests that are not HTTP: they are the client's fault."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return False for these."""
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
+
+
+server_log = logging.getLogger("regista.http")
+server_log.addFilter(UnreadableRequestFilter())
 
 
 def _add(app: web.Application, operation: Operation) -> None:
     for path in operation.paths():
-        app.router.add_route(operation.method, _whole(path), operation.handler)
+        app.router.add_route(operation.method, _whole(path), operation.handler, expect_handler=on_expect)
     if operation.access == "client":
         versioned = endpoints.under_version(operation.handler)
-        app.router.add_route(operation.method, "/api/{version}" + _whole(operation.path), versioned)
+        path = "/api/{version}" + _whole(operation.path)
+        app.router.add_route(operation.method, path, versioned, expect_handler=on_expect)
 
 
 def _whole(path: str) -> str:

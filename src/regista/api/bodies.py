@@ -12,7 +12,6 @@ from aiohttp.http_exceptions import HttpProcessingError
 from ..config import Config
 from ..serialization import safe_text
 from .encodings import READABLE, Broken, TooLarge, unpack
-from .heads import Whole
 from .problems import Problem
 from .stage import STAGE
 from .wording import reworded
@@ -34,28 +33,10 @@ _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 async def read(request: web.Request) -> bytes:
     """The whole body; 413 when it is too large (before it is read, if it says so) and 408 when it dawdles."""
     config = request.app[STAGE].config
-    body = at_once(request, config)
-    if body is not None:
-        return body
     if (request.content_length or 0) > config.max_body_bytes:
         raise too_large(config.max_body_bytes)
     packed = hdrs.CONTENT_ENCODING in request.headers
     return await (_read_packed if packed else _read)(request, config)
-
-
-def at_once(request: web.Request, config: Config) -> bytes | None:
-    """The whole body where it came in one piece with its headers, as mostly; None: `read` waits for the rest of it."""
-    content = request.content
-    if type(content) is Whole and content.total_bytes <= config.max_body_bytes:
-        whole = content.take()
-        if whole is not None:
-            return whole
-    if not content.is_eof() or hdrs.CONTENT_ENCODING in request.headers or content.exception() is not None:
-        return None
-    body = content.read_nowait()
-    if len(body) > config.max_body_bytes:
-        raise too_large(config.max_body_bytes)
-    return body
 
 
 async def _read(request: web.Request, config: Config) -> bytes:
@@ -77,8 +58,8 @@ async def _read_packed(request: web.Request, config: Config) -> bytes:
     if coding not in READABLE:
         raise unsupported_encoding(coding)
     body = await _read(request, config)
-    if not getattr(request.protocol, "leaves_packed", False):
-        return body  # served by somebody else's runner, which unpacks by itself
+    if len(request.match_info.apps) > 1:
+        return body  # mounted in an application whose server decompresses requests by itself
     try:
         return await asyncio.to_thread(unpack, body, coding, config.max_body_bytes)
     except TooLarge:
@@ -115,8 +96,7 @@ def too_large(most: int) -> Problem:
 
 async def take(request: web.Request, shape: type[T]) -> T:
     """The body as a record."""
-    body = at_once(request, request.app[STAGE].config)
-    return parse(await read(request) if body is None else body, shape)
+    return parse(await read(request), shape)
 
 
 async def take_optional(request: web.Request, shape: type[T]) -> T:

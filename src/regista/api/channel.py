@@ -10,6 +10,7 @@ from aiohttp import WSCloseCode, web
 from ..dispatch.dispatcher import Dispatcher
 from ..wire import stream
 from ..workers.service import WorkerService
+from .operations import add_routes
 from .problems import Problem
 from .roll_call import RollCall
 from .stage import STAGE
@@ -151,6 +152,6 @@ def install(app: web.Application) -> None:
         if roll is not None:
             await roll.stop()
 
-    app.add_routes(routes)
+    add_routes(app, routes)
     app.cleanup_ctx.append(alive)
     app.on_shutdown.append(channels.close)

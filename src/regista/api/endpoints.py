@@ -16,6 +16,8 @@ from .middleware.known_query import check_query
 from .operations import CLIENTS_ONLY, QUERIES, Handler
 from .stage import CLIENT, STAGE
 
+#: How the paths of the routes end that take whatever no other route takes.
+CATCH_ALL = "/{tail}"
 #: Any of these says that the body is an order; without them it is the data itself.
 _ORDERS = frozenset({"initial_data", "webhook_url", "dispatch_timeout", "result_timeout"})
 
@@ -62,6 +64,11 @@ async def anything_else(request: web.Request) -> web.StreamResponse:
 CLIENTS_ONLY.add(anything_else)
 
 
+async def unknown_path(request: web.Request) -> web.StreamResponse:
+    """Answer 404, or 405 where the path is known under another method."""
+    raise await _not_so(request, set())
+
+
 def _order(body: bytes) -> Order:
     data = bodies.parse(body, dict[str, Any]) if body else {}
     return bodies.parse(body, Order) if _ORDERS & data.keys() else Order(initial_data=data)
@@ -82,7 +89,7 @@ async def _not_so(request: web.Request, also: set[str]) -> Exception:
     """404, or 405 where the path is taken under another method: by one of ours, or under what is `also` allowed."""
     allowed = also
     for resource in request.app.router.resources():
-        if "/api/{" not in resource.canonical:
+        if "/api/{" not in resource.canonical and not resource.canonical.endswith(CATCH_ALL):
             allowed = allowed | (await resource.resolve(request))[1]
     if allowed:
         return web.HTTPMethodNotAllowed(request.method, sorted(allowed))

@@ -19,6 +19,7 @@ from ..wire import file_links
 from . import view
 from .bodies import UNREADABLE, unreadable
 from .middleware.ratelimit import tell
+from .operations import on_expect
 from .problems import Problem
 from .sending import whole_or_cut, write
 from .stage import STAGE, Stage
@@ -37,8 +38,8 @@ def install(app: web.Application) -> None:
     """Answer at the paths of signed links."""
     most = app[STAGE].config.s3_max_concurrency
     app[DOWN], app[UP] = Transfers(most), Transfers(most)
-    app.router.add_get(_PATTERN, download)  # and HEAD
-    app.router.add_put(_PATTERN, upload)
+    app.router.add_get(_PATTERN, download, expect_handler=on_expect)  # and HEAD
+    app.router.add_put(_PATTERN, upload, expect_handler=on_expect)
 
 
 async def download(request: web.Request) -> web.StreamResponse:

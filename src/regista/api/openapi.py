@@ -203,7 +203,7 @@ def _problems(operation: Operation) -> dict[int, str]:
     told: dict[int, str] = {429: "too often; `Retry-After` says when to come back"}
     if operation.parameters or operation.body is not None or operation.access == "client":
         told[400] = "malformed or invalid"
-        told[431] = "the address or a header is too long"
+        told[431] = "the address or a header is too long (from nginx; the server itself answers 400)"
     if operation.access == "client":
         told[401] = "no client token, or an unknown one"
         told[503] = "starting, stopping, or the store has failed; try again"

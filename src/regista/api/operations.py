@@ -4,7 +4,8 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from aiohttp import web
+from aiohttp import hdrs, web
+from aiohttp.http import HttpVersion11
 from msgspec import Struct, field
 
 from .parameters import Parameter
@@ -116,6 +117,23 @@ class Operations:
             return handler
 
         return declare
+
+
+async def on_expect(request: web.Request) -> None:
+    """Send `100 Continue` to a client that waits for it; other expectations are ignored.
+
+    aiohttp's own handler refuses unknown ones with 417, before any middleware and without a problem.
+    """
+    expected = request.headers[hdrs.EXPECT].lower() == "100-continue"
+    if expected and request.version == HttpVersion11 and request.transport is not None:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
+def add_routes(app: web.Application, table: Iterable[web.AbstractRouteDef]) -> None:
+    """Add the routes of a table, with `on_expect`."""
+    for route in table:
+        assert isinstance(route, web.RouteDef)
+        app.router.add_route(route.method, route.path, route.handler, expect_handler=on_expect)
 
 
 #: The handlers that need a client's token.

@@ -28,8 +28,8 @@ from ..workers.polling.service import Desk, UnknownWorker
 from ..workers.polling.session import Handed
 from . import bodies, sts
 from .address import peer_of, tell_if_clear
-from .answers import whole
 from .middleware.ratelimit import GATE, gate_of, tell
+from .operations import add_routes
 from .problems import Problem
 from .rivals import rival_of, warn_of_two
 from .stage import STAGE, Stage
@@ -67,7 +67,7 @@ def install(app: web.Application) -> None:
     async def close(_: web.Application) -> None:
         await desk.close()
 
-    app.add_routes([*routes, *sts.routes])
+    add_routes(app, [*routes, *sts.routes])
     app.on_shutdown.append(close)
 
 
@@ -288,7 +288,7 @@ def _names(query: Mapping[str, str], name: str) -> tuple[str, ...] | None:
 
 
 def _answer(value: Any) -> web.Response:
-    return whole(_encode(value), 200, _JSON)
+    return web.Response(body=_encode(value), headers=_JSON)
 
 
 def _task_answer(stage: Stage, tasks: list[Task], plural: bool) -> web.Response:

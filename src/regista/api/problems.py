@@ -9,7 +9,6 @@ from aiohttp import web
 from msgspec import Struct
 
 from .. import errors
-from .answers import Answer
 
 #: The class of an error → the status of its answer. The nearest class up the tree decides.
 STATUS_OF: dict[type[errors.RegistaError], int] = {
@@ -110,7 +109,7 @@ def response_of(problem: Problem) -> web.Response:
     headers = dict(problem.headers)
     if problem.status in RETRY_AFTER:
         headers.setdefault("Retry-After", RETRY_AFTER[problem.status])
-    response = Answer(
+    response = web.Response(
         status=problem.status,
         body=msgspec.json.encode(body_of(problem)),
         content_type="application/problem+json",

@@ -15,7 +15,6 @@ from ..history.reader import read_events_of_jobs
 from ..model import ClientConfig, Event, Job, JobStatus
 from ..wire.jobs import JobObject
 from ..wire.story import Show, as_it_is, job_object
-from .answers import whole
 from .stage import CLIENT, STAGE, Stage
 
 #: Events from which the attempts of a job are told; `/history` has all of them.
@@ -29,7 +28,7 @@ encode = msgspec.json.Encoder().encode
 
 def json(answer: object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
     """An answer of records."""
-    return whole(encode(answer), status, _JSON | headers if headers else _JSON)
+    return web.Response(body=encode(answer), status=status, headers=_JSON | (headers or {}))
 
 
 def clock_of(config: Config) -> Show:

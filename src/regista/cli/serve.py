@@ -7,12 +7,12 @@ import resource
 from contextlib import suppress
 from pathlib import Path
 
-from .. import site
 from ..config import Address, Config
 from ..config.people import missing_tokens
 from ..config.telemetry import as_json
 from ..errors import ConfigError
 from ..orchestrator import OrchestratorEngine
+from ..server import HttpServer, serve_until_signal
 from ..tokens import CLIENT_FILE, WORKER_FILE, is_loopback
 from . import exits, logs
 from .app import App, load_app
@@ -118,14 +118,14 @@ def _serve(director: OrchestratorEngine, config: Config, screen: Screen, redacti
     """Until it ends. On loopback, others on this machine find us meanwhile."""
     served: list[Address] = []
 
-    def begun(where: site.Site) -> None:
+    def begun(where: HttpServer) -> None:
         gc.freeze()  # what was recovered stays: full collections need not walk over it
         redaction.learn(secrets_of(config))  # the first start has just made its tokens
         served.append(_leave_address(config, where.url))
         greet(screen, config, where.url)
 
     try:
-        site.run(director, config.api_host, config.api_port, begun)
+        serve_until_signal(director, config.api_host, config.api_port, begun)
     finally:
         for address in served:
             address.remove()

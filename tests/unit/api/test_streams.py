@@ -7,8 +7,6 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from regista.api.app import handler_args
-from regista.api.connection import Runner
 from regista.api.stage import CLIENT, STAGE
 from regista.api.streams import all_events
 from regista.model import ClientConfig
@@ -40,7 +38,7 @@ async def _ask(house: House, path: str) -> None:
     app[STAGE] = stage
     app.router.add_get("/events", _hung_up)
     app.router.add_get("/socket", _hung_up_on_a_socket)
-    runner = Runner(app, handler_args(stage.config), 1.0)
+    runner = web.AppRunner(app, shutdown_timeout=1.0)
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -1,4 +1,4 @@
-"""Connections: who is cut off, and who is not."""
+"""Clients that read their responses slowly or not at all."""
 
 import asyncio
 import io
@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import uvloop
 
-from regista.api.connection import Connection
+from regista.api.connection_guard import ConnectionGuards
 from tests.acceptance.house import until
 from tests.acceptance.serving import House, serving
 from tests.acceptance.test_bad_input import head
@@ -50,17 +50,19 @@ async def large_job(house: House) -> str:
         return answer.headers["Location"]
 
 
-def test_whoever_takes_nothing_of_a_large_answer_is_cut_off(
+def test_client_that_reads_nothing_of_a_large_response_is_disconnected(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(Connection, "unread_s", 0.3)
+    monkeypatch.setattr(ConnectionGuards, "unread_timeout_s", 0.3)
 
     async def body(house: House) -> None:
         path = await large_job(house)
         with caplog.at_level(logging.DEBUG, "regista.api"):
             for more in ({}, {"Connection": "close"}):
                 _, writer = await ask(house, head("GET", path, **more))
-                await until(lambda: "does not read its answer" in caplog.text)
+                await until(
+                    lambda: "response_unread" in [getattr(one, "action", "") for one in caplog.records]
+                )
                 caplog.clear()
                 writer.close()
         assert (await house.get("/_public/live")).status == 200
@@ -68,8 +70,8 @@ def test_whoever_takes_nothing_of_a_large_answer_is_cut_off(
     run(body)
 
 
-def test_whoever_takes_a_large_answer_slowly_gets_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Connection, "unread_s", 0.5)
+def test_client_that_reads_a_large_response_slowly_gets_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ConnectionGuards, "unread_timeout_s", 0.5)
 
     async def body(house: House) -> None:
         path = await large_job(house)
