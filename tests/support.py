@@ -5,8 +5,7 @@ from typing import Any
 
 from regista import Event, EventType, Job, MemoryStorage, StateMachineBlueprint, TaskResult
 from regista.blueprint import ActionFactory, JobContext
-from regista.engines.base import Verdict
-from regista.model import Task, TaskFailure
+from regista.model import ResultVerdict, Task, TaskFailure
 from regista.model import Worker as WorkerRecord
 from regista.testing.orchestrator import TestOrchestrator
 from regista.workers.service import Beat
@@ -149,16 +148,16 @@ class Puppet:
 
     def finish(
         self, task: Task, data: Any = None, *, status: str | None = None, error: TaskFailure | None = None
-    ) -> Verdict:
+    ) -> ResultVerdict:
         """Say how the task went; returns the orchestrator's word."""
         return self.deliver(self.result(task, data, status=status, error=error))
 
-    def deliver(self, result: TaskResult) -> Verdict:
+    def deliver(self, result: TaskResult) -> ResultVerdict:
         verdict = self._kit.call(lambda: self._kit.director.workers.deliver(result))
         self.settle()
         return verdict
 
-    def fail(self, task: Task, code: str, message: str = "") -> Verdict:
+    def fail(self, task: Task, code: str, message: str = "") -> ResultVerdict:
         return self.finish(task, error=TaskFailure(code, message))
 
 

@@ -6,7 +6,6 @@ from hashlib import sha256
 
 import msgspec
 
-from .blueprint.step import Rules
 from .clock import Clock
 from .config import Config
 from .engines.native.executor import Settings
@@ -14,6 +13,7 @@ from .errors import ConfigError
 from .history.base import HistoryStorage
 from .history.memory import MemoryHistory
 from .history.store_only import NoHistory
+from .machine.step import MachineSettings
 from .model import RetryPolicy
 from .storage.base import StorageBackend
 from .storage.memory import MemoryStorage
@@ -26,7 +26,7 @@ def settings_of(config: Config) -> Settings:
         lease_s=config.lease_s,
         patience_s=config.patience_s,
         max_slow=config.executor_max_concurrent_jobs,
-        rules=Rules(
+        machine=MachineSettings(
             handler_retry=RetryPolicy(
                 max_attempts=config.job_max_retries + 1, first_s=config.handler_retry_first_s
             ),

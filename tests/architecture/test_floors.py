@@ -24,7 +24,7 @@ FLOORS = {
     **dict.fromkeys(["storage.base", "history.base", "providers.base", "payloads.base", "engines.base"], 1),
     "payloads.task_files": 1,
     **dict.fromkeys(["storage.__init__", "history.__init__", "engines.__init__"], 1),
-    **dict.fromkeys(["blueprint", "wire", "config", "tokens", "client", "webhooks"], 1),
+    **dict.fromkeys(["blueprint", "machine", "wire", "config", "tokens", "client", "webhooks"], 1),
     **dict.fromkeys(
         [
             "model",
@@ -81,6 +81,7 @@ ALSO = {
     "payloads.task_files": {"payloads.base"},
     "payloads": {"config"},
     "blueprint": {"payloads.task_files"},
+    "machine": {"blueprint"},
 }
 #: Third-party packages, by room; msgspec is welcome everywhere.
 LIBRARIES = {
@@ -182,7 +183,7 @@ KNOWN = {
     "model.job",
     "errors",
     "config",
-    "blueprint.machine",
+    "machine.transitions",
     "storage.__init__",
 }
 KNOWN |= {
@@ -205,12 +206,12 @@ KNOWN |= {"engines.native.executor", "dispatch.dispatcher", "upkeep.watcher", "o
         ("storage.__init__", "from .memory import MemoryStorage"),
         ("storage.sqlite", "from regista.history.sqlite import SqliteHistory"),
         ("storage.sqlite", "import redis.asyncio"),
-        ("blueprint.machine", "from regista.storage import base"),
-        ("blueprint.machine", "def late():\n    from ..orchestrator import OrchestratorEngine"),
+        ("machine.transitions", "from regista.storage import base"),
+        ("machine.transitions", "def late():\n    from ..orchestrator import OrchestratorEngine"),
         ("dispatch.dispatcher", "from ..engines.native.executor import JobExecutor"),
         ("engines.native.executor", "from ...storage.memory import MemoryStorage"),
         ("engines.native.executor", "from regista import OrchestratorEngine"),
-        ("sdk.local", "from ..blueprint import machine"),
+        ("sdk.local", "from ..machine import transitions"),
         ("upkeep.watcher", "from ..testing.clock import Clock"),
         ("attic.trunk", "import json"),
         ("services.audit", "from aiohttp import web"),

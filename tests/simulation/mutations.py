@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from regista.blueprint import machine
 from regista.dispatch import matcher
 from regista.dispatch.connected import Seats
-from regista.engines.native import results, retries
 from regista.engines.native.executor import JobExecutor
+from regista.machine import retries, task_results, transitions
 from regista.model import (
     Change,
     CommitOutcome,
@@ -215,12 +214,12 @@ def lose_a_message(patch: pytest.MonkeyPatch) -> None:
     def tell(job: Job) -> tuple[JobMessage, ...]:
         return ()
 
-    patch.setattr(machine, "_tell_parent", tell)
+    patch.setattr(transitions, "_child_ended_message", tell)
 
 
 def follow_a_success_after_cancel(patch: pytest.MonkeyPatch) -> None:
     """Cancel does not win."""
-    original = results.settle
+    original = task_results.close_attempt
 
     def settle(job: Job, *rest: Any) -> Any:
         from regista.model import JobStatus
@@ -228,7 +227,7 @@ def follow_a_success_after_cancel(patch: pytest.MonkeyPatch) -> None:
         waits = JobStatus.WAITING_FOR_WORKER if job.status is JobStatus.CANCELLING else job.status
         return original(replace(job, status=waits), *rest)
 
-    patch.setattr(results, "settle", settle)
+    patch.setattr(task_results, "close_attempt", settle)
 
 
 def report_a_lost_race_as_won(patch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from regista import (
 )
 from regista.backends import build_history, build_storage
 from regista.blueprint import ActionFactory, JobContext
-from regista.engines.base import Submission, Verdict
+from regista.engines.base import Submission
 from regista.errors import (
     BlueprintInvalid,
     BlueprintNotFound,
@@ -34,7 +34,7 @@ from regista.errors import (
 )
 from regista.history.postgres import PostgresHistory
 from regista.history.sqlite import SqliteHistory
-from regista.model import AwaitVersion, Task, TaskResult
+from regista.model import AwaitVersion, ResultVerdict, Task, TaskResult
 from regista.model import Worker as WorkerRecord
 from regista.storage.base import StorageBackend
 from regista.testing.clock import LoopClock
@@ -216,7 +216,7 @@ def test_a_result_on_an_instance_without_the_version_is_kept_without_the_handler
         kit.crash()
         puppet.join(task.attempt_id)
         # when: nobody has any version
-        assert puppet.finish(task, {"n": 1}) is Verdict.ACCEPTED
+        assert puppet.finish(task, {"n": 1}) is ResultVerdict.ACCEPTED
         kept = kit.get(job)
         assert (kept.state, kept.data, kept.status) == ("check", {"n": 1}, JobStatus.RUNNING)
         # then: it goes on with the newest as soon as there is one that knows its state
@@ -302,7 +302,7 @@ def test_an_instance_claims_only_what_it_has_loaded_and_leaves_the_rest_to_who_h
         # when: both results land there
         for task in tasks:
             result = TaskResult(task_id=task.attempt_id, job_id=task.job_id, worker_id="w")
-            assert await second.workers.deliver(result) is Verdict.ACCEPTED
+            assert await second.workers.deliver(result) is ResultVerdict.ACCEPTED
         done = [await second.wait(job.id, 30) for job in jobs]
         await first.stop()
         await second.stop()

@@ -8,9 +8,8 @@ import msgspec
 from aiohttp import hdrs, web
 
 from ..config.rates import Context
-from ..engines.base import Verdict
 from ..errors import OrchestratorStopped, StorageOutcomeUnknown
-from ..model import Task, TaskResult, split_attempt_id
+from ..model import ResultVerdict, Task, TaskResult, split_attempt_id
 from ..serialization import safe_text
 from ..wire.bad_message import BadMessage, read
 from ..wire.dialects import progress_of, result_of, skills_of, task_object
@@ -313,8 +312,8 @@ def _transition(task: Handed | None, told: TaskResult) -> str:
     return "success_transition"
 
 
-def _reason(verdict: Verdict, task: Handed | None, told: TaskResult) -> str:
+def _reason(verdict: ResultVerdict, task: Handed | None, told: TaskResult) -> str:
     current = task is not None and task.attempt == split_attempt_id(told.task_id)[1]
-    if verdict is Verdict.STALE_TASK and current and task is not None and task.worker_id is not None:
+    if verdict is ResultVerdict.STALE_TASK and current and task is not None and task.worker_id is not None:
         return "worker_mismatch" if task.worker_id != told.worker_id else str(verdict)
     return str(verdict)

@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from ..config.rates import Context
 from ..dispatch.connected import Seat
-from ..engines.base import Verdict
 from ..errors import OrchestratorStopped, StorageOutcomeUnknown, StorageUnavailable
-from ..model import Task, TaskResult, Worker
+from ..model import ResultVerdict, Task, TaskResult, Worker
 from ..serialization import safe_text
 from ..wire import stream
 from ..wire.pipe import Pipe
@@ -126,7 +125,7 @@ class Channel:
         self._acks = stream.Acks([], {})
         self._acks_in: list[Any] = []
         #: What it has told, and is not written down yet.
-        self._reports: set[asyncio.Future[Verdict]] = set()
+        self._reports: set[asyncio.Future[ResultVerdict]] = set()
         #: No message that is read now was written before the first of these (by `elapsed`): then we had read all that
         #: there was. And when we were through with the last one.
         self._since = self._through_at = stage.clock.elapsed()
@@ -350,11 +349,13 @@ class Channel:
         self._reports.update(future for _, future in told)
         self._acknowledge_later(told)
 
-    def _acknowledge_later(self, told: "list[tuple[TaskResult, asyncio.Future[Verdict]]]") -> None:
+    def _acknowledge_later(self, told: "list[tuple[TaskResult, asyncio.Future[ResultVerdict]]]") -> None:
         """Mostly one turn writes them all, and answers the last one last: one callback serves all of them."""
         told[-1][1].add_done_callback(partial(self._acknowledge_all, told))
 
-    def _acknowledge_all(self, told: "list[tuple[TaskResult, asyncio.Future[Verdict]]]", _: object) -> None:
+    def _acknowledge_all(
+        self, told: "list[tuple[TaskResult, asyncio.Future[ResultVerdict]]]", _: object
+    ) -> None:
         still_open = []
         for result, future in told:
             if future.done():
@@ -364,7 +365,7 @@ class Channel:
         if still_open:
             self._acknowledge_later(still_open)
 
-    def _acknowledge(self, result: TaskResult, told: "asyncio.Future[Verdict]") -> None:
+    def _acknowledge(self, result: TaskResult, told: "asyncio.Future[ResultVerdict]") -> None:
         """The commit is done. Acknowledgements of one turn share a frame."""
         self._reports.discard(told)
         error = None if told.cancelled() else told.exception()

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from enum import StrEnum
 from typing import Any, Protocol
 
 from msgspec import Struct, field
 
 from ..errors import IdempotencyConflict
-from ..model import Job, Quota, TaskResult
+from ..model import Job, Quota, ResultVerdict, TaskResult
 
 
 class Submission(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -33,22 +32,6 @@ class Allowance(Struct, frozen=True):
     resets_at: datetime
 
 
-class Verdict(StrEnum):
-    """What became of a result; the values are the wire's."""
-
-    ACCEPTED = "accepted"
-    JOB_NOT_FOUND = "job_not_found"
-    STALE_TASK = "stale_task"
-    WORKER_MISMATCH = "worker_mismatch"
-    JOB_CANCELLED = "job_cancelled"
-    JOB_ALREADY_TERMINATED = "job_already_terminated"
-
-    @property
-    def accepted(self) -> bool:
-        """The result counts (now, or since it was sent the first time)."""
-        return self is Verdict.ACCEPTED
-
-
 class Engine(Protocol):
     """Runs jobs."""
 
@@ -59,7 +42,7 @@ class Engine(Protocol):
         """
         ...
 
-    async def deliver(self, result: TaskResult) -> Verdict:
+    async def deliver(self, result: TaskResult) -> ResultVerdict:
         """Take a worker's result. Returns after the commit that it caused."""
         ...
 

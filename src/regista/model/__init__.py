@@ -37,7 +37,7 @@ from .queue_key import (
 from .rate import Rate
 from .record import Quota, Record, RecordWrite, TokenGrant
 from .requirements import STRATEGIES, Requirements, check_requirements
-from .status import HELD_STATES, OPEN_STATES, AttemptState, FailureKind, JobStatus
+from .status import HELD_STATES, OPEN_STATES, AttemptState, FailureKind, JobStatus, ResultVerdict
 from .task import (
     RetryPolicy,
     Task,
@@ -92,6 +92,7 @@ __all__ = [
     "Record",
     "RecordWrite",
     "Requirements",
+    "ResultVerdict",
     "RetryPolicy",
     "Task",
     "TaskFailure",

@@ -45,6 +45,22 @@ OPEN_STATES = (AttemptState.QUEUED, AttemptState.OFFERED, AttemptState.STARTED)
 HELD_STATES = (AttemptState.OFFERED, AttemptState.STARTED)
 
 
+class ResultVerdict(StrEnum):
+    """What became of a result; the values are the wire's."""
+
+    ACCEPTED = "accepted"
+    JOB_NOT_FOUND = "job_not_found"
+    STALE_TASK = "stale_task"
+    WORKER_MISMATCH = "worker_mismatch"
+    JOB_CANCELLED = "job_cancelled"
+    JOB_ALREADY_TERMINATED = "job_already_terminated"
+
+    @property
+    def accepted(self) -> bool:
+        """The result counts (now, or since it was sent the first time)."""
+        return self is ResultVerdict.ACCEPTED
+
+
 class FailureKind(StrEnum):
     """What kind of failure a worker reported; the value is the wire's error code."""
 

@@ -12,9 +12,8 @@ from .. import __version__, trace_context
 from ..clock import Clock
 from ..config import Config
 from ..config.telemetry import metrics_endpoint, traces_endpoint
-from ..engines.base import Verdict
 from ..errors import ConfigError
-from ..model import Job, JobStatus, Worker
+from ..model import Job, JobStatus, ResultVerdict, Worker
 from ..payloads.base import Payloads
 from ..storage.base import StorageBackend
 from .booking import Book
@@ -141,7 +140,7 @@ class Telemetry:
         outcome = "heard" if result.ok else "refused" if result.final else "not_heard"
         self.of.webhooks.add((outcome,))
 
-    def ignored(self, job: Job | None, verdict: Verdict) -> None:
+    def ignored(self, job: Job | None, verdict: ResultVerdict) -> None:
         """A worker's result was not followed."""
         self.of.ignored.add(("" if job is None else job.blueprint, verdict.value))
 

@@ -10,10 +10,9 @@ from msgspec import Struct
 
 from ..blueprint import StateMachineBlueprint
 from ..config import Config
-from ..engines.base import Verdict
 from ..errors import OrchestratorStopped, StorageError
 from ..history.memory import MemoryHistory
-from ..model import Change, Event, EventType, Gpu, Job, Profile, Task, TaskResult
+from ..model import Change, Event, EventType, Gpu, Job, Profile, ResultVerdict, Task, TaskResult
 from ..schedules.schedule import Schedule
 from ..storage.codec import decode_job, decode_task
 from ..storage.memory import MemoryStorage
@@ -265,7 +264,7 @@ class World:
             if expired and f"{event.task_id}-{event.attempt}" in holding:
                 raise self.fatal(5, event.task_id or "", "expired right after an outage, in a living worker")
 
-    def saw_verdict(self, result: TaskResult, verdict: Verdict) -> None:
+    def saw_verdict(self, result: TaskResult, verdict: ResultVerdict) -> None:
         """A worker was answered."""
         self.note(f"verdict {result.task_id} {verdict}")
         before = self._accepted.get(result.task_id)

@@ -3,10 +3,10 @@
 import logging
 from datetime import datetime
 
-from ..blueprint import signals
-from ..blueprint.step import Scene, Step
 from ..engines.native.engine import NativeEngine
 from ..errors import JobNotFound
+from ..machine import signals
+from ..machine.step import DecisionContext, Step
 from ..model import Job, Task
 from ..storage.base import ReadyQueue
 from .loop import Report
@@ -45,11 +45,11 @@ class Rescuer:
     async def _migrate(self, stranded: Job) -> int:
         moved = waits = False
 
-        def decide(job: Job, tasks: list[Task], scene: Scene) -> Step | None:
+        def decide(job: Job, tasks: list[Task], context: DecisionContext) -> Step | None:
             nonlocal moved, waits
             if job.version != stranded.version or job.status.settled:
                 return None
-            step = signals.migrate(job, self._engine.library.newest_graph(job.blueprint), scene)
+            step = signals.migrate(job, self._engine.library.newest_graph(job.blueprint), context)
             moved = step is not None and step.job.version != stranded.version
             waits = step is not None and not moved
             return step

@@ -3,12 +3,11 @@
 import logging
 from datetime import datetime
 
-from ..blueprint import signals
-from ..blueprint.step import Scene, Step
-from ..engines.native import results
 from ..engines.native.engine import NativeEngine
-from ..engines.native.results import TaskStep
 from ..errors import JobNotFound, StorageOutcomeUnknown
+from ..machine import signals, task_results
+from ..machine.step import DecisionContext, Step
+from ..machine.task_results import TaskStep
 from ..model import AttemptState, AwaitRetry, AwaitTimer, Job, Task
 from ..storage.base import Deadlines, Due, DueKind
 from .loop import Grace, Report
@@ -53,7 +52,7 @@ class Watcher:
                 acted += await self._act(entry)
         tasks = {entry.id: entry for entry in due if entry.kind is DueKind.TASK}
         acted += await self._engine.signal_tasks(
-            list(tasks), lambda job, task, scene: self._task_due(tasks[task.id], job, task, scene)
+            list(tasks), lambda job, task, context: self._task_due(tasks[task.id], job, task, context)
         )
         if len(due) == self._limit and (acted or len(self._postponed) > postponed):
             return Report(done=acted, again_s=0.0)
@@ -72,9 +71,9 @@ class Watcher:
     async def _act(self, entry: Due) -> int:
         acted = False
 
-        def decide(job: Job, tasks: list[Task], scene: Scene) -> Step | None:
+        def decide(job: Job, tasks: list[Task], context: DecisionContext) -> Step | None:
             nonlocal acted
-            step = self._job_due(entry, job, tasks, scene)
+            step = self._job_due(entry, job, tasks, context)
             acted = step is not None
             return step
 
@@ -90,18 +89,18 @@ class Watcher:
             return 0
         return int(acted)
 
-    def _job_due(self, entry: Due, job: Job, tasks: list[Task], scene: Scene) -> Step | None:
+    def _job_due(self, entry: Due, job: Job, tasks: list[Task], context: DecisionContext) -> Step | None:
         is_alarm = isinstance(job.wait, AwaitTimer | AwaitRetry)
         if not is_alarm and self._grace.covers(job.entered_at):
             self._postponed.add(entry)
             return None
-        return signals.due(job, tasks, scene)
+        return signals.due(job, tasks, context)
 
-    def _task_due(self, entry: Due, job: Job, task: Task, scene: Scene) -> Step | TaskStep | None:
-        if not _is_alarm(task, scene.now) and self._grace.covers(task.queued_at):
+    def _task_due(self, entry: Due, job: Job, task: Task, context: DecisionContext) -> Step | TaskStep | None:
+        if not _is_alarm(task, context.now) and self._grace.covers(task.queued_at):
             self._postponed.add(entry)
             return None
-        return results.due(job, task, scene)
+        return task_results.attempt_due(job, task, context)
 
 
 def _is_alarm(task: Task, now: datetime) -> bool:

@@ -12,19 +12,19 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..blueprint.step import Scene, Step
 from ..clock import Clock
 from ..dispatch.connected import Cancel, Seat, Send
 from ..dispatch.dispatcher import Dispatcher
-from ..engines.base import Verdict
 from ..engines.native.engine import NativeEngine
-from ..engines.native.results import TaskStep, lost, sound
 from ..errors import NotSerializable
+from ..machine.step import DecisionContext, Step
+from ..machine.task_results import TaskStep, lost, storable_result
 from ..model import (
     HELD_STATES,
     AttemptState,
     EventType,
     Job,
+    ResultVerdict,
     Task,
     TaskResult,
     TaskWrite,
@@ -576,10 +576,10 @@ class WorkerService:
         for task in tasks:
             self._forget(task.attempt_id)
 
-        def decide(job: Job, task: Task, scene: Scene) -> Step | TaskStep | None:
+        def decide(job: Job, task: Task, context: DecisionContext) -> Step | TaskStep | None:
             if task.attempt != attempts[task.id] or task.state not in HELD_STATES:
                 return None
-            return lost(job, task, kind, scene)
+            return lost(job, task, kind, context)
 
         await self._engine.signal_tasks(list(attempts), decide)
 
@@ -595,7 +595,7 @@ class WorkerService:
         _, (task,) = await self._storage.load([], [split_attempt_id(attempt_id)[0]])
         return task
 
-    async def deliver(self, result: TaskResult) -> Verdict:
+    async def deliver(self, result: TaskResult) -> ResultVerdict:
         """A result; answered after the commit that it caused. While the store is away, nothing is forgotten."""
         held = self._holds(result)
         verdict = await self._pass_on(result)
@@ -603,7 +603,7 @@ class WorkerService:
             self._forget(result.task_id)
         return verdict
 
-    def report(self, result: TaskResult) -> "asyncio.Future[Verdict]":
+    def report(self, result: TaskResult) -> "asyncio.Future[ResultVerdict]":
         """A result; the future is done after the commit that it caused."""
         told = self._pass_on(result)
         if self._holds(result):
@@ -612,12 +612,12 @@ class WorkerService:
             told.add_done_callback(lambda told: self._forget_accepted(result.task_id, told))
         return told
 
-    def _pass_on(self, result: TaskResult) -> "asyncio.Future[Verdict]":
+    def _pass_on(self, result: TaskResult) -> "asyncio.Future[ResultVerdict]":
         """To whoever judges it. Until that is done, the attempt is neither missed nor lost."""
         if result.failed and (checkpoint := self._signs.checkpoint(result.task_id)) is not None:
             # Left a moment before the failure, it was not written down yet: it rides with the result.
             result = replace(result, checkpoint=checkpoint)
-        told = self._engine.executor.deliver(sound(result))
+        told = self._engine.executor.deliver(storable_result(result))
         self._attendance.reported(result.task_id, told)
         return told
 
@@ -626,7 +626,7 @@ class WorkerService:
         seat = self._dispatcher.find(result.worker_id)
         return seat is not None and result.task_id in seat.holding
 
-    def _forget_accepted(self, attempt_id: str, told: "asyncio.Future[Verdict]") -> None:
+    def _forget_accepted(self, attempt_id: str, told: "asyncio.Future[ResultVerdict]") -> None:
         if not told.cancelled() and told.exception() is None and told.result().accepted:
             self._forget(attempt_id)
 

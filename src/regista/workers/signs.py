@@ -6,10 +6,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..blueprint.step import Scene
 from ..clock import Clock
 from ..engines.native.engine import NativeEngine
-from ..engines.native.results import TaskStep, mark_started
+from ..machine.step import DecisionContext
+from ..machine.task_results import TaskStep, mark_started
 from ..model import HELD_STATES, Job, Task, TaskWrite, split_attempt_id
 
 
@@ -69,7 +69,7 @@ class Signs:
         signs, self._signs = self._signs, {}
         tasks = dict(split_attempt_id(attempt_id) for attempt_id in signs)
 
-        def decide(job: Job, task: Task, scene: Scene) -> TaskStep | None:
+        def decide(job: Job, task: Task, context: DecisionContext) -> TaskStep | None:
             sign = signs.get(task.attempt_id)
             if sign is None or task.state not in HELD_STATES or sign.worker_id not in ("", task.worker_id):
                 return None

@@ -19,13 +19,14 @@ from regista import (
     StateMachineBlueprint,
 )
 from regista.blueprint import ActionFactory, JobContext
-from regista.engines.base import Submission, Verdict
+from regista.engines.base import Submission
 from regista.engines.native.engine import body_hash, keyed_id
 from regista.errors import (
     ApprovalConflict,
     NotQuarantined,
     OrchestratorStopped,
 )
+from regista.model import ResultVerdict
 from regista.testing.orchestrator import TestOrchestrator
 from tests.support import Puppet, fan_out, fault, one_task, only, script, types
 
@@ -98,7 +99,7 @@ def test_cancel_waits_for_the_word_of_the_worker_and_is_then_confirmed() -> None
         assert kit.cancel(job).status is JobStatus.CANCELLING  # twice is fine
         assert puppet.cancels == [puppet.tasks[0].attempt_id]
         kit.skip(10)
-        assert puppet.finish(puppet.tasks[0], status="cancelled") is Verdict.ACCEPTED
+        assert puppet.finish(puppet.tasks[0], status="cancelled") is ResultVerdict.ACCEPTED
         job = kit.get(job)
         assert (job.status, job.unconfirmed) == (JobStatus.CANCELLED, False)
 
@@ -127,11 +128,11 @@ def test_once_requested_cancel_wins_over_a_later_success_which_is_recorded_and_n
         job = kit.submit("script")
         puppet.settle()
         kit.cancel(job)
-        assert puppet.finish(puppet.tasks[0], {"n": 1}) is Verdict.ACCEPTED
+        assert puppet.finish(puppet.tasks[0], {"n": 1}) is ResultVerdict.ACCEPTED
         job = kit.get(job)
         assert (job.status, job.state, job.data) == (JobStatus.CANCELLED, "start", {})
         assert types(kit.events(job)).count("task_finished") == 1
-        assert puppet.finish(puppet.tasks[0], {"n": 1}) is Verdict.ACCEPTED
+        assert puppet.finish(puppet.tasks[0], {"n": 1}) is ResultVerdict.ACCEPTED
 
 
 def test_a_retry_is_not_waited_for_once_a_cancel_was_requested() -> None:
@@ -157,7 +158,7 @@ def test_without_a_word_the_job_is_cancelled_at_the_deadline_as_unconfirmed() ->
         kit.skip(1)
         job = kit.get(job)
         assert (job.status, job.unconfirmed) == (JobStatus.CANCELLED, True)
-        assert puppet.finish(puppet.tasks[0]) is Verdict.JOB_CANCELLED
+        assert puppet.finish(puppet.tasks[0]) is ResultVerdict.JOB_CANCELLED
 
 
 def test_a_fan_out_is_cancelled_when_its_last_branch_has_answered() -> None:
@@ -209,7 +210,7 @@ def test_cancel_survives_a_crash_and_still_wins() -> None:
         kit.cancel(job)
         kit.crash()
         puppet.join(task.attempt_id)
-        assert puppet.finish(task, {"n": 1}) is Verdict.ACCEPTED
+        assert puppet.finish(task, {"n": 1}) is ResultVerdict.ACCEPTED
         assert kit.get(job).status is JobStatus.CANCELLED
 
 

@@ -21,9 +21,8 @@ from regista import (
 )
 from regista.clock import SystemClock
 from regista.config import Config
-from regista.engines.base import Verdict
 from regista.history.memory import MemoryHistory
-from regista.model import FreeSlots, Profile, Task, TaskResult
+from regista.model import FreeSlots, Profile, ResultVerdict, Task, TaskResult
 from regista.model import Worker as WorkerRecord
 from regista.storage.base import StorageBackend
 from regista.wire.jobs import Progress
@@ -150,7 +149,7 @@ async def a_worker_of_one_does_what_the_other_decided(pair: Pair) -> None:
     hands = await pair.join(there)
     job = await here.submit("script")
     task = await hands.next()
-    assert await there.engine.deliver(result_of(task)) is Verdict.ACCEPTED
+    assert await there.engine.deliver(result_of(task)) is ResultVerdict.ACCEPTED
     ended = await here.wait(job.id, 5)
     assert (ended.status, ended.data) == (JobStatus.FINISHED, {"n": 1})
 
@@ -218,7 +217,7 @@ async def a_worker_registers_with_one_and_connects_to_the_other(pair: Pair) -> N
     await until(lambda: here.dispatcher.find("w") is None)
     again = await here.submit("script")
     assert (await elsewhere.next()).job_id == again.id
-    assert await there.engine.deliver(result_of(task)) is Verdict.ACCEPTED
+    assert await there.engine.deliver(result_of(task)) is ResultVerdict.ACCEPTED
     (worker,) = await here.storage.workers()
     assert (worker.session, worker.instance) == (hands.record.session, "i1")
 
@@ -252,7 +251,7 @@ async def a_goodbye_of_an_old_session_takes_nothing_from_the_new_one(pair: Pair)
     await here.workers.leave("w", old.record.session)
     # then: it still has its task
     assert [held.attempt_id for held in await there.workers.held("w")] == [task.attempt_id]
-    assert await there.engine.deliver(result_of(task)) is Verdict.ACCEPTED
+    assert await there.engine.deliver(result_of(task)) is ResultVerdict.ACCEPTED
 
 
 async def a_start_noted_by_one_and_a_result_at_the_other_tell_of_one_start(pair: Pair) -> None:
@@ -262,7 +261,7 @@ async def a_start_noted_by_one_and_a_result_at_the_other_tell_of_one_start(pair:
         task = await _busy(here, hands)
         here.workers.started(task.attempt_id)
         verdict, _ = await asyncio.gather(there.engine.deliver(result_of(task)), here.workers.write_signs())
-        assert verdict is Verdict.ACCEPTED
+        assert verdict is ResultVerdict.ACCEPTED
         told = [event.type for event in await here.events(task.job_id)]
         assert told.count(EventType.TASK_STARTED) == 1
 
@@ -295,7 +294,7 @@ async def a_worker_that_polls_may_ask_anybody(pair: Pair) -> None:
         beat = msgspec.convert({"status": "busy", "current_tasks": [task.attempt_id]}, Heartbeat)
         assert (await other.beat("w", beat, pair.directors[0].clock.elapsed())).stop == ()
         verdict, _ = await other.result(result_of(task))
-        assert verdict is Verdict.ACCEPTED
+        assert verdict is ResultVerdict.ACCEPTED
         assert (await pair.directors[1].wait(job.id, 5)).status is JobStatus.FINISHED
     (worker,) = await pair.directors[0].storage.workers()
     assert worker.session == session
@@ -428,7 +427,7 @@ async def a_result_of_a_stranger_wipes_no_checkpoint(pair: Pair) -> None:
     here.workers.progress(task.attempt_id, 0.5, "half", {"at": 5}, "w")
     # when: somebody else speaks of this attempt before its progress is written down
     verdict = await here.workers.deliver(msgspec.structs.replace(result_of(task), worker_id="stranger"))
-    assert verdict is Verdict.WORKER_MISMATCH
+    assert verdict is ResultVerdict.WORKER_MISMATCH
     await here.workers.write_signs()
     # then
     ((found,),) = [await here.storage.tasks_of(task.job_id)]
@@ -632,7 +631,7 @@ def test_what_is_offered_to_a_session_that_was_replaced_goes_to_the_new_one_at_o
         # then
         task = await new.next()
         assert (task.job_id, task.session) == (job.id, new.record.session)
-        assert await there.engine.deliver(result_of(task)) is Verdict.ACCEPTED
+        assert await there.engine.deliver(result_of(task)) is ResultVerdict.ACCEPTED
         assert (await here.wait(job.id, 5)).status is JobStatus.FINISHED
         events = [event.type for event in await here.history.events(job.id)]
         assert EventType.TASK_LOST not in events

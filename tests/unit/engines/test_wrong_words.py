@@ -8,8 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from regista import JobStatus, RetryPolicy, Submission
-from regista.engines.base import Verdict
-from regista.model import TaskResult, split_attempt_id
+from regista.model import ResultVerdict, TaskResult, split_attempt_id
 from regista.testing.orchestrator import TestOrchestrator
 from tests.support import Puppet, fan_out, one_task, script
 
@@ -18,10 +17,10 @@ def ask(context: Any, actions: Any) -> None:
     actions.await_human_approval("Really?", {"success": "done", "no": "done"})
 
 
-def at_once(kit: TestOrchestrator, *results: TaskResult) -> list[Verdict]:
+def at_once(kit: TestOrchestrator, *results: TaskResult) -> list[ResultVerdict]:
     """Deliver all of them in one turn."""
 
-    async def report() -> list[Verdict]:
+    async def report() -> list[ResultVerdict]:
         return await asyncio.gather(*[kit.director.workers.report(each) for each in results])
 
     return kit.call(report)
@@ -35,13 +34,13 @@ def test_a_result_counts_only_for_the_job_of_its_attempt() -> None:
         puppet.settle()
         (task,) = puppet.tasks
         stolen = replace(puppet.result(task, {"stolen": 1}), job_id=theirs.id)
-        assert puppet.deliver(stolen) is Verdict.STALE_TASK
+        assert puppet.deliver(stolen) is ResultVerdict.STALE_TASK
         assert kit.get(theirs).status is JobStatus.WAITING_FOR_HUMAN
         assert kit.get(theirs).data == {}
         seat = kit.director.dispatcher.find("puppet")
         assert seat is not None
         assert task.attempt_id in seat.holding  # it has not been done
-        assert puppet.finish(task) is Verdict.ACCEPTED
+        assert puppet.finish(task) is ResultVerdict.ACCEPTED
         assert kit.get(mine).status is JobStatus.FINISHED
 
 
@@ -53,9 +52,9 @@ def test_a_branch_that_is_answered_for_another_job_keeps_its_fan_out_open() -> N
         puppet.settle()
         first, second = puppet.tasks
         wrong = replace(puppet.result(first), job_id=theirs.id)
-        assert puppet.deliver(wrong) is Verdict.STALE_TASK
-        assert puppet.finish(second) is Verdict.ACCEPTED
-        assert puppet.finish(first) is Verdict.ACCEPTED
+        assert puppet.deliver(wrong) is ResultVerdict.STALE_TASK
+        assert puppet.finish(second) is ResultVerdict.ACCEPTED
+        assert puppet.finish(first) is ResultVerdict.ACCEPTED
         assert kit.get(fan).status is JobStatus.FINISHED
 
 
@@ -78,7 +77,10 @@ def test_a_strange_result_hurts_nobody_in_its_turn_and_a_strange_sign_no_other_s
         kit.call(service.write_signs)
         assert kit.call(lambda: kit.director.storage.tasks_of(job.id))[0].checkpoint == "kept"
         strange = replace(puppet.result(task), task_id=attempt_id)
-        assert at_once(kit, strange, puppet.result(task)) == [Verdict.STALE_TASK, Verdict.ACCEPTED]
+        assert at_once(kit, strange, puppet.result(task)) == [
+            ResultVerdict.STALE_TASK,
+            ResultVerdict.ACCEPTED,
+        ]
 
 
 def test_a_time_without_a_zone_is_no_time() -> None:
@@ -88,7 +90,7 @@ def test_a_time_without_a_zone_is_no_time() -> None:
         job = kit.submit("script")
         puppet.settle()
         naive = replace(puppet.result(puppet.tasks[0]), started_at=datetime(2026, 1, 1))  # noqa: DTZ001
-        assert puppet.deliver(naive) is Verdict.ACCEPTED
+        assert puppet.deliver(naive) is ResultVerdict.ACCEPTED
         assert kit.get(job).status is JobStatus.FINISHED
 
 
@@ -123,7 +125,7 @@ def test_a_result_that_comes_twice_at_once_frees_one_slot_and_takes_one() -> Non
         puppet.settle()
         seat = kit.director.dispatcher.find("puppet")
         assert seat is not None
-        assert verdicts == [Verdict.ACCEPTED, Verdict.ACCEPTED]
+        assert verdicts == [ResultVerdict.ACCEPTED, ResultVerdict.ACCEPTED]
         assert (list(seat.holding), seat.free) == ([puppet.tasks[-1].attempt_id], 1)
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from regista import EventType, JobStatus, RetryPolicy, Worker
-from regista.engines.base import Verdict
-from regista.model import AttemptState, Task
+from regista.model import AttemptState, ResultVerdict, Task
 from regista.model import Worker as WorkerRecord
 from regista.testing.orchestrator import TestOrchestrator
 from tests.support import Puppet, fan_out, fault, one_task, only, script, types
@@ -39,7 +38,7 @@ def test_silence_changes_nothing_while_the_lease_holds() -> None:
         assert kit.get(job).status is JobStatus.WAITING_FOR_WORKER
         assert EventType.TASK_LOST not in types(kit.events(job))
         # its result is welcome, although nobody heard of it for a while
-        assert puppet.finish(puppet.tasks[0]) is Verdict.ACCEPTED
+        assert puppet.finish(puppet.tasks[0]) is ResultVerdict.ACCEPTED
 
 
 def test_a_lapsed_lease_closes_the_attempts_as_lost_and_they_go_to_somebody_else() -> None:
@@ -56,8 +55,8 @@ def test_a_lapsed_lease_closes_the_attempts_as_lost_and_they_go_to_somebody_else
         assert (lost.attempt, lost.worker_id) == (1, "dead")
         (second,) = alive.tasks
         assert (second.id, second.attempt) == (first.id, 2)
-        assert dead.finish(first, {"late": True}) is Verdict.STALE_TASK
-        assert alive.finish(second, {"late": False}) is Verdict.ACCEPTED
+        assert dead.finish(first, {"late": True}) is ResultVerdict.STALE_TASK
+        assert alive.finish(second, {"late": False}) is ResultVerdict.ACCEPTED
         assert kit.get(job).data == {"late": False}
 
 
@@ -196,8 +195,8 @@ def test_missing_from_two_heartbeats_is_undelivered_and_spends_no_run() -> None:
         # then: queued again under a new attempt
         assert [task.attempt for task in puppet.tasks] == [1, 2]
         assert types(kit.events(job)).count("task_undelivered") == 1
-        assert puppet.finish(puppet.tasks[0]) is Verdict.STALE_TASK
-        assert puppet.finish(puppet.tasks[1]) is Verdict.ACCEPTED
+        assert puppet.finish(puppet.tasks[0]) is ResultVerdict.STALE_TASK
+        assert puppet.finish(puppet.tasks[1]) is ResultVerdict.ACCEPTED
         assert kit.get(job).status is JobStatus.FINISHED
 
 
@@ -209,7 +208,7 @@ def test_a_result_under_way_is_neither_missed_nor_lost_nor_offered_again() -> No
         puppet.settle()
         service, tasks = kit.director.workers, list(puppet.tasks)
 
-        async def told_before(then: Callable[[], Awaitable[object]], task: Task) -> Verdict:
+        async def told_before(then: Callable[[], Awaitable[object]], task: Task) -> ResultVerdict:
             answer = service.report(puppet.result(task))
             await then()
             return await answer
@@ -218,13 +217,13 @@ def test_a_result_under_way_is_neither_missed_nor_lost_nor_offered_again() -> No
             for _ in range(2):
                 await service.heartbeat(puppet.id, puppet.session, [task.attempt_id for task in tasks[1:]])
 
-        assert kit.call(lambda: told_before(two_beats, tasks[0])) is Verdict.ACCEPTED
+        assert kit.call(lambda: told_before(two_beats, tasks[0])) is ResultVerdict.ACCEPTED
         back = WorkerRecord(id=puppet.id, skills=("work",), capacity=10)
         running = [tasks[2].attempt_id]
         sits = lambda: service.register(back, running, puppet.tasks.extend, puppet.cancels.extend)  # noqa: E731
-        assert kit.call(lambda: told_before(sits, tasks[1])) is Verdict.ACCEPTED
+        assert kit.call(lambda: told_before(sits, tasks[1])) is ResultVerdict.ACCEPTED
         leaves = lambda: service.bury(puppet.id, None)  # noqa: E731
-        assert kit.call(lambda: told_before(leaves, tasks[2])) is Verdict.ACCEPTED
+        assert kit.call(lambda: told_before(leaves, tasks[2])) is ResultVerdict.ACCEPTED
         # then
         assert kit.get(job).status is JobStatus.FINISHED
         assert len(puppet.tasks) == 3
@@ -268,7 +267,7 @@ def test_a_worker_that_reconnects_keeps_what_it_still_runs() -> None:
         (task,) = puppet.tasks
         assert puppet.join(task.attempt_id) == ()
         assert puppet.tasks == []
-        assert puppet.finish(task) is Verdict.ACCEPTED
+        assert puppet.finish(task) is ResultVerdict.ACCEPTED
         assert kit.get(job).status is JobStatus.FINISHED
         assert len(only(kit.events(job), EventType.TASK_LOST)) == 0
 
@@ -283,7 +282,7 @@ def test_what_was_offered_and_never_started_is_offered_again_under_the_same_id()
         puppet.join()
         assert [again.attempt_id for again in puppet.tasks] == [task.attempt_id]
         assert "task_lost" not in types(kit.events(job))
-        assert puppet.finish(puppet.tasks[0]) is Verdict.ACCEPTED
+        assert puppet.finish(puppet.tasks[0]) is ResultVerdict.ACCEPTED
 
 
 def test_what_had_started_and_is_not_reported_is_lost() -> None:
@@ -351,7 +350,7 @@ def test_a_new_process_under_an_old_id_loses_what_its_predecessor_had_started() 
         assert [event.task_id for event in only(events, EventType.TASK_LOST)] == [begun.id]
         assert [event.task_id for event in only(events, EventType.TASK_UNDELIVERED)] == [offered.id]
         assert sorted(task.attempt_id for task in second.tasks) == [f"{begun.id}-2", f"{offered.id}-2"]
-        assert second.finish(kept) is Verdict.ACCEPTED
+        assert second.finish(kept) is ResultVerdict.ACCEPTED
 
 
 def test_the_same_process_that_registers_again_gets_the_same_offers() -> None:
@@ -403,7 +402,7 @@ def test_after_a_restart_nothing_expires_for_one_full_lease() -> None:
         kit.skip(20)  # 19 s after its deadline, the result was waiting at the worker
         assert kit.get(job).status is JobStatus.WAITING_FOR_WORKER
         assert puppet.join(task.attempt_id) == ()
-        assert puppet.finish(task) is Verdict.ACCEPTED
+        assert puppet.finish(task) is ResultVerdict.ACCEPTED
         assert kit.get(job).status is JobStatus.FINISHED
 
 

@@ -4,10 +4,9 @@ import asyncio
 
 from msgspec import Struct
 
-from ...blueprint.step import Step
-from ...model import CommitStatus, Job, Quota, Task, TaskResult
-from ..base import Verdict
-from .results import TaskStep
+from ...machine.step import Step
+from ...machine.task_results import TaskStep
+from ...model import CommitStatus, Job, Quota, ResultVerdict, Task, TaskResult
 
 
 class Roll(Struct, eq=False):
@@ -47,7 +46,7 @@ class Act(Struct, eq=False):
     place: int = 0
     #: What a new job counts for.
     quota: Quota | None = None
-    told: asyncio.Future[Verdict] | None = None
+    told: asyncio.Future[ResultVerdict] | None = None
     #: Tasks that were matched with a worker before the commit.
     offers: tuple[Task, ...] = ()
     #: Branches that end with a sibling's failure: their workers are told after the commit.
@@ -71,7 +70,7 @@ class Act(Struct, eq=False):
             if future is not None and not future.done():
                 future.set_exception(error)
 
-    def answer(self, verdict: Verdict) -> None:
+    def answer(self, verdict: ResultVerdict) -> None:
         """Tell the worker."""
         if self.told is not None and not self.told.done():
             self.told.set_result(verdict)

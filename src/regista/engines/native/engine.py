@@ -13,8 +13,6 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, replace
 
-from ...blueprint import machine, signals
-from ...blueprint.step import Scene, Step
 from ...clock import Clock, IdGenerator, derived_id
 from ...dispatch.dispatcher import Dispatcher
 from ...dispatch.exchange import Exchange
@@ -30,6 +28,9 @@ from ...errors import (
     StorageOutcomeUnknown,
     WebhookRefused,
 )
+from ...machine import signals, transitions
+from ...machine.step import DecisionContext, Step
+from ...machine.task_results import TaskStep
 from ...model import (
     HELD_STATES,
     Change,
@@ -39,6 +40,7 @@ from ...model import (
     JobMessage,
     JobMessageKind,
     Quota,
+    ResultVerdict,
     Task,
     TaskResult,
     job_id_of_task,
@@ -48,12 +50,11 @@ from ...model.audit import AuditedAction
 from ...serialization import to_storable, to_storable_dict, to_storable_text
 from ...storage.base import StorageBackend
 from ...trace_context import current_context
-from ..base import Allowance, Submission, Verdict
+from ..base import Allowance, Submission
 from .effects import Effects
 from .executor import JobExecutor, Settings
 from .library import Library
 from .quotas import Ledger
-from .results import TaskStep
 from .runner import Runner, approval_token
 from .waiting import Gathered, Waiting
 
@@ -85,8 +86,8 @@ _BY_HAND = frozenset(
 )
 
 _Answer = Job | IdempotencyConflict
-Decide = Callable[[Job, list[Task], Scene], Step | TaskStep | None]
-DecideTask = Callable[[Job, Task, Scene], Step | TaskStep | None]
+Decide = Callable[[Job, list[Task], DecisionContext], Step | TaskStep | None]
+DecideTask = Callable[[Job, Task, DecisionContext], Step | TaskStep | None]
 
 
 class NativeEngine:
@@ -263,9 +264,9 @@ class NativeEngine:
     async def _store(self, jobs: Sequence[Job], quota: Quota | None) -> list[Job | CommitStatus]:
         """Straight into the store: they wait in the ready queue like everybody else."""
         newest = {job.blueprint: job for job in jobs}
-        scenes = {name: self.scene(job) for name, job in newest.items()}
+        scenes = {name: self.context(job) for name, job in newest.items()}
         changes = [
-            machine.create(job, scenes[job.blueprint]).change(None, self._ids.new_token()) for job in jobs
+            transitions.create(job, scenes[job.blueprint]).change(None, self._ids.new_token()) for job in jobs
         ]
         if quota is not None:
             changes = [replace(change, quota=quota) for change in changes]
@@ -295,8 +296,9 @@ class NativeEngine:
         key = submission.idempotency_key
         if key == "":
             raise NotSerializable("idempotency_key", "expected a non-empty str or None")
-        # Standing at the start. A call with more than fifteen names costs four times as much: the rest is added.
-        job = Job(
+        _check_timeout("dispatch_timeout_s", submission.dispatch_timeout_s)
+        _check_timeout("result_timeout_s", submission.result_timeout_s)
+        return Job(
             id=self._ids.new_id(now) if key is None else keyed_id(submission.client, key),
             blueprint=graph.blueprint,
             version=graph.version,
@@ -312,13 +314,9 @@ class NativeEngine:
             search_attributes=attributes,
             tracing_context=submission.tracing_context or trace,
             body_hash="" if key is None else body_hash(submission),
+            dispatch_timeout_s=submission.dispatch_timeout_s,
+            result_timeout_s=submission.result_timeout_s,
         )
-        dispatch_s, result_s = submission.dispatch_timeout_s, submission.result_timeout_s
-        if dispatch_s is None and result_s is None:
-            return job
-        _check_timeout("dispatch_timeout_s", dispatch_s)
-        _check_timeout("result_timeout_s", result_s)
-        return replace(job, dispatch_timeout_s=dispatch_s, result_timeout_s=result_s)
 
     async def _taken(self, jobs: Sequence[Job]) -> Collection[str]:
         """Which of these ids are there already. Only one that derives from a key can be."""
@@ -351,7 +349,7 @@ class NativeEngine:
     ) -> Gathered:
         """Those of the jobs that have settled, as soon as there is one (and `linger_s` later), or none in time.
 
-        Ids that name no job, or where an owner is named none of his, are told apart and not waited for.
+        IdGenerator that name no job, or where an owner is named none of his, are told apart and not waited for.
         """
         return await self._waiting.any(job_ids, timeout_s, linger_s, owner)
 
@@ -359,7 +357,7 @@ class NativeEngine:
         """Ask for a stop; JobAlreadyTerminal when it is too late. Twice is fine."""
         reason = to_storable_text(reason, "reason")
         return await self.signal(
-            job_id, lambda job, tasks, scene: signals.request_cancel(job, tasks, scene, reason), by=by
+            job_id, lambda job, tasks, context: signals.request_cancel(job, tasks, context, reason), by=by
         )
 
     async def approve(
@@ -378,8 +376,8 @@ class NativeEngine:
         decision, comment = to_storable_text(decision, "decision"), to_storable_text(comment, "comment")
         data = to_storable_dict(data, "data")
 
-        def decide(job: Job, tasks: list[Task], scene: Scene) -> Step | None:
-            return signals.approve(job, decision, scene, comment, data, visit)
+        def decide(job: Job, tasks: list[Task], context: DecisionContext) -> Step | None:
+            return signals.approve(job, decision, context, comment, data, visit)
 
         return await self.signal(job_id, decide, by=by)
 
@@ -388,13 +386,15 @@ class NativeEngine:
     ) -> Job:
         """Let a quarantined job try again, with `data` merged into its history first."""
         data = to_storable_dict(data, "data")
-        return await self.signal(job_id, lambda job, tasks, scene: signals.release(job, scene, data), by=by)
+        return await self.signal(
+            job_id, lambda job, tasks, context: signals.release(job, context, data), by=by
+        )
 
     async def fail(self, job_id: str, reason: str = "", by: AuditedAction | None = None) -> Job:
         """Give a quarantined job up."""
         reason = to_storable_text(reason, "reason")
         return await self.signal(
-            job_id, lambda job, tasks, scene: signals.fail_by_hand(job, scene, reason, tasks), by=by
+            job_id, lambda job, tasks, context: signals.fail_quarantined(job, context, reason, tasks), by=by
         )
 
     def approval_token(self, job: Job) -> str:
@@ -403,7 +403,7 @@ class NativeEngine:
 
     # -- workers ---------------------------------------------------------------------------------
 
-    async def deliver(self, result: TaskResult) -> Verdict:
+    async def deliver(self, result: TaskResult) -> ResultVerdict:
         """Take a worker's result; answered after the commit that it caused."""
         return await self.executor.deliver(result)
 
@@ -423,7 +423,7 @@ class NativeEngine:
             if job is None:
                 raise JobNotFound(job_id)
             tasks = await self._storage.tasks_of(job_id)
-            step = decide(job, tasks, self.scene(job))
+            step = decide(job, tasks, self.context(job))
             if step is None:
                 if consumes_message is not None:
                     await self._consume(job_id, consumes_message)
@@ -465,7 +465,7 @@ class NativeEngine:
         jobs, tasks = await self._load_readable(task_ids)
         changes: list[tuple[Task, Change]] = []
         for job, task in zip(jobs, tasks, strict=True):
-            step = decide(job, task, self.scene(job)) if job is not None and task is not None else None
+            step = decide(job, task, self.context(job)) if job is not None and task is not None else None
             if job is not None and task is not None and step is not None:
                 changes.append((task, self._change(step, job, None)))
         return changes
@@ -499,15 +499,15 @@ class NativeEngine:
             if task.state in HELD_STATES and (change.drop_tasks or task.id in moved):
                 self.dispatcher.cancel(task.worker_id, [task.attempt_id])
 
-    def scene(self, job: Job) -> Scene:
+    def context(self, job: Job) -> DecisionContext:
         """What the machine may know about this moment."""
         blueprint = self.library.find(job.blueprint, job.version)
-        return Scene(
+        return DecisionContext(
             now=self._clock.now(),
             graph=blueprint.graph if blueprint is not None else None,
-            find=self.library.newest_graph,
-            rules=self._settings.rules,
-            chance=self._ids.random.random(),
+            find_graph=self.library.newest_graph,
+            settings=self._settings.machine,
+            random=self._ids.random.random(),
         )
 
     # -- messages between jobs -------------------------------------------------------------------
@@ -552,11 +552,13 @@ class NativeEngine:
                     log.exception("a message for job %s cannot be acted on", message.to_job, extra=fields)
 
     async def _act_on(self, message: JobMessage) -> None:
-        def decide(job: Job, tasks: list[Task], scene: Scene) -> Step | None:
+        def decide(job: Job, tasks: list[Task], context: DecisionContext) -> Step | None:
             if message.kind is JobMessageKind.CHILD_ENDED:
-                return signals.child_ended(job, message, scene)
+                return signals.child_ended(job, message, context)
             return (
-                None if job.status.terminal else signals.request_cancel(job, tasks, scene, "parent cancelled")
+                None
+                if job.status.terminal
+                else signals.request_cancel(job, tasks, context, "parent cancelled")
             )
 
         try:
@@ -612,7 +614,7 @@ def _check_timeout(name: str, seconds: float | None) -> None:
 def keyed_id(client: str, key: str) -> str:
     """The id that follows from a client's key. A key that begins with its time gives an id that does.
 
-    Ids that sort by time are what the b-trees of store and history like best; a key of the layout of
+    IdGenerator that sort by time are what the b-trees of store and history like best; a key of the layout of
     UUID version 7 brings the time along, any other one does not.
     """
     derived = derived_id("job", client, key)

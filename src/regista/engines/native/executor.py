@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...blueprint import StateMachineBlueprint, machine, signals
+from ...blueprint import StateMachineBlueprint
 from ...blueprint.decisions import Decision, HandlerFailed
-from ...blueprint.step import Rules, Scene, Step
 from ...clock import Clock, IdGenerator
 from ...dispatch.dispatcher import Dispatcher
 from ...errors import (
@@ -22,6 +21,9 @@ from ...errors import (
     StorageOutcomeUnknown,
     StorageUnavailable,
 )
+from ...machine import signals, transitions
+from ...machine.step import DecisionContext, MachineSettings, Step
+from ...machine.task_results import TaskStep, apply_result, with_siblings
 from ...model import (
     HELD_STATES,
     AwaitBranches,
@@ -31,6 +33,7 @@ from ...model import (
     Job,
     JobStatus,
     Quota,
+    ResultVerdict,
     Task,
     TaskFailure,
     TaskResult,
@@ -38,10 +41,8 @@ from ...model import (
     task_id_of_attempt,
 )
 from ...storage.base import StorageBackend
-from ..base import Verdict
 from .act import Act, Roll
 from .library import Library
-from .results import TaskStep, judge, with_siblings
 from .runner import Runner
 
 log = logging.getLogger("regista.engine")
@@ -57,11 +58,9 @@ _TURNS = 4
 _STORE_AWAY_S = 0.2
 #: Decisions that are folded into one write at most; a blueprint that never waits still commits.
 _FOLD = 64
-#: Found once: a member of an enum that is looked up on its class costs more than to compare it.
-_ACCEPTED = Verdict.ACCEPTED
 
 #: The scene of a version, and its blueprint where this instance has loaded it.
-Stage = tuple[Scene, StateMachineBlueprint | None]
+VersionContext = tuple[DecisionContext, StateMachineBlueprint | None]
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -73,7 +72,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     patience_s: float = 0.02
     #: Handlers that may be suspended at once.
     max_slow: int = 1000
-    rules: Rules = Rules()
+    machine: MachineSettings = MachineSettings()
 
 
 class JobExecutor:
@@ -111,11 +110,11 @@ class JobExecutor:
         self._slow: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._idle = asyncio.Event()
-        self._stages: dict[tuple[str, str] | None, Stage] = {}
+        self._stages: dict[tuple[str, str] | None, VersionContext] = {}
         #: Turns serve many: none of them shall run as if it were part of the request that set it off.
         self._context = contextvars.copy_context()
         #: Called with the job, if there is one, and why a worker's word about it was not followed.
-        self.on_ignored: Callable[[Job | None, Verdict], None] = lambda *_: None
+        self.on_ignored: Callable[[Job | None, ResultVerdict], None] = lambda *_: None
 
     # -- coming in -------------------------------------------------------------------------------
 
@@ -139,7 +138,7 @@ class JobExecutor:
             self._enqueue(Act(job=job, roll=roll, place=place, quota=quota))
         return roll.done
 
-    def deliver(self, result: TaskResult) -> asyncio.Future[Verdict]:
+    def deliver(self, result: TaskResult) -> asyncio.Future[ResultVerdict]:
         """A worker's word; answered after the commit that it causes."""
         act = Act()
         act.result = result
@@ -325,10 +324,10 @@ class JobExecutor:
                 act.settled = True
 
     def _judge(self, act: Act, job: Job | None, task: Task | None, result: TaskResult) -> None:
-        scene, _ = self._stage(job)
+        context, _ = self._stage(job)
         if result.error is not None or result.status is not None:
-            scene = self._chancy(scene)
-        found = judge(job, task, result, scene)
+            context = self._chancy(context)
+        found = apply_result(job, task, result, context)
         if isinstance(found, Step):
             self._dispatcher.release(result.worker_id, result.task_id)
             act.base = job
@@ -339,7 +338,7 @@ class JobExecutor:
         else:
             if not _still_has(task, result):
                 self._dispatcher.release(result.worker_id, result.task_id)
-            if found is not _ACCEPTED:
+            if found is not ResultVerdict.ACCEPTED:
                 self.on_ignored(job, found)
             act.answer(found)
             act.settled = True
@@ -391,13 +390,13 @@ class JobExecutor:
     def _play(self, act: Act) -> float:
         """Run handlers and fold their decisions until the job waits, ends, or a handler suspends.
 
-        Returns the milliseconds that the handlers took.
+        Returns the elapsed_ms that the handlers took.
         """
         job = act.job
         assert job is not None
-        scene, blueprint = self._stage(job)
-        self._open(act, job, scene)
-        if blueprint is None or scene.graph is None:
+        context, blueprint = self._stage(job)
+        self._open(act, job, context)
+        if blueprint is None or context.graph is None:
             return 0.0  # committed without the handler and queued for whoever has the version
         spent_ms = 0.0
         for _ in range(_FOLD):
@@ -406,57 +405,56 @@ class JobExecutor:
                 break
             if len(self._slow) >= self._settings.max_slow and act.step is not None:
                 break  # too many handlers are suspended: what came is written, and the job waits in line
-            verdict = self._runner.run(blueprint, scene.graph, job, act.tasks)
-            # A check that fails is dear, and nearly every verdict is a decision.
-            if not isinstance(verdict, Decision) and isinstance(verdict, asyncio.Future):
+            verdict = self._runner.run(blueprint, context.graph, job, act.tasks)
+            if isinstance(verdict, asyncio.Future):
                 self._go_slow(act, verdict)
                 break
-            self._take(act, job, verdict, scene)
+            self._take(act, job, verdict, context)
             spent_ms += verdict.duration_ms
             if spent_ms > self._settings.patience_s * 1000:
                 break
         return spent_ms
 
     @staticmethod
-    def _open(act: Act, job: Job, scene: Scene) -> None:
+    def _open(act: Act, job: Job, context: DecisionContext) -> None:
         """The first step of an act that does not begin with a result."""
         if act.base is None and act.step is None:
-            act.add(machine.create(job, scene))
-        elif type(job.wait) is AwaitBranches:
+            act.add(transitions.create(job, context))
+        elif isinstance(job.wait, AwaitBranches):
             if job.status is JobStatus.CANCELLING:
-                act.add(signals.cancelled(job, act.tasks or [], scene))
+                act.add(signals.cancelled(job, act.tasks or [], context))
             elif act.step is None:
-                act.add(signals.aggregate(job, scene))
+                act.add(signals.aggregate(job, context))
 
-    def _take(self, act: Act, job: Job, verdict: Decision | HandlerFailed, scene: Scene) -> None:
+    def _take(self, act: Act, job: Job, verdict: Decision | HandlerFailed, context: DecisionContext) -> None:
         if isinstance(verdict, Decision):
-            act.add(machine.decide(job, verdict, scene, tuple(act.tasks or ())))
+            act.add(transitions.decide(job, verdict, context, tuple(act.tasks or ())))
             act.tasks = None
         else:
-            act.add(machine.handler_failed(job, verdict, self._chancy(scene)))
+            act.add(transitions.handler_failed(job, verdict, self._chancy(context)))
 
-    def _stage(self, job: Job | None) -> Stage:
+    def _stage(self, job: Job | None) -> VersionContext:
         """What the machine may know, and whose handlers run. One serves all jobs of a version within a turn."""
         version = (job.blueprint, job.version) if job is not None else None
         stage = self._stages.get(version)
         if stage is None:
             blueprint = self._library.find(*version) if version is not None else None
-            scene = Scene(
+            context = DecisionContext(
                 now=self._clock.now(),
                 graph=blueprint.graph if blueprint is not None else None,
-                find=self._library.newest_graph,
-                rules=self._settings.rules,
+                find_graph=self._library.newest_graph,
+                settings=self._settings.machine,
             )
-            stage = self._stages[version] = (scene, blueprint)
+            stage = self._stages[version] = (context, blueprint)
         return stage
 
     def _new_stages(self) -> None:
         """A new turn begins, or somebody was waited for: time has passed."""
         self._stages.clear()
 
-    def _chancy(self, scene: Scene) -> Scene:
+    def _chancy(self, context: DecisionContext) -> DecisionContext:
         """The scene with a throw of its own, where something is tried again: a crowd must not come back at once."""
-        return replace(scene, chance=self._chance.random())
+        return replace(context, random=self._chance.random())
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -535,7 +533,7 @@ class JobExecutor:
                 self._dispatcher.cancel(task.worker_id, [task.attempt_id])
             act.called_off = ()
             if act.told is not None:
-                act.answer(_ACCEPTED)
+                act.answer(ResultVerdict.ACCEPTED)
             elif change.job is not None:
                 act.welcome(change.job)
             return
@@ -545,7 +543,7 @@ class JobExecutor:
         elif act.result is not None and outcome.kind is not CommitStatus.MISSING:
             self._again(act)
         elif act.result is not None:
-            act.answer(Verdict.JOB_NOT_FOUND)
+            act.answer(ResultVerdict.JOB_NOT_FOUND)
         else:
             act.welcome(outcome.kind)  # where it exists, the submitter compares what is there
 
@@ -573,7 +571,7 @@ class JobExecutor:
             broken = Act()
             broken.base = act.base
             failed = HandlerFailed(code="unstorable", message=reason, final=True)
-            broken.add(machine.handler_failed(act.base, failed, self._stage(act.base)[0]))
+            broken.add(transitions.handler_failed(act.base, failed, self._stage(act.base)[0]))
             self._enqueue(broken)
         else:
             act.fail(NotSerializable("the change", reason))

@@ -13,14 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import msgspec
-from msgspec import UNSET
-from msgspec.structs import replace
 
 from ...aio import await_user_code, call_user_code
 from ...blueprint import ActionFactory, Graph, JobContext, StateMachineBlueprint
 from ...blueprint.analysis import may_suspend
 from ...blueprint.arguments import Unstorable
-from ...blueprint.decisions import Decision, Dispatch, Finish, HandlerFailed, Transition
+from ...blueprint.decisions import Decision, HandlerFailed
 from ...blueprint.handlers import Handler
 from ...clock import Clock
 from ...errors import ActionError, NotSerializable
@@ -29,7 +27,7 @@ from ...model.attributes import Attributes
 from ...payloads.base import MARK, Broken, broken, is_own
 from ...payloads.task_files import TaskFiles
 from ...redaction import redacted_exception
-from ...serialization import safe_text, to_storable, to_storable_dict
+from ...serialization import safe_text, to_storable
 from ...trace_context import CURRENT_SUBJECT
 
 log = logging.getLogger("regista.engine")
@@ -37,12 +35,10 @@ log = logging.getLogger("regista.engine")
 #: A handler that holds the loop longer than this is named in the log.
 _HOLDS_LOOP_MS = 50.0
 
-Verdict = Decision | HandlerFailed
+HandlerOutcome = Decision | HandlerFailed
 _encode = msgspec.msgpack.Encoder().encode
 _decode_any = msgspec.msgpack.Decoder().decode
 _decode_decision = msgspec.msgpack.Decoder(Decision).decode
-#: Actions in which nothing is that a handler made: a name of a state at most, or an order, which is plain by itself.
-_BARE = frozenset({Transition, Finish, Dispatch})
 #: How messages name what a handler leaves.
 _LEFT = "what the handler left"
 
@@ -91,7 +87,7 @@ class Runner:
 
     def run(
         self, blueprint: StateMachineBlueprint, graph: Graph, job: Job, tasks: list[Task] | None
-    ) -> Verdict | asyncio.Future[Verdict]:
+    ) -> HandlerOutcome | asyncio.Future[HandlerOutcome]:
         """Run the handler of the job's state: a verdict at once, or a future if the handler suspends.
 
         What it logs carries the job's id, and what it submits belongs to the job's trace.
@@ -110,7 +106,7 @@ class Runner:
 
     def _run(
         self, blueprint: StateMachineBlueprint, graph: Graph, job: Job, tasks: list[Task] | None
-    ) -> Verdict | asyncio.Future[Verdict]:
+    ) -> HandlerOutcome | asyncio.Future[HandlerOutcome]:
         began = self._clock.elapsed()
         if MARK in job.input or MARK in job.data or (tasks is not None and _marked(tasks)):
             why = _lack(job, tasks or (), self.files is not None)
@@ -138,7 +134,7 @@ class Runner:
 
     def _call(
         self, handler: Handler, context: JobContext, actions: ActionFactory, began: float
-    ) -> Verdict | asyncio.Future[Verdict]:
+    ) -> HandlerOutcome | asyncio.Future[HandlerOutcome]:
         if handler.blocking:
             loop = asyncio.get_running_loop()
             about = contextvars.copy_context()
@@ -178,7 +174,9 @@ class Runner:
             self._pool = ThreadPoolExecutor(self._blocking_threads, thread_name_prefix="blocking-handler")
         return self._pool
 
-    async def _later(self, call: Any, context: JobContext, actions: ActionFactory, began: float) -> Verdict:
+    async def _later(
+        self, call: Any, context: JobContext, actions: ActionFactory, began: float
+    ) -> HandlerOutcome:
         try:
             returned = await await_user_code(call)
             if inspect.isawaitable(returned):
@@ -192,8 +190,6 @@ class Runner:
         duration_ms = (self._clock.elapsed() - began) * 1000
         decision = actions.decision(context.state_history, duration_ms)
         try:
-            if type(decision.action) in _BARE and not decision.search_attributes:
-                return _with_plain_data(decision)
             return to_storable(decision, _decode_decision, _LEFT)
         except NotSerializable as error:
             raise Unstorable(str(error)) from error
@@ -219,10 +215,10 @@ class Runner:
         )
 
 
-def _see_through(spot: Spot, verdict: "Verdict | asyncio.Future[Verdict]") -> None:
+def _see_through(spot: Spot, verdict: "HandlerOutcome | asyncio.Future[HandlerOutcome]") -> None:
     """Tell the light how it went: now, or when the handler is through."""
 
-    def tell(done: "asyncio.Future[Verdict]") -> None:
+    def tell(done: "asyncio.Future[HandlerOutcome]") -> None:
         spot.done("cancelled" if done.cancelled() else _fault(done.result()))
 
     if isinstance(verdict, asyncio.Future):
@@ -231,7 +227,7 @@ def _see_through(spot: Spot, verdict: "Verdict | asyncio.Future[Verdict]") -> No
         spot.done(_fault(verdict))
 
 
-def _fault(verdict: Verdict) -> str | None:
+def _fault(verdict: HandlerOutcome) -> str | None:
     return verdict.message if isinstance(verdict, HandlerFailed) else None
 
 
@@ -251,18 +247,6 @@ def _lack(job: Job, tasks: Sequence[Task], followed: bool) -> Broken | None:
     if followed or not any(is_own(job.id, value) for value in values):
         return broken(*values)
     return Broken("payloads_disabled", "a value lies in a payload store, and none is configured", True)
-
-
-def _with_plain_data(decision: Decision) -> Decision:
-    """The decision with copies of what the handler made, where its action is plain by itself."""
-    data, result = decision.data, decision.result
-    if not data and result is UNSET:
-        return decision
-    return replace(
-        decision,
-        data=to_storable_dict(data, _LEFT),
-        result=result if result is UNSET else to_storable(result, _decode_any, _LEFT),
-    )
 
 
 def _said(error: BaseException, job: Job) -> str:
@@ -285,7 +269,7 @@ def _resumed(steps: Generator[Any, Any, Any], awaited: Any) -> Generator[Any, An
     return (yield from steps)
 
 
-def _start(coroutine: Coroutine[Any, Any, Verdict]) -> asyncio.Task[Verdict]:
+def _start(coroutine: Coroutine[Any, Any, HandlerOutcome]) -> asyncio.Task[HandlerOutcome]:
     """A task for a coroutine that may suspend; where Python can, it runs up to there at once."""
     loop = asyncio.get_running_loop()
     if sys.version_info >= (3, 12):

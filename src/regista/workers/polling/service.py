@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from ...clock import Clock
 from ...dispatch.dispatcher import Dispatcher
-from ...engines.base import Verdict
 from ...errors import OrchestratorStopped, StorageOutcomeUnknown
-from ...model import Task, TaskResult, Worker
+from ...model import ResultVerdict, Task, TaskResult, Worker
 from ...wire.dialects import Progress, Pulse, pulse_of, stranger, worker_of
 from ...wire.worker import Heartbeat, Registration, registers_again
 from ..service import Beat, WorkerService
@@ -294,7 +293,7 @@ class Desk:
 
     # -- results, events, commands ---------------------------------------------------------------
 
-    async def result(self, result: TaskResult) -> tuple[Verdict, Handed | None]:
+    async def result(self, result: TaskResult) -> tuple[ResultVerdict, Handed | None]:
         """A result; answered after the commit that it caused, with what was known of its task before."""
         session = self._sessions.find(result.worker_id)
         known = None if session is None else session.recall(result.task_id)

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from regista import EventType, JobStatus, RetryPolicy
-from regista.engines.base import Verdict
-from regista.model import AttemptState, Task, TaskResult
+from regista.model import AttemptState, ResultVerdict, Task, TaskResult
 from regista.testing.orchestrator import TestOrchestrator
 from regista.wire.worker import Heartbeat, Registration
 from regista.workers.polling.service import Answer, Arrival, Desk, UnknownWorker
@@ -59,7 +58,7 @@ class Hall:
 
         return self.call(ask)
 
-    def finish(self, task: Task, worker_id: str = "w", **members: Any) -> Verdict:
+    def finish(self, task: Task, worker_id: str = "w", **members: Any) -> ResultVerdict:
         result = TaskResult(task_id=task.attempt_id, job_id=task.job_id, worker_id=worker_id, **members)
         verdict, _ = self.call(lambda: self.desk.result(result))
         return verdict
@@ -105,7 +104,7 @@ def test_a_worker_is_offered_something_only_while_a_poll_of_its_is_open(hall: Ha
     assert waiting.state is AttemptState.QUEUED
 
     (task,) = hall.poll(timeout_s=1)
-    assert hall.finish(task) is Verdict.ACCEPTED
+    assert hall.finish(task) is ResultVerdict.ACCEPTED
     assert hall.kit.get(job).status is JobStatus.FINISHED
 
 
@@ -144,7 +143,7 @@ def test_what_a_broken_poll_had_in_hand_goes_to_the_next_one_and_not_to_anybody_
     (lost,) = hall.poll(timeout_s=1, lost=True)
     (task,) = hall.poll(timeout_s=1)
     assert task.attempt_id == lost.attempt_id
-    assert hall.finish(task) is Verdict.ACCEPTED
+    assert hall.finish(task) is ResultVerdict.ACCEPTED
     assert only(hall.kit.events(job), EventType.TASK_UNDELIVERED) == []
 
 
@@ -188,8 +187,8 @@ def test_missing_from_two_heartbeats_is_undelivered_and_its_slot_is_free_again(h
     assert hall.free() == 4
     (again,) = hall.poll(timeout_s=1)
     assert (again.id, again.attempt) == (task.id, 2)
-    assert hall.finish(task) is Verdict.STALE_TASK
-    assert hall.finish(again) is Verdict.ACCEPTED
+    assert hall.finish(task) is ResultVerdict.STALE_TASK
+    assert hall.finish(again) is ResultVerdict.ACCEPTED
 
 
 def test_a_heartbeat_that_began_before_the_task_left_cannot_know_it(hall: Hall) -> None:
@@ -201,7 +200,7 @@ def test_a_heartbeat_that_began_before_the_task_left_cannot_know_it(hall: Hall) 
     for _ in range(5):
         hall.call(lambda: hall.desk.beat("w", said, began))
     assert only(hall.kit.events(job), EventType.TASK_UNDELIVERED) == []
-    assert hall.finish(task) is Verdict.ACCEPTED
+    assert hall.finish(task) is ResultVerdict.ACCEPTED
 
 
 def test_heartbeats_in_quick_succession_count_as_one(hall: Hall) -> None:
@@ -231,7 +230,7 @@ def test_a_task_that_nobody_fetches_is_taken_back_and_never_handed_out_late(hall
     (task,) = hall.poll("other", timeout_s=1)
     assert task.attempt == 2
     assert hall.poll(timeout_s=1) == []
-    assert hall.finish(task, "other") is Verdict.ACCEPTED
+    assert hall.finish(task, "other") is ResultVerdict.ACCEPTED
     assert hall.kit.get(job).status is JobStatus.FINISHED
     assert lost.attempt == 1
 
@@ -249,7 +248,7 @@ def test_a_buried_worker_that_asks_again_gets_nothing_that_is_over(hall: Hall) -
     assert hall.poll(timeout_s=1) == []
     assert hall.poll(timeout_s=1, available=("work",)) == []
     # then
-    assert hall.finish(task, "other") is Verdict.ACCEPTED
+    assert hall.finish(task, "other") is ResultVerdict.ACCEPTED
     assert hall.kit.get(job).status is JobStatus.FINISHED
 
 
@@ -262,7 +261,7 @@ def test_a_worker_that_comes_back_in_time_gets_what_waits_in_its_box_once(hall: 
     (task,) = hall.poll(timeout_s=1, available=("work",))
     assert task.attempt_id == lost.attempt_id
     assert hall.poll(timeout_s=1, available=("work",)) == []
-    assert hall.finish(task) is Verdict.ACCEPTED
+    assert hall.finish(task) is ResultVerdict.ACCEPTED
     assert hall.kit.get(job).status is JobStatus.FINISHED
 
 
@@ -312,7 +311,7 @@ def test_a_result_that_comes_a_little_after_its_task_was_last_listed_counts(hall
     for _ in range(3):  # the newer SDK does not list what is only waiting to be sent
         hall.kit.skip(10)
         hall.beat()
-    assert hall.finish(task) is Verdict.ACCEPTED
+    assert hall.finish(task) is ResultVerdict.ACCEPTED
     assert hall.kit.get(job).status is JobStatus.FINISHED
 
 
@@ -329,7 +328,7 @@ def test_a_registration_without_a_list_loses_nothing(hall: Hall) -> None:
     assert arrival.stop == ()
     assert hall.poll(timeout_s=1) == []
     for task in tasks:
-        assert hall.finish(task) is Verdict.ACCEPTED
+        assert hall.finish(task) is ResultVerdict.ACCEPTED
     assert hall.kit.get(job).status is JobStatus.FINISHED
     assert "task_lost" not in types(hall.kit.events(job))
 
@@ -341,7 +340,7 @@ def test_what_had_not_left_when_it_registers_again_is_handed_out_under_the_new_s
     hall.register()
     (task,) = hall.poll(timeout_s=1)
     assert task.attempt_id == lost.attempt_id
-    assert hall.finish(task) is Verdict.ACCEPTED
+    assert hall.finish(task) is ResultVerdict.ACCEPTED
 
 
 def test_a_registration_with_a_list_says_what_to_stop(hall: Hall) -> None:
@@ -384,7 +383,7 @@ async def _register_after(hall: Hall, seconds: float) -> None:
 def test_a_stranger_is_taken_in_by_what_its_poll_says(hall: Hall) -> None:
     hall.kit.submit("single")
     (task,) = hall.poll("stranger", timeout_s=1, available=("work",))
-    assert hall.finish(task, "stranger") is Verdict.ACCEPTED
+    assert hall.finish(task, "stranger") is ResultVerdict.ACCEPTED
 
 
 def test_a_stranger_that_only_polls_is_served_as_soon_as_a_heartbeat_says_what_it_can(hall: Hall) -> None:
@@ -435,7 +434,7 @@ def test_after_our_restart_a_poll_worker_keeps_what_it_runs(hall: Hall) -> None:
     again.kit.skip(40)  # longer than our own workers' lease, and not longer than its own
     assert again.beat(task.attempt_id).stop == ()
     again.kit.skip(20)
-    assert again.finish(task) is Verdict.ACCEPTED
+    assert again.finish(task) is ResultVerdict.ACCEPTED
     assert again.kit.get(job).status is JobStatus.FINISHED
 
 
@@ -461,7 +460,7 @@ def test_offline_lets_what_is_listed_finish_and_takes_the_rest_back(hall: Hall) 
     assert sorted(task.id for task in others) == sorted(
         f"{job.id}_1_{n}" for n in range(3) if f"{job.id}_1_{n}" != mine[0].id
     )
-    assert hall.finish(mine[0]) is Verdict.ACCEPTED
+    assert hall.finish(mine[0]) is ResultVerdict.ACCEPTED
     assert hall.kit.director.dispatcher.find("w") is None
     for task in others:
         hall.finish(task, "other")
@@ -519,7 +518,7 @@ def test_a_cancel_goes_over_the_socket_and_with_every_heartbeat_until_it_is_ackn
     assert line.stopped == [task.attempt_id]
     for _ in range(2):
         assert hall.beat(task.attempt_id).stop == (task.attempt_id,)
-    assert hall.finish(task, status="cancelled") is Verdict.ACCEPTED
+    assert hall.finish(task, status="cancelled") is ResultVerdict.ACCEPTED
     assert hall.kit.get(job).status is JobStatus.CANCELLED
     assert hall.beat(task.attempt_id).stop == ()  # it has told; it only does not know yet that we heard
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from regista.blueprint import Graph, machine, signals
+from regista.blueprint import Graph
 from regista.blueprint.decisions import (
     AskHuman,
     Decision,
@@ -22,10 +22,11 @@ from regista.blueprint.decisions import (
     Transition,
 )
 from regista.blueprint.graph import StateInfo
-from regista.engines.native.results import judge
 from regista.errors import JobError
+from regista.machine import signals, transitions
+from regista.machine.task_results import apply_result
 from regista.model import AttemptState, AwaitBranches, AwaitTask, EventType, JobStatus, TaskResult
-from tests.unit.blueprint.walks import Walker, graphs
+from tests.unit.machine.walks import Walker, graphs
 
 SIGNALS: dict[str, Callable[[Walker, st.DataObject], Any]] = {
     "handler": Walker.run_handler,
@@ -35,11 +36,11 @@ SIGNALS: dict[str, Callable[[Walker, st.DataObject], Any]] = {
     "time": Walker.pass_time,
     "child": Walker.end_child,
     "approve": lambda walker, data: signals.approve(
-        walker.job, data.draw(st.sampled_from(["success", "odd", "no"])), walker.scene()
+        walker.job, data.draw(st.sampled_from(["success", "odd", "no"])), walker.context()
     ),
-    "cancel": lambda walker, data: signals.request_cancel(walker.job, walker.listed, walker.scene()),
-    "release": lambda walker, data: signals.release(walker.job, walker.scene(), {"mended": True}),
-    "give up": lambda walker, data: signals.fail_by_hand(walker.job, walker.scene()),
+    "cancel": lambda walker, data: signals.request_cancel(walker.job, walker.listed, walker.context()),
+    "release": lambda walker, data: signals.release(walker.job, walker.context(), {"mended": True}),
+    "give up": lambda walker, data: signals.fail_quarantined(walker.job, walker.context()),
 }
 #: What usually happens to a job in each status; anything else may happen too, only less often.
 USUAL = {
@@ -105,7 +106,7 @@ def test_terminal_is_final_whatever_comes(graph: Any, data: st.DataObject) -> No
         walker.move_task(data)
     if not walker.job.status.terminal:
         status = data.draw(st.sampled_from([JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELLED]))
-        walker.take(machine.end(walker.job, status, walker.scene()))
+        walker.take(transitions.end(walker.job, status, walker.context()))
     ended = walker.job
     for name, signal in SIGNALS.items():
         try:
@@ -132,7 +133,7 @@ def walker_in() -> Walker:
 
 def wish(walker: Walker, action: Any, **more: Any) -> None:
     decision = Decision(action=action, data=more.pop("data", {}), **more)
-    walker.take(machine.decide(walker.job, decision, walker.scene()))
+    walker.take(transitions.decide(walker.job, decision, walker.context()))
 
 
 def order(**ways: str) -> Order:
@@ -185,10 +186,10 @@ def test_a_fan_out_opens_its_branches_and_the_aggregator_closes_them() -> None:
         for task in walker.listed
     }
     walker.open = 0
-    walker.take(signals.aggregate(walker.job, walker.scene()))
+    walker.take(signals.aggregate(walker.job, walker.context()))
     assert len(walker.listed) == 2  # they stay until the aggregator has decided
-    step = machine.decide(
-        walker.job, Decision(action=Transition("end"), data={}), walker.scene(), tuple(walker.listed)
+    step = transitions.decide(
+        walker.job, Decision(action=Transition("end"), data={}), walker.context(), tuple(walker.listed)
     )
     walker.take(step)
     assert (walker.listed, len(walker.job.finished_tasks)) == ([], 1)
@@ -206,7 +207,7 @@ def test_the_end_state_says_how_the_job_ends() -> None:
 def test_the_child_has_the_same_id_whenever_it_is_wished_for_in_one_visit_and_another_in_the_next() -> None:
     def child_of(walker: Walker) -> Any:
         decision = Decision(action=RunChild("child", {"n": 1}, {"success": "a"}), data={})
-        (birth,) = machine.decide(walker.job, decision, walker.scene()).children
+        (birth,) = transitions.decide(walker.job, decision, walker.context()).children
         return birth.job
 
     walker = walker_in()
@@ -237,7 +238,9 @@ def test_a_sleep_beyond_the_calendar_is_capped() -> None:
 @pytest.mark.parametrize("final", [True, False])
 def test_a_handler_that_failed_is_parked_for_a_retry_unless_that_is_pointless(final: bool) -> None:
     walker = walker_in()
-    walker.take(machine.handler_failed(walker.job, HandlerFailed(message="x", final=final), walker.scene()))
+    walker.take(
+        transitions.handler_failed(walker.job, HandlerFailed(message="x", final=final), walker.context())
+    )
     assert walker.job.status is (JobStatus.QUARANTINED if final else JobStatus.RUNNING)
     assert (walker.job.deadline is None) == final
 
@@ -249,5 +252,5 @@ def test_the_last_sixteen_waves_are_remembered() -> None:
         (task,) = walker.listed
         held = walker.tasks[task.id] = replace(task, state=AttemptState.STARTED, worker_id="w")
         result = TaskResult(task_id=held.attempt_id, job_id="j", worker_id="w")
-        walker.take(judge(walker.job, held, result, walker.scene()))
+        walker.take(apply_result(walker.job, held, result, walker.context()))
     assert len(walker.job.finished_tasks) == 16

@@ -1,4 +1,4 @@
-"""Results: fence a worker's word by its attempt, then say what follows. Pure."""
+"""Task results as steps: a result, a loss or a timeout of an attempt, fenced by the attempt. Pure."""
 
 from datetime import datetime
 from typing import Any
@@ -7,11 +7,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...blueprint import machine, signals
-from ...blueprint.step import Scene, Step
-from ...clock import add_seconds, elapsed_ms
-from ...errors import NotSerializable
-from ...model import (
+from ..clock import add_seconds, elapsed_ms
+from ..errors import NotSerializable
+from ..model import (
     AttemptState,
     Change,
     Event,
@@ -19,6 +17,7 @@ from ...model import (
     FailureKind,
     Job,
     JobStatus,
+    ResultVerdict,
     Task,
     TaskFailure,
     TaskResult,
@@ -27,32 +26,26 @@ from ...model import (
     split_attempt_id,
     was_accepted,
 )
-from ...serialization import safe_text, to_storable
-from ..base import Verdict
-from . import retries
-from .retries import Cancel, Fail, Fate, Follow, Quarantine, Retry
+from ..serialization import safe_text, to_storable
+from . import retries, signals, transitions
+from .retries import AttemptOutcome, CancelJob, FailJob, FollowTransition, QuarantineJob, RetryTask
+from .step import DecisionContext, Step
 
 _decode_result = msgspec.msgpack.Decoder(TaskResult).decode
-#: Members that every result meets: to find one through its class costs more than to compare it.
-_CANCELLING = JobStatus.CANCELLING
-_STARTED, _CLOSED = AttemptState.STARTED, AttemptState.CLOSED
-#: Only the first attempt was heard.
-_FIRST = (1,)
-_TASK_STARTED, _TASK_FINISHED = EventType.TASK_STARTED, EventType.TASK_FINISHED
 
 
 class TaskStep(Struct, frozen=True, kw_only=True, gc=False):
-    """A change of tasks alone: a retry, or the end of a branch. The job's record is not touched."""
+    """A change of tasks only: a retry, or the end of a branch. The job record is not written."""
 
     job_id: str
-    #: The job's, as it was judged: a cancel that came since must not be undone by what was decided before it.
+    #: Revision of the job that was read: a cancel since then must not be undone by this change.
     revision: int
     tasks: tuple[TaskWrite, ...]
     closes_branches: int = 0
     events: tuple[Event, ...] = ()
 
     def then(self, other: "TaskStep") -> "TaskStep":
-        """Both, as one write: branches of one job that end together."""
+        """Both changes as one write: branches of one job that end in the same turn."""
         return TaskStep(
             job_id=self.job_id,
             revision=self.revision,
@@ -73,15 +66,15 @@ class TaskStep(Struct, frozen=True, kw_only=True, gc=False):
         )
 
 
-def sound(result: TaskResult) -> TaskResult:
-    """The result as a store can keep it. One that it cannot is the worker's mistake, and a permanent failure."""
+def storable_result(result: TaskResult) -> TaskResult:
+    """The result with values that a store can keep. A result that it cannot keep becomes a permanent failure."""
     try:
         result = to_storable(result, _decode_result, "the result")
         if result.started_at is not None and result.started_at.tzinfo is None:
-            result = replace(result, started_at=None)  # nobody knows when that was
-        if type(result.data) is dict:
+            result = replace(result, started_at=None)  # an instant without a zone is unknown
+        if isinstance(result.data, dict):
             for key in result.data:
-                if type(key) is not str:
+                if not isinstance(key, str):
                     raise NotSerializable("the result's data", "expected a dict with str keys")
     except NotSerializable as problem:
         failure = TaskFailure("PERMANENT_ERROR", safe_text(problem))
@@ -89,60 +82,62 @@ def sound(result: TaskResult) -> TaskResult:
     return result
 
 
-def judge(job: Job | None, task: Task | None, result: TaskResult, scene: Scene) -> Verdict | Step | TaskStep:
-    """What a result does: a change, or a word to the worker why there is none."""
+def apply_result(
+    job: Job | None, task: Task | None, result: TaskResult, context: DecisionContext
+) -> ResultVerdict | Step | TaskStep:
+    """What a result does: a change, or the verdict that tells the worker why there is none."""
     if job is None:
-        return Verdict.JOB_NOT_FOUND
+        return ResultVerdict.JOB_NOT_FOUND
     if (job_id_of_task(result.task_id) if task is None else task.job_id) != job.id:
-        return Verdict.STALE_TASK  # a result counts for the job of its attempt, whatever it says
-    if task is None or task.attempt_id != result.task_id or task.state is _CLOSED:
+        return ResultVerdict.STALE_TASK  # a result counts for the job of its attempt, whatever it says
+    if task is None or task.attempt_id != result.task_id or task.state is AttemptState.CLOSED:
         return _late(job, task, result.task_id)
     if result.worker_id and result.worker_id != task.worker_id:
-        return Verdict.WORKER_MISMATCH  # another worker has the attempt, or it was never offered to any
+        return ResultVerdict.WORKER_MISMATCH  # another worker has the attempt, or it was never offered to any
     heard = (*task.accepted_attempts, task.attempt)
     if result.checkpoint is not None:
         task, result = replace(task, checkpoint=result.checkpoint), replace(result, checkpoint=None)
-    fate = retries.fate_of_result(task, result, scene.now, scene.chance)
-    events = (*_started(job, task, result), _reported(job, task, result, scene.now))
-    return settle(job, task, result, fate, events, scene, heard)
+    outcome = retries.after_result(task, result, context.now, context.random)
+    events = (*_started(job, task, result), _reported(job, task, result, context.now))
+    return close_attempt(job, task, result, outcome, events, context, heard)
 
 
 def with_siblings(base: Job, step: Step, siblings: list[Task]) -> Step:
-    """A branch that fails its job ends its siblings too: remember who of them was heard."""
+    """A branch that fails its job ends its siblings too: keeps which of their attempts were accepted."""
     ended = {write.task.id: write.task for write in step.tasks}
     wave = tuple(ended.get(task.id, task) for task in siblings)
-    return replace(step, job=replace(step.job, finished_tasks=machine.remember(base, wave)))
+    return replace(step, job=replace(step.job, finished_tasks=transitions.with_finished_tasks(base, wave)))
 
 
-def _late(job: Job, task: Task | None, attempt_id: str) -> Verdict:
-    """A result of an attempt that is over: one that was accepted is fine again, any other is stale."""
+def _late(job: Job, task: Task | None, attempt_id: str) -> ResultVerdict:
+    """A result of a closed attempt: accepted again if it was accepted before, else stale."""
     task_id, number = split_attempt_id(attempt_id)
     heard = was_accepted(job, task_id, number) if task is None else number in task.accepted_attempts
     if heard:
-        return Verdict.ACCEPTED
+        return ResultVerdict.ACCEPTED
     if job.status is JobStatus.CANCELLED:
-        return Verdict.JOB_CANCELLED
-    return Verdict.JOB_ALREADY_TERMINATED if job.status.terminal else Verdict.STALE_TASK
+        return ResultVerdict.JOB_CANCELLED
+    return ResultVerdict.JOB_ALREADY_TERMINATED if job.status.terminal else ResultVerdict.STALE_TASK
 
 
-def lost(job: Job, task: Task, kind: EventType, scene: Scene) -> Step | TaskStep:
-    """The worker died with the attempt, or never got it. `kind` says which (FENCES 10, 14)."""
-    event = _task_event(kind, job, task, scene.now)
-    fate = retries.fate_of_lost(task, scene.now, scene.chance)
+def lost(job: Job, task: Task, kind: EventType, context: DecisionContext) -> Step | TaskStep:
+    """The attempt was lost with its worker, or never delivered. `kind` says which (FENCES 10, 14)."""
+    event = _task_event(kind, job, task, context.now)
+    outcome = retries.after_loss(task, context.now, context.random)
     result = _own_result(task, "failure", "LOST", "attempt lost")
-    return settle(job, task, result, fate, (event,), scene, task.accepted_attempts)
+    return close_attempt(job, task, result, outcome, (event,), context, task.accepted_attempts)
 
 
-def due(job: Job, task: Task, scene: Scene) -> Step | TaskStep | None:
-    """The task's deadline has passed. None when it has not, after all."""
-    now = scene.now
+def attempt_due(job: Job, task: Task, context: DecisionContext) -> Step | TaskStep | None:
+    """The deadline of the task has passed. None when it has not."""
+    now = context.now
     if task.deadline is None or task.deadline > now:
         return None
     if task.result_by is not None and task.result_by <= now:
-        return _timed_out(job, task, "result_timeout", "no result in time", scene)
+        return _timed_out(job, task, "result_timeout", "no result in time", context)
     if task.state is AttemptState.QUEUED:
         if task.dispatch_by is not None and task.dispatch_by <= now:
-            return _timed_out(job, task, "dispatch_timeout", "no worker took the task in time", scene)
+            return _timed_out(job, task, "dispatch_timeout", "no worker took the task in time", context)
         awake = replace(task, not_before=None, queued_at=now)
         return TaskStep(
             job_id=job.id,
@@ -153,65 +148,65 @@ def due(job: Job, task: Task, scene: Scene) -> Step | TaskStep | None:
         # The arithmetic of `Task.deadline`: whole microseconds, so that the two agree.
         task.offered_at and add_seconds(task.offered_at, task.attempt_timeout_s) > now
     ):
-        return lost(job, task, EventType.TASK_LOST, scene)  # it went silent
+        return lost(job, task, EventType.TASK_LOST, context)  # the worker sent no heartbeat for it
     late = _own_result(task, "failure", "TIMEOUT_ERROR", f"no result within {task.attempt_timeout_s:g} s")
     event = _task_event(EventType.TASK_TIMED_OUT, job, task, now, code="attempt_timeout")
-    fate = retries.fate_of_result(task, late, now, scene.chance)
-    return settle(job, task, late, fate, (event,), scene, task.accepted_attempts)
+    outcome = retries.after_result(task, late, now, context.random)
+    return close_attempt(job, task, late, outcome, (event,), context, task.accepted_attempts)
 
 
-def _timed_out(job: Job, task: Task, code: str, message: str, scene: Scene) -> Step | TaskStep:
-    event = _task_event(EventType.TASK_TIMED_OUT, job, task, scene.now, code=code, message=message)
+def _timed_out(job: Job, task: Task, code: str, message: str, context: DecisionContext) -> Step | TaskStep:
+    event = _task_event(EventType.TASK_TIMED_OUT, job, task, context.now, code=code, message=message)
     result = _own_result(task, "timeout", code, message)
-    fate = retries.fate_of_timeout(task, code, f"task {task.type!r}: {message}")
-    return settle(job, task, result, fate, (event,), scene, task.accepted_attempts)
+    outcome = retries.after_timeout(task, code, f"task {task.type!r}: {message}")
+    return close_attempt(job, task, result, outcome, (event,), context, task.accepted_attempts)
 
 
-def settle(
+def close_attempt(
     job: Job,
     task: Task,
     result: TaskResult,
-    fate: Fate,
+    outcome: AttemptOutcome,
     events: tuple[Event, ...],
-    scene: Scene,
+    context: DecisionContext,
     heard: tuple[int, ...],
 ) -> Step | TaskStep:
-    """The fate of an attempt, as a change. `heard` are the attempts whose worker has spoken, maybe with this one."""
-    if type(fate) is Retry and job.status is not _CANCELLING:
-        again = replace(fate.task, accepted_attempts=heard)
+    """The end of an attempt as a change. `heard` lists the attempts whose result was accepted, maybe with this one."""
+    if isinstance(outcome, RetryTask) and job.status is not JobStatus.CANCELLING:
+        again = replace(outcome.task, accepted_attempts=heard)
         return TaskStep(
             job_id=job.id,
             revision=job.revision,
             tasks=(_write(again, task),),
-            events=(*events, _retried(job, again, scene)),
+            events=(*events, _retried(job, again, context)),
         )
-    if task.branch or job.status is _CANCELLING:
-        closed = replace(task, state=_CLOSED, result=result, accepted_attempts=heard)
-        if job.status is _CANCELLING:
-            return _settle_cancelling(job, task, closed, events, scene)
-        if not _fails_job(fate, result):
+    if task.branch or job.status is JobStatus.CANCELLING:
+        closed = replace(task, state=AttemptState.CLOSED, result=result, accepted_attempts=heard)
+        if job.status is JobStatus.CANCELLING:
+            return _settle_cancelling(job, task, closed, events, context)
+        if not _fails_job(outcome, result):
             # A branch's final failure is data for the aggregator (FENCES 8).
             return _branch_over(job, task, closed, events)
     else:
         closed = task  # it is dropped with this write, so only its fence counts
-    step = _follow(job, task, result, fate, scene, heard)
+    step = _follow(job, task, result, outcome, context, heard)
     return replace(
         step, tasks=(_write(closed, task), *step.tasks), drop_tasks=True, events=(*events, *step.events)
     )
 
 
 def _settle_cancelling(
-    job: Job, task: Task, closed: Task, events: tuple[Event, ...], scene: Scene
+    job: Job, task: Task, closed: Task, events: tuple[Event, ...], context: DecisionContext
 ) -> Step | TaskStep:
-    """Cancel wins: whatever the worker says is recorded, not followed (FENCES 15)."""
+    """CancelJob wins: whatever the worker says is recorded, not followed (FENCES 15)."""
     if task.branch:
         return _branch_over(job, task, closed, events)
-    step = signals.cancelled(job, [closed], scene)
+    step = signals.cancelled(job, [closed], context)
     return replace(step, tasks=(_write(closed, task),), events=(*events, *step.events))
 
 
 def _branch_over(job: Job, task: Task, closed: Task, events: tuple[Event, ...]) -> TaskStep:
-    """One branch less is open; the job itself is not touched."""
+    """Closes one branch; the job record is not written."""
     return TaskStep(
         job_id=job.id,
         revision=job.revision,
@@ -221,27 +216,34 @@ def _branch_over(job: Job, task: Task, closed: Task, events: tuple[Event, ...]) 
     )
 
 
-def _fails_job(fate: Fate, result: TaskResult) -> bool:
+def _fails_job(outcome: AttemptOutcome, result: TaskResult) -> bool:
     code = result.error.code if result.error is not None else None
-    return isinstance(fate, Fail) and FailureKind.of(code) is FailureKind.INVALID_INPUT
+    return isinstance(outcome, FailJob) and FailureKind.of(code) is FailureKind.INVALID_INPUT
 
 
 def _follow(
-    job: Job, task: Task, result: TaskResult, fate: Fate, scene: Scene, heard: tuple[int, ...]
+    job: Job,
+    task: Task,
+    result: TaskResult,
+    outcome: AttemptOutcome,
+    context: DecisionContext,
+    heard: tuple[int, ...],
 ) -> Step:
-    finished_tasks = machine.with_wave(job, task.id, 1, {} if heard == _FIRST else {task.index: heard})
-    if isinstance(fate, Follow):
-        return machine.follow(job, fate.to, scene, _merged(job, task, result), finished_tasks, fate.fault)
+    finished_tasks = transitions.with_wave(job, task.id, 1, {} if heard == (1,) else {task.index: heard})
+    if isinstance(outcome, FollowTransition):
+        return transitions.enter_after_result(
+            job, outcome.to, context, _merged(job, task, result), finished_tasks, outcome.fault
+        )
     job = replace(job, finished_tasks=finished_tasks)
-    match fate:
-        case Fail(fault):
-            return machine.fail(job, fault, scene, failed_state=getattr(job.wait, "unhandled", None))
-        case Quarantine(fault):
-            return machine.quarantine(job, fault, scene)
-        case Cancel():
-            return machine.end(job, JobStatus.CANCELLED, scene)
-        case Retry():  # settled before: a retry does not touch the job
-            raise AssertionError(fate)
+    match outcome:
+        case FailJob(fault):
+            return transitions.fail(job, fault, context, failed_state=getattr(job.wait, "unhandled", None))
+        case QuarantineJob(fault):
+            return transitions.quarantine(job, fault, context)
+        case CancelJob():
+            return transitions.end(job, JobStatus.CANCELLED, context)
+        case RetryTask():  # settled before: a retry does not touch the job
+            raise AssertionError(outcome)
 
 
 def _merged(job: Job, task: Task, result: TaskResult) -> dict[str, Any]:
@@ -252,23 +254,23 @@ def _merged(job: Job, task: Task, result: TaskResult) -> dict[str, Any]:
 
 
 def _write(new: Task, old: Task) -> TaskWrite:
-    """Only if the attempt is still as it was judged: what it has gone through meanwhile is judged anew."""
+    """Applies only if the attempt is still in the state that was read."""
     return TaskWrite(new, old.attempt, (old.state,))
 
 
 def _own_result(task: Task, status: str, code: str, message: str) -> TaskResult:
-    """A result that we write ourselves, in place of a worker that was not heard."""
+    """A result written by the orchestrator for a worker that sent none."""
     return TaskResult(
         task_id=task.attempt_id, job_id=task.job_id, status=status, error=TaskFailure(code, message)
     )
 
 
 def _started(job: Job, task: Task, result: TaskResult) -> tuple[Event, ...]:
-    """`task_started` rides with the result when nothing carried it before."""
-    if task.state is _STARTED:
+    """`task_started` rides with the result when nothing current_context it before."""
+    if task.state is AttemptState.STARTED:
         return ()
     at = result.started_at or task.offered_at or task.queued_at
-    return () if at is None else (_task_event(_TASK_STARTED, job, task, at),)
+    return () if at is None else (_task_event(EventType.TASK_STARTED, job, task, at),)
 
 
 def _reported(job: Job, task: Task, result: TaskResult, now: datetime) -> Event:
@@ -277,7 +279,7 @@ def _reported(job: Job, task: Task, result: TaskResult, now: datetime) -> Event:
     failed = error is not None or outcome == "failure"
     duration_ms = elapsed_ms(began, now)
     return Event(
-        type=EventType.TASK_FAILED if failed else _TASK_FINISHED,
+        type=EventType.TASK_FAILED if failed else EventType.TASK_FINISHED,
         at=now,
         state=job.state,
         status=outcome,
@@ -287,12 +289,14 @@ def _reported(job: Job, task: Task, result: TaskResult, now: datetime) -> Event:
         duration_ms=duration_ms,
         code=error.code if error is not None else None,
         message=error.message if error is not None else None,
-        detail=_told(error, duration_ms / 1000 * task.price) if error is not None or task.price else {},
+        detail=_event_detail(error, duration_ms / 1000 * task.price)
+        if error is not None or task.price
+        else {},
     )
 
 
-def _told(error: TaskFailure | None, cost: float) -> dict[str, Any]:
-    """What else there is to tell: the price, and what the worker said about its error."""
+def _event_detail(error: TaskFailure | None, cost: float) -> dict[str, Any]:
+    """Detail of the event: the cost, and the worker's error details."""
     detail: dict[str, Any] = {"cost": cost} if cost else {}
     if error is not None and error.details is not None:
         detail["error"] = error.details
@@ -314,15 +318,15 @@ def _task_event(
     )
 
 
-def _retried(job: Job, task: Task, scene: Scene) -> Event:
-    event = _task_event(EventType.TASK_RETRIED, job, task, scene.now)
+def _retried(job: Job, task: Task, context: DecisionContext) -> Event:
+    event = _task_event(EventType.TASK_RETRIED, job, task, context.now)
     if task.not_before is None:
         return event
-    return replace(event, detail={"seconds": round((task.not_before - scene.now).total_seconds(), 3)})
+    return replace(event, detail={"seconds": round((task.not_before - context.now).total_seconds(), 3)})
 
 
 def mark_started(job: Job, task: Task, at: datetime) -> TaskStep | None:
-    """There is evidence that the worker has begun: an ack, progress, or its own list."""
+    """The worker has begun: it acknowledged, sent progress, or lists the attempt. None when that is known."""
     if task.state is not AttemptState.OFFERED:
         return None
     began = replace(task, state=AttemptState.STARTED, started_at=at, seen_at=at)

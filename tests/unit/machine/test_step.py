@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from regista.blueprint.step import Rules, Step, pause_s, retry_at
+from regista.machine.step import MachineSettings, Step, backoff_s, retry_at
 from regista.model import (
     ChildJob,
     Event,
@@ -128,23 +128,23 @@ POLICIES = st.builds(
 
 @given(policy=POLICIES, failures=st.integers(1, 10_000), chance=st.floats(0, 1))
 def test_pauses_never_shrink_with_more_failures(policy: RetryPolicy, failures: int, chance: float) -> None:
-    assert pause_s(policy, failures, chance) <= pause_s(policy, failures + 1, chance)
+    assert backoff_s(policy, failures, chance) <= backoff_s(policy, failures + 1, chance)
 
 
 @given(policy=POLICIES, failures=st.integers(0, 10_000), chance=st.floats(0, 1))
 def test_a_pause_is_capped_and_within_its_jitter(policy: RetryPolicy, failures: int, chance: float) -> None:
-    middle = pause_s(policy, failures, 0.5)
+    middle = backoff_s(policy, failures, 0.5)
     assert 0 <= middle <= policy.cap_s
     low, high = middle * (1 - policy.jitter), middle * (1 + policy.jitter)
     slack = 1e-9 * max(1.0, middle)
-    assert low - slack <= pause_s(policy, failures, chance) <= high + slack
+    assert low - slack <= backoff_s(policy, failures, chance) <= high + slack
 
 
 @given(policy=POLICIES, chance=st.floats(0, 1))
 def test_the_first_pause_is_the_first_and_each_further_one_factor_times_longer(
     policy: RetryPolicy, chance: float
 ) -> None:
-    first, second = pause_s(policy, 1, 0.5), pause_s(policy, 2, 0.5)
+    first, second = backoff_s(policy, 1, 0.5), backoff_s(policy, 2, 0.5)
     assert first == min(policy.first_s, policy.cap_s)
     assume(policy.first_s * policy.factor <= policy.cap_s)
     assert abs(second - policy.first_s * policy.factor) <= 1e-6 * max(1.0, second)
@@ -156,5 +156,5 @@ def test_a_retry_beyond_the_calendar_is_capped() -> None:
 
 
 def test_a_policy_that_is_the_usual_one_is_left_out_of_every_task() -> None:
-    assert Rules(task_retry=RetryPolicy()).task_retry is DEFAULT_RETRY
-    assert Rules(task_retry=RetryPolicy(max_attempts=9)).task_retry.max_attempts == 9
+    assert MachineSettings(task_retry=RetryPolicy()).task_retry is DEFAULT_RETRY
+    assert MachineSettings(task_retry=RetryPolicy(max_attempts=9)).task_retry.max_attempts == 9

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from regista.blueprint import Graph, machine, signals
+from regista.blueprint import Graph
 from regista.blueprint.decisions import (
     AskHuman,
     Decision,
@@ -21,6 +21,7 @@ from regista.blueprint.decisions import (
 )
 from regista.blueprint.graph import StateInfo
 from regista.errors import ApprovalConflict, JobAlreadyTerminal, NotQuarantined
+from regista.machine import signals, transitions
 from regista.model import (
     AttemptState,
     AwaitBranches,
@@ -32,7 +33,7 @@ from regista.model import (
     JobMessageKind,
     JobStatus,
 )
-from tests.unit.blueprint.walks import Walker, graphs
+from tests.unit.machine.walks import Walker, graphs
 
 NAMES = ["s0", "a", "b", "join"]
 STATES = {
@@ -49,13 +50,13 @@ BRANCH = Order(task_type="work", params={}, transitions={"success": "join"})
 
 def after(action: Any) -> Walker:
     walker = Walker(GRAPH)
-    walker.take(machine.decide(walker.job, Decision(action=action, data={"kept": 1}), walker.scene()))
+    walker.take(transitions.decide(walker.job, Decision(action=action, data={"kept": 1}), walker.context()))
     return walker
 
 
 def quarantined() -> Walker:
     walker = Walker(GRAPH)
-    walker.take(machine.quarantine(walker.job, Fault("broken", "very"), walker.scene()))
+    walker.take(transitions.quarantine(walker.job, Fault("broken", "very"), walker.context()))
     return walker
 
 
@@ -64,11 +65,11 @@ def quarantined() -> Walker:
 
 def test_nothing_is_due_before_its_time_and_a_timer_leads_on_after_it() -> None:
     walker = after(Sleep(10, "a"))
-    assert signals.due(walker.job, [], walker.scene()) is None
+    assert signals.due(walker.job, [], walker.context()) is None
     walker.now += timedelta(seconds=10)
-    walker.take(signals.due(walker.job, [], walker.scene()))
+    walker.take(signals.due(walker.job, [], walker.context()))
     assert (walker.job.state, walker.job.wait) == ("a", None)
-    assert signals.due(walker.job, [], walker.scene()) is None
+    assert signals.due(walker.job, [], walker.context()) is None
 
 
 @settings(max_examples=60)
@@ -78,9 +79,9 @@ def test_a_deadline_holds_to_the_microsecond(seconds: float, early: float) -> No
     deadline = walker.job.deadline
     assert deadline is not None
     walker.now = deadline - timedelta(seconds=early)
-    assert signals.due(walker.job, [], walker.scene()) is None
+    assert signals.due(walker.job, [], walker.context()) is None
     walker.now = deadline
-    assert signals.due(walker.job, [], walker.scene()) is not None
+    assert signals.due(walker.job, [], walker.context()) is not None
 
 
 # -- people --------------------------------------------------------------------------------------------
@@ -88,51 +89,53 @@ def test_a_deadline_holds_to_the_microsecond(seconds: float, early: float) -> No
 
 def test_a_decision_leads_on_once_and_the_same_again_is_nothing_new() -> None:
     walker = after(AskHuman("ok?", {"yes": "a", "no": "b"}))
-    walker.take(signals.approve(walker.job, "yes", walker.scene(), "fine", {"by": "ada"}))
+    walker.take(signals.approve(walker.job, "yes", walker.context(), "fine", {"by": "ada"}))
     assert (walker.job.state, walker.job.data) == ("a", {"kept": 1, "by": "ada"})
-    assert signals.approve(walker.job, "yes", walker.scene()) is None
+    assert signals.approve(walker.job, "yes", walker.context()) is None
     with pytest.raises(ApprovalConflict):
-        signals.approve(walker.job, "no", walker.scene())
+        signals.approve(walker.job, "no", walker.context())
 
 
 def test_the_same_word_for_a_new_question_is_a_new_decision() -> None:
     walker = after(AskHuman("ok?", {"yes": "a"}))
-    walker.take(signals.approve(walker.job, "yes", walker.scene()))
+    walker.take(signals.approve(walker.job, "yes", walker.context()))
     again = Decision(action=AskHuman("really?", {"yes": "b"}), data={})
-    walker.take(machine.decide(walker.job, again, walker.scene()))
-    walker.take(signals.approve(walker.job, "yes", walker.scene()))
+    walker.take(transitions.decide(walker.job, again, walker.context()))
+    walker.take(signals.approve(walker.job, "yes", walker.context()))
     assert walker.job.state == "b"
 
 
 def test_an_earlier_decision_is_accepted_again_after_a_second_question() -> None:
     walker = after(AskHuman("ok?", {"yes": "a"}))
     first = walker.job.visit
-    walker.take(signals.approve(walker.job, "yes", walker.scene()))
+    walker.take(signals.approve(walker.job, "yes", walker.context()))
     walker.take(
-        machine.decide(walker.job, Decision(action=AskHuman("sure?", {"no": "b"}), data={}), walker.scene())
+        transitions.decide(
+            walker.job, Decision(action=AskHuman("sure?", {"no": "b"}), data={}), walker.context()
+        )
     )
     second = walker.job.visit
-    assert signals.approve(walker.job, "yes", walker.scene()) is None
-    assert signals.approve(walker.job, "yes", walker.scene(), visit=first) is None
+    assert signals.approve(walker.job, "yes", walker.context()) is None
+    assert signals.approve(walker.job, "yes", walker.context(), visit=first) is None
     with pytest.raises(ApprovalConflict):
-        signals.approve(walker.job, "no", walker.scene(), visit=first)
-    walker.take(signals.approve(walker.job, "no", walker.scene(), visit=second))
+        signals.approve(walker.job, "no", walker.context(), visit=first)
+    walker.take(signals.approve(walker.job, "no", walker.context(), visit=second))
     assert walker.job.state == "b"
-    assert signals.approve(walker.job, "yes", walker.scene()) is None
-    assert signals.approve(walker.job, "yes", walker.scene(), visit=first) is None
+    assert signals.approve(walker.job, "yes", walker.context()) is None
+    assert signals.approve(walker.job, "yes", walker.context(), visit=first) is None
     with pytest.raises(ApprovalConflict):
-        signals.approve(walker.job, "yes", walker.scene(), visit=second)
+        signals.approve(walker.job, "yes", walker.context(), visit=second)
 
 
 def test_an_unknown_decision_changes_nothing() -> None:
     walker = after(AskHuman("ok?", {"yes": "a"}))
     with pytest.raises(ApprovalConflict, match="expected one of yes"):
-        signals.approve(walker.job, "maybe", walker.scene())
+        signals.approve(walker.job, "maybe", walker.context())
 
 
 def test_release_runs_the_state_again_under_a_new_visit() -> None:
     walker = quarantined()
-    walker.take(signals.release(walker.job, walker.scene(), {"mended": True}))
+    walker.take(signals.release(walker.job, walker.context(), {"mended": True}))
     job = walker.job
     assert (job.status, job.state, job.visit, job.data, job.error) == (
         JobStatus.RUNNING,
@@ -146,7 +149,7 @@ def test_release_runs_the_state_again_under_a_new_visit() -> None:
 def test_failing_by_hand_keeps_the_reason_of_the_quarantine_unless_a_person_gives_one() -> None:
     for reason, code in (("", "broken"), ("hopeless", "failed_by_hand")):
         walker = quarantined()
-        walker.take(signals.fail_by_hand(walker.job, walker.scene(), reason))
+        walker.take(signals.fail_quarantined(walker.job, walker.context(), reason))
         assert walker.job.status is JobStatus.FAILED
         assert walker.job.error is not None
         assert walker.job.error.code == code
@@ -158,12 +161,12 @@ def test_release_and_fail_are_for_quarantined_jobs_only(graph: Any, data: st.Dat
     walker = Walker(graph)
     for _ in range(data.draw(st.integers(0, 5))):
         walker.run_handler(data)
-    for ask in (signals.release, signals.fail_by_hand):
+    for ask in (signals.release, signals.fail_quarantined):
         if walker.job.status is JobStatus.QUARANTINED:
-            assert ask(walker.job, walker.scene()) is not None
+            assert ask(walker.job, walker.context()) is not None
         else:
             with pytest.raises(NotQuarantined):
-                ask(walker.job, walker.scene())
+                ask(walker.job, walker.context())
 
 
 # -- cancel --------------------------------------------------------------------------------------------
@@ -180,11 +183,11 @@ def test_cancel_in_every_status_ends_the_job_or_waits_for_somebody_with_a_deadli
         walker.move_task(data)
     if walker.job.status.terminal:
         with pytest.raises(JobAlreadyTerminal):
-            signals.request_cancel(walker.job, walker.listed, walker.scene())
+            signals.request_cancel(walker.job, walker.listed, walker.context())
         return
-    walker.take(signals.request_cancel(walker.job, walker.listed, walker.scene(), "stop"))
+    walker.take(signals.request_cancel(walker.job, walker.listed, walker.context(), "stop"))
     if walker.job.status is JobStatus.CANCELLING:
-        assert signals.request_cancel(walker.job, walker.listed, walker.scene()) is None
+        assert signals.request_cancel(walker.job, walker.listed, walker.context()) is None
         assert walker.job.deadline is not None
         # nothing that anybody says from now on leads to anything but the end
         for _ in range(data.draw(st.integers(0, 6))):
@@ -193,7 +196,7 @@ def test_cancel_in_every_status_ends_the_job_or_waits_for_somebody_with_a_deadli
                 walker.lose(data)
         if not walker.job.status.terminal:
             walker.now = walker.job.cancel.deadline  # type: ignore[union-attr]
-            walker.take(signals.due(walker.job, walker.listed, walker.scene()))
+            walker.take(signals.due(walker.job, walker.listed, walker.context()))
     assert walker.job.status is JobStatus.CANCELLED
 
 
@@ -201,7 +204,7 @@ def test_cancel_asks_the_worker_and_closes_what_no_worker_has() -> None:
     walker = after(FanOut((BRANCH, BRANCH, BRANCH), "join"))
     held = next(iter(walker.tasks.values()))
     walker.tasks[held.id] = replace(held, state=AttemptState.STARTED, worker_id="w")
-    walker.take(signals.request_cancel(walker.job, walker.listed, walker.scene()))
+    walker.take(signals.request_cancel(walker.job, walker.listed, walker.context()))
     assert (walker.job.status, walker.open) == (JobStatus.CANCELLING, 1)
     states = [(task.state, task.cancel_requested) for task in walker.listed]
     assert states == [
@@ -213,7 +216,7 @@ def test_cancel_asks_the_worker_and_closes_what_no_worker_has() -> None:
 
 def test_cancel_sends_a_message_down_to_the_child() -> None:
     walker = after(RunChild("child", {}, {"success": "a"}))
-    step = signals.request_cancel(walker.job, [], walker.scene())
+    step = signals.request_cancel(walker.job, [], walker.context())
     assert step is not None
     (message,) = step.messages
     assert message.kind is JobMessageKind.CANCEL
@@ -242,7 +245,7 @@ def test_the_end_of_a_child_leads_its_parent_on(
     ways: dict[str, str], status: str, state: str, leads_to: str
 ) -> None:
     walker = after(RunChild("child", {}, ways))
-    walker.take(signals.child_ended(walker.job, child_message(walker, status, state), walker.scene()))
+    walker.take(signals.child_ended(walker.job, child_message(walker, status, state), walker.context()))
     assert walker.job.state == leads_to
     assert walker.job.data["child_child"]["result"] == 7
 
@@ -250,7 +253,7 @@ def test_the_end_of_a_child_leads_its_parent_on(
 def test_the_end_of_a_child_that_nobody_waits_for_any_more_is_nothing() -> None:
     walker = after(RunChild("child", {}, {"success": "a"}))
     stranger = child_message(walker, "finished", "x", sender="stranger")
-    assert signals.child_ended(walker.job, stranger, walker.scene()) is None
+    assert signals.child_ended(walker.job, stranger, walker.context()) is None
 
 
 # -- versions ------------------------------------------------------------------------------------------
@@ -264,7 +267,7 @@ def newer(*states: str) -> Graph:
 
 def test_a_job_moves_to_the_newest_version_that_knows_its_state() -> None:
     walker = after(Transition("a"))
-    step = signals.migrate(walker.job, newer("s0", "a", "end"), walker.scene())
+    step = signals.migrate(walker.job, newer("s0", "a", "end"), walker.context())
     assert step is not None
     assert (step.job.version, step.job.wait) == ("w", None)
     assert [event.type for event in step.events] == [EventType.JOB_MIGRATED]
@@ -272,19 +275,19 @@ def test_a_job_moves_to_the_newest_version_that_knows_its_state() -> None:
 
 def test_a_job_whose_state_nobody_knows_waits_with_a_named_reason_and_says_so_once() -> None:
     walker = after(Transition("a"))
-    walker.take(signals.migrate(walker.job, newer("s0", "end"), walker.scene()))
+    walker.take(signals.migrate(walker.job, newer("s0", "end"), walker.context()))
     assert walker.job.wait == AwaitVersion("v")
     assert walker.job.wait.reason == "blueprint_version_missing"
-    assert signals.migrate(walker.job, newer("s0", "end"), walker.scene()) is None
-    assert signals.migrate(walker.job, None, walker.scene()) is None
-    moved = signals.migrate(walker.job, newer("s0", "a"), walker.scene())
+    assert signals.migrate(walker.job, newer("s0", "end"), walker.context()) is None
+    assert signals.migrate(walker.job, None, walker.context()) is None
+    moved = signals.migrate(walker.job, newer("s0", "a"), walker.context())
     assert moved is not None
     assert (moved.job.version, moved.job.wait) == ("w", None)
 
 
 def test_a_fan_out_needs_its_aggregator_in_the_new_version() -> None:
     walker = after(FanOut((BRANCH,), "join"))
-    fits = signals.migrate(walker.job, newer("s0", "join"), walker.scene())
+    fits = signals.migrate(walker.job, newer("s0", "join"), walker.context())
     assert fits is not None
     assert (fits.job.version, fits.job.wait) == ("w", walker.job.wait)
 
@@ -292,10 +295,10 @@ def test_a_fan_out_needs_its_aggregator_in_the_new_version() -> None:
 def test_a_fan_out_whose_aggregator_nobody_knows_says_so_once_and_still_waits_for_it() -> None:
     walker = after(FanOut((BRANCH,), "join"))
     waited_for = walker.job.wait
-    walker.take(signals.migrate(walker.job, newer("s0", "a"), walker.scene()))
+    walker.take(signals.migrate(walker.job, newer("s0", "a"), walker.context()))
     assert walker.job.wait == AwaitBranches("join", 1, missing="v")
-    assert signals.migrate(walker.job, newer("s0", "a"), walker.scene()) is None
-    fits = signals.migrate(walker.job, newer("s0", "join"), walker.scene())
+    assert signals.migrate(walker.job, newer("s0", "a"), walker.context()) is None
+    fits = signals.migrate(walker.job, newer("s0", "join"), walker.context())
     assert fits is not None
     assert (fits.job.version, fits.job.wait) == ("w", waited_for)
 
@@ -306,16 +309,18 @@ def test_a_fan_out_whose_aggregator_nobody_knows_says_so_once_and_still_waits_fo
 @pytest.mark.parametrize("status", [JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELLED])
 def test_every_signal_to_an_ended_job_is_refused_or_nothing(status: JobStatus) -> None:
     walker = after(Dispatch(ORDER))
-    walker.take(machine.end(walker.job, status, walker.scene()))
+    walker.take(transitions.end(walker.job, status, walker.context()))
     job: Job = walker.job
-    scene = walker.scene()
+    context = walker.context()
     walker.now += timedelta(days=1)
     with pytest.raises(JobAlreadyTerminal):
-        signals.request_cancel(job, [], scene)
+        signals.request_cancel(job, [], context)
     with pytest.raises(ApprovalConflict):
-        signals.approve(job, "yes", scene)
-    for by_hand in (signals.release, signals.fail_by_hand):
+        signals.approve(job, "yes", context)
+    for by_hand in (signals.release, signals.fail_quarantined):
         with pytest.raises(NotQuarantined):
-            by_hand(job, scene)
-    assert signals.due(job, [], walker.scene()) is None
-    assert signals.child_ended(job, JobMessage("m", JobMessageKind.CHILD_ENDED, "j", "c", {}), scene) is None
+            by_hand(job, context)
+    assert signals.due(job, [], walker.context()) is None
+    assert (
+        signals.child_ended(job, JobMessage("m", JobMessageKind.CHILD_ENDED, "j", "c", {}), context) is None
+    )

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from regista.blueprint import Graph, machine, signals
+from regista.blueprint import Graph
 from regista.blueprint.decisions import (
     Action,
     AskHuman,
@@ -22,10 +22,9 @@ from regista.blueprint.decisions import (
     Transition,
 )
 from regista.blueprint.graph import StateInfo
-from regista.blueprint.step import Rules, Scene, Step
-from regista.engines.base import Verdict
-from regista.engines.native import results
-from regista.engines.native.results import TaskStep
+from regista.machine import signals, task_results, transitions
+from regista.machine.step import DecisionContext, MachineSettings, Step
+from regista.machine.task_results import TaskStep
 from regista.model import (
     HELD_STATES,
     OPEN_STATES,
@@ -38,6 +37,7 @@ from regista.model import (
     JobMessage,
     JobMessageKind,
     JobStatus,
+    ResultVerdict,
     RetryPolicy,
     Task,
     TaskFailure,
@@ -143,12 +143,12 @@ class Walker:
             entered_at=self.now,
         )
         self.job = born
-        self.take(machine.create(born, self.scene()))
+        self.take(transitions.create(born, self.context()))
 
-    def scene(self, chance: float = 0.5) -> Scene:
-        rules = Rules(handler_retry=RetryPolicy(max_attempts=2), max_depth=3)
+    def context(self, chance: float = 0.5) -> DecisionContext:
+        rules = MachineSettings(handler_retry=RetryPolicy(max_attempts=2), max_depth=3)
         find = {"child": CHILD, "b": self.graph}.get
-        return Scene(now=self.now, graph=self.graph, find=find, rules=rules, chance=chance)
+        return DecisionContext(now=self.now, graph=self.graph, find_graph=find, settings=rules, random=chance)
 
     @property
     def listed(self) -> list[Task]:
@@ -156,9 +156,9 @@ class Walker:
 
     # -- writing, with the fences of a store -----------------------------------------------------
 
-    def take(self, step: Step | TaskStep | Verdict | None) -> None:
+    def take(self, step: Step | TaskStep | ResultVerdict | None) -> None:
         """Apply a step; the two rules of the machine are checked here."""
-        if step is None or isinstance(step, Verdict):
+        if step is None or isinstance(step, ResultVerdict):
             return
         assert not self.ends, "a terminal job was touched"
         for write in step.tasks:
@@ -212,22 +212,22 @@ class Walker:
     # -- what may happen -------------------------------------------------------------------------
 
     def run_handler(self, data: st.DataObject) -> None:
-        job, scene = self.job, self.scene(data.draw(st.floats(0, 1), label="chance"))
+        job, context = self.job, self.context(data.draw(st.floats(0, 1), label="chance"))
         if not job.runnable(self.open) or job.status.terminal:
             return
         if isinstance(job.wait, AwaitBranches):
             if job.status is JobStatus.CANCELLING:
-                self.take(signals.cancelled(job, self.listed, scene))
+                self.take(signals.cancelled(job, self.listed, context))
                 return
-            self.take(signals.aggregate(job, scene))
+            self.take(signals.aggregate(job, context))
             job = self.job
         if data.draw(st.integers(0, 4), label="raises") == 0:
             final = data.draw(st.booleans())
-            self.take(machine.handler_failed(job, HandlerFailed(message="raised", final=final), scene))
+            self.take(transitions.handler_failed(job, HandlerFailed(message="raised", final=final), context))
             return
         action = data.draw(actions(self.graph, job.state), label="wish")
         seen = tuple(self.listed) if self.graph.states[job.state].is_aggregator else ()
-        self.take(machine.decide(job, Decision(action=action, data={}), scene, seen))
+        self.take(transitions.decide(job, Decision(action=action, data={}), context, seen))
 
     def move_task(self, data: st.DataObject) -> None:
         """A worker takes a waiting task, or begins with one it was offered."""
@@ -241,7 +241,7 @@ class Walker:
         begins = data.draw(st.booleans(), label="begins")
         if offered and begins:
             task = data.draw(st.sampled_from(offered), label="started")
-            self.take(results.mark_started(self.job, task, self.now))
+            self.take(task_results.mark_started(self.job, task, self.now))
 
     def hear(self, data: st.DataObject) -> None:
         """Any word about any attempt, late and wrong ones too."""
@@ -259,24 +259,24 @@ class Walker:
             error=None if code is None else TaskFailure(code, "broken"),
         )
         if self.job.status.terminal:
-            verdict = results.judge(self.job, None, result, self.scene())
-            assert isinstance(verdict, Verdict)
+            verdict = task_results.apply_result(self.job, None, result, self.context())
+            assert isinstance(verdict, ResultVerdict)
             return
-        self.take(results.judge(self.job, task, result, self.scene(data.draw(st.floats(0, 1)))))
+        self.take(task_results.apply_result(self.job, task, result, self.context(data.draw(st.floats(0, 1)))))
 
     def lose(self, data: st.DataObject) -> None:
         held = [task for task in self.listed if task.state in HELD_STATES]
         if held:
             task = data.draw(st.sampled_from(held), label="lost")
             kind = data.draw(st.sampled_from([EventType.TASK_LOST, EventType.TASK_UNDELIVERED]))
-            self.take(results.lost(self.job, task, kind, self.scene()))
+            self.take(task_results.lost(self.job, task, kind, self.context()))
 
     def pass_time(self, data: st.DataObject) -> None:
         self.now += timedelta(seconds=data.draw(st.sampled_from([0, 1, 60, 1e5, 1e7]), label="seconds"))
-        self.take(signals.due(self.job, self.listed, self.scene()))
+        self.take(signals.due(self.job, self.listed, self.context()))
         for task_id in list(self.tasks):
             if task_id in self.tasks:
-                self.take(results.due(self.job, self.tasks[task_id], self.scene()))
+                self.take(task_results.attempt_due(self.job, self.tasks[task_id], self.context()))
 
     def end_child(self, data: st.DataObject) -> None:
         wait = self.job.wait
@@ -288,4 +288,4 @@ class Walker:
             "error": None,
         }
         message = JobMessage(f"ended:{child}", JobMessageKind.CHILD_ENDED, "j", child, body)
-        self.take(signals.child_ended(self.job, message, self.scene()))
+        self.take(signals.child_ended(self.job, message, self.context()))

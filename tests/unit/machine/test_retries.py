@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regista.engines.native.retries import (
-    Cancel,
-    Fail,
-    Follow,
-    Quarantine,
-    Retry,
-    fate_of_lost,
-    fate_of_result,
-    fate_of_timeout,
+from regista.machine.retries import (
+    CancelJob,
+    FailJob,
+    FollowTransition,
+    QuarantineJob,
+    RetryTask,
+    after_loss,
+    after_result,
+    after_timeout,
     next_attempt,
 )
 from regista.model import AttemptState, RetryPolicy, Task, TaskFailure, TaskResult
@@ -37,90 +37,90 @@ def result(status: str | None = None, code: str | None = None, data: Any = None)
 
 
 def test_no_status_is_success() -> None:
-    assert fate_of_result(task(), result(), NOW, 0.5) == Follow("done")
+    assert after_result(task(), result(), NOW, 0.5) == FollowTransition("done")
 
 
 def test_an_unknown_status_fails_and_names_the_known_ones() -> None:
-    fate = fate_of_result(task(transitions={"b": "x", "a": "y"}), result("c"), NOW, 0.5)
-    assert isinstance(fate, Fail)
+    fate = after_result(task(transitions={"b": "x", "a": "y"}), result("c"), NOW, 0.5)
+    assert isinstance(fate, FailJob)
     assert "expected one of a, b" in fate.fault.message
 
 
 def test_a_worker_that_gave_up_as_cancelled_cancels_unless_that_is_a_way() -> None:
-    assert isinstance(fate_of_result(task(), result("cancelled"), NOW, 0.5), Cancel)
+    assert isinstance(after_result(task(), result("cancelled"), NOW, 0.5), CancelJob)
     ways = {"success": "done", "cancelled": "undo"}
-    assert fate_of_result(task(transitions=ways), result("cancelled"), NOW, 0.5) == Follow("undo")
+    assert after_result(task(transitions=ways), result("cancelled"), NOW, 0.5) == FollowTransition("undo")
 
 
 @pytest.mark.parametrize(
     ("code", "fate"),
     [
-        ("TRANSIENT_ERROR", Retry),
-        ("SOMETHING_NOBODY_KNOWS", Retry),
-        ("PERMANENT_ERROR", Quarantine),
-        ("SECURITY_ERROR", Quarantine),
-        ("DEPENDENCY_ERROR", Quarantine),
-        ("INVALID_INPUT_ERROR", Fail),
-        ("INTEGRITY_MISMATCH_ERROR", Fail),
+        ("TRANSIENT_ERROR", RetryTask),
+        ("SOMETHING_NOBODY_KNOWS", RetryTask),
+        ("PERMANENT_ERROR", QuarantineJob),
+        ("SECURITY_ERROR", QuarantineJob),
+        ("DEPENDENCY_ERROR", QuarantineJob),
+        ("INVALID_INPUT_ERROR", FailJob),
+        ("INTEGRITY_MISMATCH_ERROR", FailJob),
     ],
 )
 def test_the_kind_of_an_error_decides(code: str, fate: type) -> None:
-    assert isinstance(fate_of_result(task(), result(code=code), NOW, 0.5), fate)
+    assert isinstance(after_result(task(), result(code=code), NOW, 0.5), fate)
 
 
 def test_an_error_counts_even_beside_a_status_of_success() -> None:
-    assert isinstance(fate_of_result(task(), result("success", "PERMANENT_ERROR"), NOW, 0.5), Quarantine)
+    assert isinstance(after_result(task(), result("success", "PERMANENT_ERROR"), NOW, 0.5), QuarantineJob)
 
 
 def test_max_attempts_counts_runs_that_really_failed() -> None:
     policy = RetryPolicy(max_attempts=3)
     for failed in (0, 1):
-        fate = fate_of_result(task(retry=policy, failed_runs=failed), result(code="X"), NOW, 0.5)
-        assert isinstance(fate, Retry)
+        fate = after_result(task(retry=policy, failed_runs=failed), result(code="X"), NOW, 0.5)
+        assert isinstance(fate, RetryTask)
         assert (fate.task.failed_runs, fate.task.attempt) == (failed + 1, 2)
     assert isinstance(
-        fate_of_result(task(retry=policy, failed_runs=2), result(code="X"), NOW, 0.5), Quarantine
+        after_result(task(retry=policy, failed_runs=2), result(code="X"), NOW, 0.5), QuarantineJob
     )
 
 
 def test_the_way_of_a_code_comes_after_the_retries_and_before_the_kind() -> None:
     ways = {"success": "done", "TRANSIENT_ERROR": "repair", "JAM": "unjam"}
     fresh, spent = task(transitions=ways), task(transitions=ways, failed_runs=3)
-    assert isinstance(fate_of_result(fresh, result(code="JAM"), NOW, 0.5), Retry)
-    jammed = fate_of_result(spent, result(code="JAM"), NOW, 0.5)
-    assert isinstance(jammed, Follow)
+    assert isinstance(after_result(fresh, result(code="JAM"), NOW, 0.5), RetryTask)
+    jammed = after_result(spent, result(code="JAM"), NOW, 0.5)
+    assert isinstance(jammed, FollowTransition)
     assert jammed.to == "unjam"
     # a code of its own falls back to the way of its kind
-    other = fate_of_result(spent, result(code="OTHER"), NOW, 0.5)
-    assert isinstance(other, Follow)
+    other = after_result(spent, result(code="OTHER"), NOW, 0.5)
+    assert isinstance(other, FollowTransition)
     assert other.to == "repair"
 
 
 def test_lost_attempts_have_a_budget_of_their_own_and_spend_no_run() -> None:
     policy = RetryPolicy(max_attempts=1, lost_budget=2)
-    fate = fate_of_lost(task(retry=policy, lost_runs=1), NOW, 0.0)
-    assert isinstance(fate, Retry)
+    fate = after_loss(task(retry=policy, lost_runs=1), NOW, 0.0)
+    assert isinstance(fate, RetryTask)
     assert (fate.task.lost_runs, fate.task.failed_runs) == (2, 0)
-    spent = fate_of_lost(task(retry=policy, lost_runs=2), NOW, 0.0)
-    assert isinstance(spent, Quarantine)
+    spent = after_loss(task(retry=policy, lost_runs=2), NOW, 0.0)
+    assert isinstance(spent, QuarantineJob)
     assert spent.fault.code == "lost"
 
 
 def test_each_loss_is_followed_by_a_longer_pause_than_the_one_before() -> None:
     pauses = []
     for losses in range(10):
-        fate = fate_of_lost(task(lost_runs=losses), NOW, 0.5)
-        assert isinstance(fate, Retry)
+        fate = after_loss(task(lost_runs=losses), NOW, 0.5)
+        assert isinstance(fate, RetryTask)
         until = fate.task.not_before
         pauses.append(0.0 if until is None else (until - NOW).total_seconds())
     assert pauses == [0, *(pytest.approx(seconds) for seconds in (1, 2, 4, 8, 16, 32, 60, 60, 60))]
 
 
 def test_an_expired_deadline_follows_the_way_named_timeout_or_fails() -> None:
-    way = fate_of_timeout(task(transitions={"success": "done", "timeout": "late"}), "result_timeout", "late")
-    assert isinstance(way, Follow)
+    way = after_timeout(task(transitions={"success": "done", "timeout": "late"}), "result_timeout", "late")
+    assert isinstance(way, FollowTransition)
     assert way.to == "late"
-    assert isinstance(fate_of_timeout(task(), "result_timeout", "late"), Fail)
+    assert isinstance(after_timeout(task(), "result_timeout", "late"), FailJob)
 
 
 def test_the_next_attempt_keeps_what_belongs_to_the_task_and_drops_what_belonged_to_the_attempt() -> None:
@@ -161,16 +161,16 @@ def test_every_word_of_a_worker_has_a_fate(
     chance: float,
 ) -> None:
     given_task = task(transitions=ways, failed_runs=failed, retry=RetryPolicy(max_attempts=max_attempts))
-    fate = fate_of_result(given_task, result(status, code), NOW, chance)
+    fate = after_result(given_task, result(status, code), NOW, chance)
     match fate:
-        case Retry(again):
+        case RetryTask(again):
             assert again.attempt == 2
             assert again.not_before is not None
             assert again.not_before >= NOW
             assert again.failed_runs < max_attempts
-        case Follow(to):
+        case FollowTransition(to):
             assert to in ways.values()
-        case Fail() | Quarantine():
+        case FailJob() | QuarantineJob():
             assert fate.fault.code
-        case Cancel():
+        case CancelJob():
             assert status == "cancelled"

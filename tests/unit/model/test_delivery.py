@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from regista import Event, EventType, Job, JobStatus
-from regista.blueprint.notices import MAX_BYTES, notices
-from regista.blueprint.step import Step
+from regista.machine.step import Step
 from regista.model import Fault, Record
-from regista.model.delivery import WebhookDelivery, delivery_of
+from regista.model.delivery import MAX_BYTES, WebhookDelivery, delivery_of, webhook_records
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ENDS = Event(type=EventType.JOB_FINISHED, at=NOW)
@@ -31,7 +30,7 @@ def job(status: JobStatus = JobStatus.FINISHED, **more: Any) -> Job:
 
 
 def word(job: Job, *events: Event) -> WebhookDelivery | None:
-    writes = notices(job, events)
+    writes = webhook_records(job, events)
     if not writes:
         return None
     (write,) = writes
@@ -90,7 +89,7 @@ def test_a_result_that_no_store_can_keep_does_not_break_the_turn() -> None:
     assert told.omitted == ("result",)
 
 
-def test_a_job_without_a_webhook_has_no_items_in_its_change() -> None:
+def test_a_job_without_a_webhook_has_no_records_in_its_change() -> None:
     quiet = Step(job=job(webhook_url=None), events=(ENDS,)).change(None, "t")
     loud = Step(job=job(), events=(ENDS,)).change(None, "t")
     assert quiet.records == ()

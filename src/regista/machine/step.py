@@ -1,4 +1,4 @@
-"""Step: what one decision does to a job. Steps add up; the sum becomes one `Change`."""
+"""Step: the effect of one decision on a job. Several steps of one turn add up to one `Change`."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -6,15 +6,15 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
+from ..blueprint.graph import Graph
 from ..clock import add_seconds
 from ..model import Change, ChildJob, Event, Job, JobMessage, Quota, RetryPolicy, TaskWrite
+from ..model.delivery import webhook_records
 from ..model.task import DEFAULT_RETRY
-from .graph import Graph
-from .notices import notices
 
 
-class Rules(Struct, frozen=True, kw_only=True, gc=False):
-    """The settings that the machine obeys."""
+class MachineSettings(Struct, frozen=True, kw_only=True, gc=False):
+    """Settings of retries, timeouts and limits."""
 
     #: How a handler that raised is run again: `JOB_MAX_RETRIES` retries after the first run.
     handler_retry: RetryPolicy = RetryPolicy()
@@ -28,25 +28,25 @@ class Rules(Struct, frozen=True, kw_only=True, gc=False):
     max_depth: int = 16
 
     def __post_init__(self) -> None:
-        if self.task_retry == DEFAULT_RETRY:  # then no task has to carry it
+        if self.task_retry == DEFAULT_RETRY:  # the same object is left out when a task is stored
             force_setattr(self, "task_retry", DEFAULT_RETRY)
 
 
-class Scene(Struct, frozen=True, kw_only=True, gc=False):
-    """What the machine may know besides the job: the time, the graphs, the rules and one throw of chance."""
+class DecisionContext(Struct, frozen=True, kw_only=True, gc=False):
+    """Everything besides the job that a decision depends on: the time, the graphs, the settings, one random number."""
 
     now: datetime
     #: The graph of the job's own version; None where this instance has not loaded it.
     graph: Graph | None
     #: The newest graph of a blueprint by its name.
-    find: Callable[[str], Graph | None]
-    rules: Rules = Rules()
+    find_graph: Callable[[str], Graph | None]
+    settings: MachineSettings = MachineSettings()
     #: Between 0 and 1; spreads retries.
-    chance: float = 0.5
+    random: float = 0.5
 
 
 class Step(Struct, frozen=True, kw_only=True, gc=False):
-    """A job as it shall be, and everything that must be written with it."""
+    """The job after a decision, and everything that must be written with it."""
 
     job: Job
     tasks: tuple[TaskWrite, ...] = ()
@@ -57,19 +57,17 @@ class Step(Struct, frozen=True, kw_only=True, gc=False):
     messages: tuple[JobMessage, ...] = ()
     events: tuple[Event, ...] = ()
 
-    def then(self, add_seconds: "Step") -> "Step":
-        """Both, as one: `later` was decided on the job that this step left."""
+    def then(self, later: "Step") -> "Step":
+        """Both steps as one. `later` was decided on the job of this step."""
         return Step(
-            job=add_seconds.job,
-            tasks=self.tasks + add_seconds.tasks,
-            drop_tasks=self.drop_tasks or add_seconds.drop_tasks,
-            opens_branches=self.opens_branches
-            if add_seconds.opens_branches is None
-            else add_seconds.opens_branches,
-            closes_branches=self.closes_branches + add_seconds.closes_branches,
-            children=self.children + add_seconds.children,
-            messages=self.messages + add_seconds.messages,
-            events=self.events + add_seconds.events,
+            job=later.job,
+            tasks=self.tasks + later.tasks,
+            drop_tasks=self.drop_tasks or later.drop_tasks,
+            opens_branches=self.opens_branches if later.opens_branches is None else later.opens_branches,
+            closes_branches=self.closes_branches + later.closes_branches,
+            children=self.children + later.children,
+            messages=self.messages + later.messages,
+            events=self.events + later.events,
         )
 
     def change(
@@ -82,9 +80,9 @@ class Step(Struct, frozen=True, kw_only=True, gc=False):
         quota: Quota | None = None,
         keep_lease_s: float | None = None,
     ) -> Change:
-        """The write that takes the stored job from `base` (None: from nothing) to this one.
+        """The write that takes the stored job from `base` (None: not stored yet) to this one.
 
-        `tasks` stand in for the step's own: the same ones, with what was found for them meanwhile.
+        `tasks` replaces the step's own tasks: the same ones, now offered to workers.
         """
         revision = 1 if base is None else base.revision + 1
         job = replace(self.job, revision=revision, token=token)
@@ -101,20 +99,20 @@ class Step(Struct, frozen=True, kw_only=True, gc=False):
             messages=self.messages,
             consumes_message=consumes_message,
             events=self.events,
-            # In the same write: what is told outside is neither lost nor told of what never happened.
-            records=() if job.webhook_url is None else notices(job, self.events),
+            # In the same write, so that no delivery is lost and none reports what was not stored.
+            records=() if job.webhook_url is None else webhook_records(job, self.events),
             quota=quota,
             keep_lease_s=keep_lease_s,
         )
 
 
-def pause_s(policy: RetryPolicy, failures: int, chance: float) -> float:
-    """Seconds to wait after the nth failure: first, first x factor, … up to the cap, spread by chance."""
+def backoff_s(policy: RetryPolicy, failures: int, random: float) -> float:
+    """Seconds to wait after the nth failure: first, first x factor, … up to the cap, spread by `random`."""
     exponent = min(max(failures - 1, 0), 64)
     pause = min(policy.first_s * policy.factor**exponent, policy.cap_s)
-    return pause * (1 + policy.jitter * (2 * chance - 1))
+    return pause * (1 + policy.jitter * (2 * random - 1))
 
 
-def retry_at(now: datetime, policy: RetryPolicy, failures: int, chance: float) -> datetime:
+def retry_at(now: datetime, policy: RetryPolicy, failures: int, random: float) -> datetime:
     """The instant of the next try."""
-    return add_seconds(now, pause_s(policy, failures, chance))
+    return add_seconds(now, backoff_s(policy, failures, random))

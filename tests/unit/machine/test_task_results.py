@@ -17,11 +17,10 @@ from regista import (
     TransientError,
 )
 from regista.blueprint import ActionFactory, JobContext, StateMachineBlueprint
-from regista.blueprint.step import Scene
 from regista.config import Config
-from regista.engines.base import Verdict
-from regista.engines.native.results import due
-from regista.model import AttemptState, Task
+from regista.machine.step import DecisionContext
+from regista.machine.task_results import attempt_due
+from regista.model import AttemptState, ResultVerdict, Task
 from regista.testing.clock import BEGINNING
 from regista.testing.orchestrator import TestOrchestrator
 from tests.support import Puppet, fan_out, fault, one_task, only, script, types
@@ -325,7 +324,9 @@ def test_a_timeout_of_less_than_a_microsecond_more_is_still_a_timeout() -> None:
     )
     assert held.deadline is not None
     job = Job(id="j", blueprint="b", version="v", state="s", created_at=BEGINNING, updated_at=BEGINNING)
-    step = due(job, held, Scene(now=held.deadline, graph=None, find=lambda name: None))
+    step = attempt_due(
+        job, held, DecisionContext(now=held.deadline, graph=None, find_graph=lambda name: None)
+    )
     assert step is not None
     assert step.events[0].type is EventType.TASK_TIMED_OUT
 
@@ -354,11 +355,11 @@ def test_a_resend_of_an_accepted_result_is_accepted_again_even_after_the_job_end
         job = kit.submit("script")
         puppet.settle()
         result = puppet.result(puppet.tasks[0], {"n": 1})
-        assert puppet.deliver(result) is Verdict.ACCEPTED
+        assert puppet.deliver(result) is ResultVerdict.ACCEPTED
         events = len(kit.events(job))
-        assert puppet.deliver(result) is Verdict.ACCEPTED
+        assert puppet.deliver(result) is ResultVerdict.ACCEPTED
         kit.crash()
-        assert puppet.deliver(result) is Verdict.ACCEPTED
+        assert puppet.deliver(result) is ResultVerdict.ACCEPTED
         assert (len(kit.events(job)), kit.get(job).data) == (events, {"n": 1})
 
 
@@ -375,11 +376,11 @@ def test_a_resend_is_accepted_while_the_job_goes_on_elsewhere() -> None:
         job = kit.submit("script")
         puppet.settle()
         first = puppet.result(puppet.tasks[0], {"first": 1})
-        assert puppet.deliver(first) is Verdict.ACCEPTED
-        assert puppet.deliver(first) is Verdict.ACCEPTED
+        assert puppet.deliver(first) is ResultVerdict.ACCEPTED
+        assert puppet.deliver(first) is ResultVerdict.ACCEPTED
         assert kit.get(job).state == "more"
-        assert puppet.finish(puppet.tasks[1]) is Verdict.ACCEPTED
-        assert puppet.deliver(first) is Verdict.ACCEPTED
+        assert puppet.finish(puppet.tasks[1]) is ResultVerdict.ACCEPTED
+        assert puppet.deliver(first) is ResultVerdict.ACCEPTED
         assert kit.get(job).status is JobStatus.FINISHED
 
 
@@ -390,15 +391,15 @@ def test_a_resend_of_a_branch_is_accepted_before_and_after_the_aggregator_and_co
         job = kit.submit("script")
         puppet.settle()
         first, second = (puppet.result(task, task.index) for task in puppet.tasks)
-        assert puppet.deliver(first) is Verdict.ACCEPTED
-        assert puppet.deliver(first) is Verdict.ACCEPTED
+        assert puppet.deliver(first) is ResultVerdict.ACCEPTED
+        assert puppet.deliver(first) is ResultVerdict.ACCEPTED
         assert kit.get(job).status is JobStatus.WAITING_FOR_PARALLEL
         kit.crash()
         puppet.join(second.task_id)
-        assert puppet.deliver(first) is Verdict.ACCEPTED
-        assert puppet.deliver(second) is Verdict.ACCEPTED
-        assert puppet.deliver(first) is Verdict.ACCEPTED
-        assert puppet.deliver(second) is Verdict.ACCEPTED
+        assert puppet.deliver(first) is ResultVerdict.ACCEPTED
+        assert puppet.deliver(second) is ResultVerdict.ACCEPTED
+        assert puppet.deliver(first) is ResultVerdict.ACCEPTED
+        assert puppet.deliver(second) is ResultVerdict.ACCEPTED
         assert kit.get(job).status is JobStatus.FINISHED
 
 
@@ -412,11 +413,11 @@ def test_the_same_result_twice_in_one_frame_is_accepted_twice_and_counts_once() 
             task = next(task for task in puppet.tasks if task.job_id == job.id)
             result = puppet.result(task, 1)
 
-            async def both(result: TaskResult = result) -> list[Verdict]:
+            async def both(result: TaskResult = result) -> list[ResultVerdict]:
                 deliver = kit.director.workers.deliver
                 return list(await asyncio.gather(deliver(result), deliver(result)))
 
-            assert kit.call(both) == [Verdict.ACCEPTED, Verdict.ACCEPTED]
+            assert kit.call(both) == [ResultVerdict.ACCEPTED, ResultVerdict.ACCEPTED]
             assert kit.get(job).status is after
             assert types(kit.events(job)).count("task_finished") == 1
 
@@ -429,11 +430,11 @@ def test_a_result_of_a_closed_other_attempt_is_stale() -> None:
         kit.skip(11)
         first, second = puppet.tasks
         assert (first.attempt, second.attempt) == (1, 2)
-        assert puppet.finish(first, {"late": True}) is Verdict.STALE_TASK
-        assert puppet.finish(second, {"late": False}) is Verdict.ACCEPTED
+        assert puppet.finish(first, {"late": True}) is ResultVerdict.STALE_TASK
+        assert puppet.finish(second, {"late": False}) is ResultVerdict.ACCEPTED
         assert kit.get(job).data == {"late": False}
         # and a word from the past is no better after the end
-        assert puppet.finish(first, {"late": True}) is Verdict.JOB_ALREADY_TERMINATED
+        assert puppet.finish(first, {"late": True}) is ResultVerdict.JOB_ALREADY_TERMINATED
 
 
 def test_a_late_result_after_the_task_timed_out_is_refused_and_changes_nothing() -> None:
@@ -450,7 +451,7 @@ def test_a_late_result_after_the_task_timed_out_is_refused_and_changes_nothing()
         kit.skip(11)
         assert kit.get(job).state == "wait"
         assert puppet.cancels == [puppet.tasks[0].attempt_id]
-        assert puppet.finish(puppet.tasks[0], {"late": True}) is Verdict.STALE_TASK
+        assert puppet.finish(puppet.tasks[0], {"late": True}) is ResultVerdict.STALE_TASK
         assert kit.wait(job).data == {}
 
 
@@ -461,8 +462,8 @@ def test_a_result_of_a_worker_that_does_not_hold_the_attempt_is_refused() -> Non
         stranger.join()
         job = kit.submit("script")
         puppet.settle()
-        assert stranger.finish(puppet.tasks[0], {"forged": True}) is Verdict.WORKER_MISMATCH
-        assert puppet.finish(puppet.tasks[0]) is Verdict.ACCEPTED
+        assert stranger.finish(puppet.tasks[0], {"forged": True}) is ResultVerdict.WORKER_MISMATCH
+        assert puppet.finish(puppet.tasks[0]) is ResultVerdict.ACCEPTED
         assert kit.get(job).data == {}
 
 
@@ -474,18 +475,18 @@ def test_a_result_of_an_attempt_that_was_never_offered_is_refused() -> None:
         queued = TaskResult(
             task_id=f"{job.id}_1_0-1", job_id=job.id, worker_id="stranger", data={"forged": True}
         )
-        assert stranger.deliver(queued) is Verdict.WORKER_MISMATCH
+        assert stranger.deliver(queued) is ResultVerdict.WORKER_MISMATCH
         puppet.join()
-        assert puppet.finish(puppet.tasks[0]) is Verdict.ACCEPTED
+        assert puppet.finish(puppet.tasks[0]) is ResultVerdict.ACCEPTED
         assert kit.get(job).data == {}
 
 
 def test_a_result_for_a_job_that_nobody_knows_is_told_so() -> None:
     with TestOrchestrator(one_task()) as kit:
         stray = TaskResult(task_id="nobody_1_0-1", job_id="nobody", worker_id="w")
-        assert kit.call(lambda: kit.director.workers.deliver(stray)) is Verdict.JOB_NOT_FOUND
+        assert kit.call(lambda: kit.director.workers.deliver(stray)) is ResultVerdict.JOB_NOT_FOUND
         nonsense = TaskResult(task_id="nonsense", job_id="", worker_id="w")
-        assert kit.call(lambda: kit.director.workers.deliver(nonsense)) is Verdict.JOB_NOT_FOUND
+        assert kit.call(lambda: kit.director.workers.deliver(nonsense)) is ResultVerdict.JOB_NOT_FOUND
 
 
 # -- fan-out (FENCES 8) ----------------------------------------------------------------------------
@@ -601,11 +602,11 @@ def test_results_of_one_job_that_arrive_in_one_frame_are_one_change() -> None:
         puppet.settle()
         before = kit.writes
 
-        async def frame() -> list[Verdict]:
+        async def frame() -> list[ResultVerdict]:
             deliver = kit.director.workers.deliver
             return await asyncio.gather(*(deliver(puppet.result(task, 1)) for task in puppet.tasks))
 
-        assert set(kit.call(frame)) == {Verdict.ACCEPTED}
+        assert set(kit.call(frame)) == {ResultVerdict.ACCEPTED}
         assert kit.get(job).status is JobStatus.FINISHED
         assert kit.writes - before == 2  # all the branches, then the aggregator
 
@@ -671,4 +672,4 @@ def test_a_branch_that_was_heard_is_accepted_again_after_its_job_was_called_off(
         job = kit.cancel(job) if how == "cancel" else kit.fail(kit.wait(job))
         worker = kit.director.dispatcher.seats()[0].worker.id
         again = TaskResult(task_id=f"{job.id}_1_0-1", job_id=job.id, worker_id=worker)
-        assert kit.call(lambda: kit.director.workers.deliver(again)) is Verdict.ACCEPTED
+        assert kit.call(lambda: kit.director.workers.deliver(again)) is ResultVerdict.ACCEPTED

@@ -1,10 +1,11 @@
-"""What comes from outside, as steps: a timer, a person, a child, a cancel. Pure, like the machine."""
+"""Signals as steps: a timer, a person's decision, the end of a child job, a cancel. Pure."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
+from ..blueprint.graph import Graph
 from ..clock import add_seconds
 from ..errors import ApprovalConflict, JobAlreadyTerminal, NotQuarantined
 from ..model import (
@@ -31,9 +32,8 @@ from ..model import (
     TaskResult,
     TaskWrite,
 )
-from .graph import Graph
-from .machine import end, fail, move, remember
-from .step import Scene, Step
+from .step import DecisionContext, Step
+from .transitions import end, fail, move, with_finished_tasks
 
 #: What a child's end is called in `transitions` when its end state is not named there.
 _CHILD_KEYS = {
@@ -43,33 +43,33 @@ _CHILD_KEYS = {
 }
 
 
-def due(job: Job, tasks: list[Task], scene: Scene) -> Step | None:
-    """The job's own deadline has passed. None when there is nothing to do (any more)."""
-    if job.deadline is None or job.deadline > scene.now:
+def due(job: Job, tasks: list[Task], context: DecisionContext) -> Step | None:
+    """The deadline of the job has passed. None when nothing has to change."""
+    if job.deadline is None or job.deadline > context.now:
         return None
     if job.status is JobStatus.CANCELLING:
-        return cancelled(job, tasks, scene)
+        return cancelled(job, tasks, context)
     match job.wait:
         case AwaitTimer(_, then):
-            fired = Event(type=EventType.TIMER_FIRED, at=scene.now, state=job.state)
-            step = move(job, then, scene)
+            fired = Event(type=EventType.TIMER_FIRED, at=context.now, state=job.state)
+            step = move(job, then, context)
             return replace(step, events=(fired, *step.events))
         case AwaitRetry():
-            return Step(job=replace(job, wait=None, waiting_since=None, updated_at=scene.now))
+            return Step(job=replace(job, wait=None, waiting_since=None, updated_at=context.now))
         case _:
             return None
 
 
-def aggregate(job: Job, scene: Scene) -> Step:
-    """All branches are over: enter the aggregator's state. The branches stay until it has decided."""
+def aggregate(job: Job, context: DecisionContext) -> Step:
+    """All branches are over: enters the aggregator's state. The branches stay stored until it has decided."""
     assert isinstance(job.wait, AwaitBranches)
-    return move(job, job.wait.aggregator, scene)
+    return move(job, job.wait.aggregator, context)
 
 
 def approve(
     job: Job,
     decision: str,
-    scene: Scene,
+    context: DecisionContext,
     comment: str = "",
     data: dict[str, Any] | None = None,
     visit: int | None = None,
@@ -92,7 +92,7 @@ def approve(
         raise ApprovalConflict(job.id, job.status, f"{decision!r} came too late or was not asked for")
     given = Event(
         type=EventType.APPROVAL_GIVEN,
-        at=scene.now,
+        at=context.now,
         state=job.state,
         code=decision,
         message=comment or None,
@@ -100,24 +100,24 @@ def approve(
     )
     approvals = (*job.approvals, Approval(job.visit, decision, job.state))[-APPROVALS_KEPT:]
     job = replace(job, approvals=approvals, data={**job.data, **(data or {})})
-    step = move(job, to, scene)
+    step = move(job, to, context)
     return replace(step, events=(given, *step.events))
 
 
-def child_ended(job: Job, message: JobMessage, scene: Scene) -> Step | None:
-    """The end of a child comes up. None when the parent no longer waits for this one."""
+def child_ended(job: Job, message: JobMessage, context: DecisionContext) -> Step | None:
+    """A child job has ended. None when the parent does not wait for this child any more."""
     if not isinstance(job.wait, AwaitChild) or job.wait.child_id != message.from_job:
         return None
     body = message.body
     finished = Event(
         type=EventType.CHILD_FINISHED,
-        at=scene.now,
+        at=context.now,
         state=job.state,
         status=body["status"],
         detail={"child_id": message.from_job, "child_state": body["state"]},
     )
     if job.status is JobStatus.CANCELLING:
-        step = end(job, JobStatus.CANCELLED, scene)
+        step = end(job, JobStatus.CANCELLED, context)
         return replace(step, events=(finished, *step.events))
     outcome = {
         "child_id": message.from_job,
@@ -130,45 +130,49 @@ def child_ended(job: Job, message: JobMessage, scene: Scene) -> Step | None:
     job = replace(job, data={**job.data, f"child_{wait.blueprint}": outcome})
     to = wait.transitions.get(body["state"]) or wait.transitions.get(_CHILD_KEYS[body["status"]])
     if to is not None:
-        step = move(job, to, scene)
+        step = move(job, to, context)
     else:
         fault = Fault("child_" + body["status"], f"child job {message.from_job} ended as {body['status']}")
-        step = fail(job, fault, scene, failed_state=wait.unhandled)
+        step = fail(job, fault, context, failed_state=wait.unhandled)
     return replace(step, events=(finished, *step.events))
 
 
 # -- cancel ------------------------------------------------------------------------------------------
 
 
-def request_cancel(job: Job, tasks: list[Task], scene: Scene, reason: str = "") -> Step | None:
-    """Once requested, cancel wins. None when it was requested before."""
+def request_cancel(job: Job, tasks: list[Task], context: DecisionContext, reason: str = "") -> Step | None:
+    """Requests a cancel, which wins over later results. None when it was requested before; JobAlreadyTerminal."""
     if job.status.terminal:
         raise JobAlreadyTerminal(job.id, job.status)
     if job.status is JobStatus.CANCELLING:
         return None
-    requested = Event(type=EventType.CANCEL_REQUESTED, at=scene.now, state=job.state, message=reason or None)
-    cancellation = Cancellation(scene.now, add_seconds(scene.now, scene.rules.cancel_grace_s), reason)
+    requested = Event(
+        type=EventType.CANCEL_REQUESTED, at=context.now, state=job.state, message=reason or None
+    )
+    cancellation = Cancellation(
+        context.now, add_seconds(context.now, context.settings.cancel_grace_s), reason
+    )
     job = replace(job, cancel=cancellation, error=Fault("cancelled", reason) if reason else job.error)
-    step = _stop_work(job, tasks, scene)
+    step = _stop_work(job, tasks, context)
     return replace(step, events=(requested, *step.events))
 
 
-def _stop_work(job: Job, tasks: list[Task], scene: Scene) -> Step:
+def _stop_work(job: Job, tasks: list[Task], context: DecisionContext) -> Step:
     held = [task for task in tasks if task.state in HELD_STATES]
     queued = [task for task in tasks if task.state is AttemptState.QUEUED]
-    # What no worker has is over at once; what a worker may have is asked back, and waited for.
+    # Queued tasks are closed at once; held tasks are asked back, and the job waits for their workers.
     closed = tuple(TaskWrite(_cancelled_task(task), task.attempt, (AttemptState.QUEUED,)) for task in queued)
-    # Fenced by the state that was seen: a start that was written meanwhile must not be undone.
+    # Fenced by the state that was read: a start that was written meanwhile must not be undone.
     asked = tuple(
         TaskWrite(replace(task, cancel_requested=True), task.attempt, (task.state,)) for task in held
     )
     child = job.wait.child_id if isinstance(job.wait, AwaitChild) else None
     if not held and child is None:
         # The fences stay in the change: a task that was offered meanwhile makes it stale.
-        job = replace(job, finished_tasks=remember(job, tuple(tasks)))
-        step = end(job, JobStatus.CANCELLED, scene)
+        job = replace(job, finished_tasks=with_finished_tasks(job, tuple(tasks)))
+        step = end(job, JobStatus.CANCELLED, context)
         return replace(step, tasks=closed)
-    parked = replace(job, status=JobStatus.CANCELLING, waiting_since=scene.now, updated_at=scene.now)
+    parked = replace(job, status=JobStatus.CANCELLING, waiting_since=context.now, updated_at=context.now)
     messages: tuple[JobMessage, ...] = ()
     if child is not None:
         messages = (JobMessage(f"cancel:{child}", JobMessageKind.CANCEL, child, job.id),)
@@ -181,19 +185,19 @@ def _cancelled_task(task: Task) -> Task:
     return replace(task, state=AttemptState.CLOSED, result=result)
 
 
-def cancelled(job: Job, tasks: list[Task], scene: Scene) -> Step:
-    """Nobody works for it any more, or the grace is over: the job is cancelled."""
+def cancelled(job: Job, tasks: list[Task], context: DecisionContext) -> Step:
+    """Ends a cancelling job: no worker holds a task any more, or the grace period is over."""
     open_tasks = [task for task in tasks if task.state in OPEN_STATES]
     unconfirmed = bool(open_tasks) or isinstance(job.wait, AwaitChild)
-    job = replace(job, finished_tasks=remember(job, tuple(tasks)))
-    return end(job, JobStatus.CANCELLED, scene, unconfirmed=unconfirmed)
+    job = replace(job, finished_tasks=with_finished_tasks(job, tuple(tasks)))
+    return end(job, JobStatus.CANCELLED, context, unconfirmed=unconfirmed)
 
 
 # -- by hand -----------------------------------------------------------------------------------------
 
 
-def release(job: Job, scene: Scene, data: dict[str, Any] | None = None) -> Step:
-    """Run the state's handler again, with `data` merged in where a person mended it."""
+def release(job: Job, context: DecisionContext, data: dict[str, Any] | None = None) -> Step:
+    """Releases a quarantined job: its state's handler runs again, with `data` merged in first. NotQuarantined."""
     if job.status is not JobStatus.QUARANTINED:
         raise NotQuarantined(job.id, job.status)
     running = replace(
@@ -205,12 +209,12 @@ def release(job: Job, scene: Scene, data: dict[str, Any] | None = None) -> Step:
         waiting_since=None,
         handler_failures=0,
         visit=job.visit + 1,
-        entered_at=scene.now,
-        updated_at=scene.now,
+        entered_at=context.now,
+        updated_at=context.now,
     )
     released = Event(
         type=EventType.JOB_RELEASED,
-        at=scene.now,
+        at=context.now,
         state=job.state,
         status=JobStatus.RUNNING,
         detail=data or {},
@@ -219,20 +223,22 @@ def release(job: Job, scene: Scene, data: dict[str, Any] | None = None) -> Step:
     return Step(job=running, events=(released,))
 
 
-def fail_by_hand(job: Job, scene: Scene, reason: str = "", tasks: Sequence[Task] = ()) -> Step:
-    """A person gave the quarantined job up."""
+def fail_quarantined(
+    job: Job, context: DecisionContext, reason: str = "", tasks: Sequence[Task] = ()
+) -> Step:
+    """Ends a quarantined job as failed. NotQuarantined."""
     if job.status is not JobStatus.QUARANTINED:
         raise NotQuarantined(job.id, job.status)
     fault = Fault("failed_by_hand", reason) if reason or job.error is None else job.error
-    job = replace(job, error=fault, finished_tasks=remember(job, tuple(tasks)))
-    return end(job, JobStatus.FAILED, scene)
+    job = replace(job, error=fault, finished_tasks=with_finished_tasks(job, tuple(tasks)))
+    return end(job, JobStatus.FAILED, context)
 
 
 # -- versions ----------------------------------------------------------------------------------------
 
 
-def migrate(job: Job, newest: Graph | None, scene: Scene) -> Step | None:
-    """Nobody has the job's version any more: go on with the newest, or say what is missing. FENCES 20."""
+def migrate(job: Job, newest: Graph | None, context: DecisionContext) -> Step | None:
+    """No instance has the job's version any more: continues with the newest, or names the missing version. FENCES 20."""
     needed = {job.state}
     if isinstance(job.wait, AwaitBranches):
         needed.add(job.wait.aggregator)
@@ -241,20 +247,20 @@ def migrate(job: Job, newest: Graph | None, scene: Scene) -> Step | None:
         wait = replace(wait, missing="") if isinstance(wait, AwaitBranches) else wait
         moved = Event(
             type=EventType.JOB_MIGRATED,
-            at=scene.now,
+            at=context.now,
             state=job.state,
             detail={"from": job.version, "to": newest.version},
         )
-        migrated = replace(job, version=newest.version, wait=wait, updated_at=scene.now)
+        migrated = replace(job, version=newest.version, wait=wait, updated_at=context.now)
         return Step(job=migrated, events=(moved,))
-    named = _naming(job)
+    named = _version_wait(job)
     if named is None:
         return None
-    return Step(job=replace(job, wait=named, waiting_since=scene.now, updated_at=scene.now))
+    return Step(job=replace(job, wait=named, waiting_since=context.now, updated_at=context.now))
 
 
-def _naming(job: Job) -> AwaitVersion | AwaitBranches | None:
-    """The wait that says which version is missing; None where it is said already, or does not matter any more."""
+def _version_wait(job: Job) -> AwaitVersion | AwaitBranches | None:
+    """The wait that names the missing version; None where it names it already or is settled."""
     match job.wait:
         case None if not job.status.settled:
             return AwaitVersion(job.version)
