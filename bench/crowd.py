@@ -8,7 +8,7 @@ import sys
 
 import aiohttp
 
-from regista.wire import stream
+from regista.workers.protocol import frames
 
 
 async def join(http: aiohttp.ClientSession, url: str, number: int) -> aiohttp.ClientWebSocketResponse:
@@ -24,22 +24,22 @@ async def join(http: aiohttp.ClientSession, url: str, number: int) -> aiohttp.Cl
         answer.raise_for_status()
         session = (await answer.json())["session"]
     socket = await http.ws_connect(
-        f"{url}/_worker/ws/{name}", protocols=(stream.PROTOCOL,), autoping=False, max_msg_size=0
+        f"{url}/_worker/ws/{name}", protocols=(frames.PROTOCOL,), autoping=False, max_msg_size=0
     )
-    await socket.send_bytes(stream.encode([stream.Hello(session, [])]))
+    await socket.send_bytes(frames.encode([frames.Hello(session, [])]))
     return socket
 
 
 async def main(url: str, token: str, count: int) -> None:
     """Everybody in, a hundred at a time; then a beat for each every ten seconds, spread evenly."""
     connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(connector=connector, headers={stream.TOKEN_HEADER: token}) as http:
+    async with aiohttp.ClientSession(connector=connector, headers={frames.TOKEN_HEADER: token}) as http:
         sockets: list[aiohttp.ClientWebSocketResponse] = []
         for first in range(0, count, 100):
             wave = range(first, min(first + 100, count))
             sockets += await asyncio.gather(*[join(http, url, number) for number in wave])
         print("ready", flush=True)
-        beat = stream.encode([stream.Beat([])])
+        beat = frames.encode([frames.Beat([])])
         closed = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
         while not closed.done():
             for index, socket in enumerate(sockets):

@@ -12,13 +12,13 @@ from .engines.native.engine import NativeEngine
 from .errors import PayloadsDisabled
 from .model import Job, Task, TaskFailure, TaskResult
 from .payloads.base import Broken, Method, Payloads, claimed
+from .payloads.links import link_to
 from .payloads.records import Glance, KeptRecords, keep_records
 from .payloads.service import FileService, build_files
 from .payloads.task_files import TaskFiles
 from .storage.base import StorageBackend
 from .upkeep.files import FileCleaner, FileSweeper
 from .upkeep.loop import Chore, UpkeepLoop
-from .wire.file_links import link_to
 
 log = logging.getLogger("regista.payloads")
 

@@ -14,7 +14,7 @@ from .api.connection_guard import CONNECTION_GUARDS
 from .api.stage import STAGE
 from .config import Config
 from .errors import ConfigError
-from .wire.tls import Files, Served
+from .tls import Files, Served
 
 if TYPE_CHECKING:
     from .orchestrator import OrchestratorEngine

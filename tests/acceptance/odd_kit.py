@@ -7,12 +7,12 @@ from typing import Any
 
 from aiohttp import web
 
-from regista.wire import stream
+from regista.workers.protocol import frames
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 #: A welcome with a lease of three seconds.
-WELCOME = stream.encode([stream.Welcome([], 3.0, 1_000_000)])
+WELCOME = frames.encode([frames.Welcome([], 3.0, 1_000_000)])
 
 
 class OddOrchestrator:
@@ -71,7 +71,7 @@ def greets(*messages: bytes | str) -> Answer:
     """A stream on which these are said after the hello, and nothing more for a while."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        socket = web.WebSocketResponse(protocols=(stream.PROTOCOL,))
+        socket = web.WebSocketResponse(protocols=(frames.PROTOCOL,))
         await socket.prepare(request)
         await socket.receive()
         for message in messages:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from regista.history.query import Query
-from regista.wire.pages import token_of
+from regista.schemas.pages import token_of
 from tests.acceptance.serving import House, serving
 from tests.support import one_task
 

@@ -13,7 +13,7 @@ import pytest
 from regista import Client, Event, EventType
 from regista.client.sse import EventStreamParser
 from regista.errors import IdempotencyConflict
-from regista.wire.jobs import JobObject
+from regista.schemas.jobs import JobObject
 from tests.acceptance.cluster_kit import APP, CLIENT_TOKEN, Cluster, Turns, check_promises, soon
 from tests.acceptance.stock import stock, stock_worker
 from tests.conftest import require_binary

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from regista.wire import stream
+from regista.workers.protocol import frames
 from tests.acceptance.serving import House, serving
 from tests.acceptance.test_bad_input import connect, head, heard
 from tests.support import one_task
@@ -333,10 +333,10 @@ def test_a_message_on_the_stream_that_is_none_closes_it_and_no_more(message: byt
         registered = await house.post("/_worker/workers/register", said, token=None, headers=headers)
         for greeting in (False, True):
             async with house.session.ws_connect(
-                f"{house.url}/_worker/ws/w1", protocols=[stream.PROTOCOL], headers=headers
+                f"{house.url}/_worker/ws/w1", protocols=[frames.PROTOCOL], headers=headers
             ) as ws:
                 if greeting:
-                    await ws.send_bytes(stream.encode([stream.Hello(registered.json["session"], [])]))
+                    await ws.send_bytes(frames.encode([frames.Hello(registered.json["session"], [])]))
                 await ws.send_bytes(message)
                 async with asyncio.timeout(5):
                     while not ws.closed:

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from regista.wire import stream
+from regista.workers.protocol import frames
 from tests.acceptance.processes import House
 
 APP = """
@@ -128,7 +128,7 @@ async def bad_messages(http: aiohttp.ClientSession) -> None:
         assert 400 <= await ask(http, "POST", "/api/v1/jobs", body, **of_client()) < 500
         for path in ("workers/register", "tasks/result", "events"):
             assert 400 <= await ask(http, "POST", f"/_worker/{path}", body, **of_worker()) < 500
-    for protocols in ([], [stream.PROTOCOL]):
+    for protocols in ([], [frames.PROTOCOL]):
         async with http.ws_connect("/_worker/ws/w", protocols=protocols, headers=of_worker()) as ws:
             await ws.send_bytes(planted.encode())
             await ws.send_str(json.dumps({"event_type": "progress", "payload": planted}))

@@ -13,7 +13,7 @@ from regista.api.app import NOUNS
 from regista.api.operations import Operation
 from regista.blueprint.conditions import Condition
 from regista.errors import ConditionError
-from regista.wire import stream
+from regista.workers.protocol import frames
 from tests.acceptance.any_store import redis_server, storage
 from tests.acceptance.serving import Answer, House, serving
 from tests.acceptance.test_jobs import asks
@@ -256,7 +256,7 @@ def test_a_stream_cannot_speak_for_another_worker() -> None:
         said = {"worker_id": "thief", "worker_type": "t", "supported_skills": ["work"], "resources": {}}
         session = (await say(house, "/_worker/workers/register", said)).json["session"]
         async with house.session.ws_connect(
-            f"{house.url}/_worker/ws/thief", protocols=[stream.PROTOCOL], headers=WORKER
+            f"{house.url}/_worker/ws/thief", protocols=[frames.PROTOCOL], headers=WORKER
         ) as ws:
             from regista.model import TaskResult
 
@@ -267,8 +267,8 @@ def test_a_stream_cannot_speak_for_another_worker() -> None:
                 status="success",
                 data={"x": "stolen"},
             )
-            frames = [stream.Hello(session, [task["task_id"]]), stream.Result(theft)]
-            await ws.send_bytes(msgspec.msgpack.encode(frames))
+            stolen = [frames.Hello(session, [task["task_id"]]), frames.Result(theft)]
+            await ws.send_bytes(msgspec.msgpack.encode(stolen))
             async with asyncio.timeout(5):
                 heard = b""
                 while b"stale" not in heard and b"mismatch" not in heard:

@@ -18,7 +18,7 @@ from regista.errors import (
     JobNotFound,
     PayloadsDisabled,
 )
-from regista.wire.files import FileLink
+from regista.schemas.files import FileLink
 from tests.acceptance.serving import House, serving
 from tests.acceptance.test_jobs import asks
 from tests.s3_server import S3Server

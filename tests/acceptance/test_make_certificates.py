@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from regista.wire.tls import Files, look_at
+from regista.tls import Files, look_at
 from tests.conftest import require_binary
 
 _SCRIPT = Path(__file__).parents[2] / "deploy" / "make-certificates"

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from regista import Client, JobNotFound
-from regista.wire.jobs import JobObject
+from regista.schemas.jobs import JobObject
 from tests.acceptance.edge import Edge, Orchestrator
 from tests.acceptance.nginx_kit import TOKENS, Caller, until
 from tests.conftest import require_binary

@@ -14,7 +14,7 @@ import aiohttp
 
 from regista import EventType, JobStatus, StateMachineBlueprint
 from regista.blueprint import ActionFactory, JobContext
-from regista.wire.signing import sign
+from regista.workers.protocol.signing import sign
 from tests.acceptance.any_store import redis_server, storage
 from tests.acceptance.house import OLD, TOKEN, House, Raw, house, raw, until
 from tests.ports import free_port

@@ -11,7 +11,7 @@ import pytest
 from yarl import URL
 
 from regista import Config, OrchestratorEngine, Worker
-from regista.wire import stream
+from regista.workers.protocol import frames
 from tests.acceptance.any_store import redis_server, storage
 from tests.acceptance.serving import Answer, House, serving
 from tests.acceptance.stream_kit import connected
@@ -347,17 +347,17 @@ def test_a_stream_over_which_too_much_comes_is_read_slowly_and_never_refused() -
     async def body(house: House) -> None:
         registered = await house.post("/_worker/workers/register", REGISTRATION, token=None, headers=WORKER)
         async with house.session.ws_connect(
-            f"{house.url}/_worker/ws/w1", protocols=[stream.PROTOCOL], headers=WORKER
+            f"{house.url}/_worker/ws/w1", protocols=[frames.PROTOCOL], headers=WORKER
         ) as ws:
-            await ws.send_bytes(stream.encode([stream.Hello(registered.json["session"], [])]))
+            await ws.send_bytes(frames.encode([frames.Hello(registered.json["session"], [])]))
             began = time.monotonic()
             for _ in range(4):
-                await ws.send_bytes(stream.encode([stream.Beat([])]))
+                await ws.send_bytes(frames.encode([frames.Beat([])]))
             heard = 0
             async with asyncio.timeout(8):
                 while heard < 4:
-                    frames = stream.decode_down((await ws.receive()).data)
-                    heard += sum(isinstance(frame, stream.Heard) for frame in frames)
+                    answers = frames.decode_down((await ws.receive()).data)
+                    heard += sum(isinstance(frame, frames.Heard) for frame in answers)
             assert time.monotonic() - began > 0.9
             assert not ws.closed
 

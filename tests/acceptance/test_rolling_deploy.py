@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regista import EventType
-from regista.wire.jobs import JobObject
+from regista.schemas.jobs import JobObject
 from tests.acceptance.cluster_kit import LEASE_S, Cluster, check_promises, soon
 from tests.acceptance.edge import Orchestrator
 from tests.conftest import require_binary

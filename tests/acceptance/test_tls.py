@@ -15,7 +15,7 @@ from regista import Client, OrchestratorEngine, Worker
 from regista.config import Config, Connection, WorkerConfig
 from regista.errors import ConfigError, Unreachable
 from regista.sdk.remote import RemoteWorker
-from regista.wire.tls import Files, client_context
+from regista.tls import Files, client_context
 from tests.acceptance.house import OLD, TOKEN, House, Raw, house, until
 from tests.certificates import Authority
 

@@ -24,7 +24,8 @@ FLOORS = {
     **dict.fromkeys(["storage.base", "history.base", "providers.base", "payloads.base", "engines.base"], 1),
     "payloads.task_files": 1,
     **dict.fromkeys(["storage.__init__", "history.__init__", "engines.__init__"], 1),
-    **dict.fromkeys(["blueprint", "machine", "wire", "config", "tokens", "client", "webhooks"], 1),
+    **dict.fromkeys(["blueprint", "machine", "config", "tokens", "client", "webhooks"], 1),
+    **dict.fromkeys(["schemas", "workers.protocol", "tls", "connection_errors", "payloads.links"], 1),
     **dict.fromkeys(
         [
             "model",
@@ -61,12 +62,15 @@ ALSO = {
     # The version of the package stands in `__init__`, which loads nothing by itself.
     "observe": {"__init__"},
     **{room: {"services", "observe", "__init__"} for room in ("api", "rpc", "dashboard")},
-    "client": {"wire", "config", "tokens"},
+    "client": {"schemas", "tls", "connection_errors", "config", "tokens"},
     "config": {"tokens"},
-    "webhooks": {"config", "wire"},
+    "webhooks": {"config", "schemas"},
     "worker": {"sdk"},
     "sdk": {
-        "wire",
+        "workers.protocol",
+        "workers.__init__",
+        "tls",
+        "connection_errors",
         "tokens",
         "model",
         "errors",
@@ -90,7 +94,6 @@ LIBRARIES = {
     "aio": {"uvloop"},
     "api": {"aiohttp"},
     "client": {"aiohttp", "yarl"},
-    "wire": {"aiohappyeyeballs"},
     "webhooks": {"aiohttp", "yarl"},
     "sdk": {"aiohttp"},
     "cli": {"rich"},

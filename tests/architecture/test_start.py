@@ -40,7 +40,14 @@ IDLE = {"regista.blueprint.dot", "regista.sdk.local", "regista.sdk.task_runner",
 READING = {"regista.blueprint.analysis", "regista.blueprint.compiler", "regista.blueprint.validation"}
 #: What an orchestrator is made of, which is no business of a worker.
 ORCHESTRATOR = {
-    *("aiohttp.web", "sqlite3", "regista.api", "regista.dispatch", "regista.engines", "regista.workers"),
+    *(
+        "aiohttp.web",
+        "sqlite3",
+        "regista.api",
+        "regista.dispatch",
+        "regista.engines",
+        "regista.workers.service",
+    ),
     *("regista.history", "regista.observe", "regista.orchestrator", "regista.storage", "regista.upkeep"),
 }
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from regista.client import Client
 from regista.errors import ApiError, OrchestratorStopped, RegistaError, StorageOutcomeUnknown, Unreachable
-from regista.wire.jobs import JobObject
+from regista.schemas.jobs import JobObject
 from tests.chaos.cluster_app import KINDS
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ import aiohttp
 import msgspec
 
 from regista.model import TaskResult
-from regista.wire import stream
+from regista.workers.protocol import frames
 from tests.fuzz.mutations import Chance
 
 #: Nothing that is asked for may take longer; polls wait for a fraction of it.
@@ -251,19 +251,19 @@ class Streamer(Actor):
         if status != 200:
             return
         path = f"/_worker/ws/{self.name}"
-        async with self.http.ws_connect(path, headers=headers, protocols=[stream.PROTOCOL]) as ws:
+        async with self.http.ws_connect(path, headers=headers, protocols=[frames.PROTOCOL]) as ws:
             await self.speak(ws, json.loads(text)["session"])
 
     async def speak(self, ws: aiohttp.ClientWebSocketResponse, session: int) -> None:
         mode = "valid" if self.chance.random() < 0.8 else self.chance.mode()
-        await self.send(ws, mode, [stream.Hello(session, [], 4)])
-        held: list[stream.Offer] = []
+        await self.send(ws, mode, [frames.Hello(session, [], 4)])
+        held: list[frames.Offer] = []
         for _ in range(self.chance.randrange(1, 40)):
             for frame in await self.heard(ws):
-                if isinstance(frame, stream.Offer):
+                if isinstance(frame, frames.Offer):
                     held.append(frame)
                 self.stage.note("stream down", "valid", type(frame).__name__)
-                if isinstance(frame, stream.Acks):
+                if isinstance(frame, frames.Acks):
                     self.stage.counts["stream result", "valid", "accepted"] += len(frame.accepted)
                     self.stage.counts["stream result", "valid", "refused"] += len(frame.refused)
             if ws.closed:
@@ -277,8 +277,8 @@ class Streamer(Actor):
             if transport is not None:
                 transport.abort()
 
-    def words(self, held: list[stream.Offer]) -> list[Any]:
-        frames: list[Any] = [stream.Beat([one.attempt_id for one in held])]
+    def words(self, held: list[frames.Offer]) -> list[Any]:
+        batch: list[Any] = [frames.Beat([one.attempt_id for one in held])]
         if held and self.chance.random() < 0.8:
             offer = held.pop()
             result = TaskResult(
@@ -288,16 +288,16 @@ class Streamer(Actor):
                 status="success",
                 data={"n": 1},
             )
-            frames += [stream.Started([offer.attempt_id]), stream.Progress(offer.attempt_id, 0.5, "half")]
-            frames += [stream.Result(result), stream.Credit(1)]
+            batch += [frames.Started([offer.attempt_id]), frames.Progress(offer.attempt_id, 0.5, "half")]
+            batch += [frames.Result(result), frames.Credit(1)]
         if self.chance.random() < 0.05:
-            frames += [
-                self.chance.choice([stream.Drain(True), stream.Drain(False), stream.Credit(-3), stream.Bye()])
+            batch += [
+                self.chance.choice([frames.Drain(True), frames.Drain(False), frames.Credit(-3), frames.Bye()])
             ]
-        return frames
+        return batch
 
-    async def send(self, ws: aiohttp.ClientWebSocketResponse, mode: str, frames: list[Any]) -> None:
-        body = self.chance.written(mode, frames, stream.encode)
+    async def send(self, ws: aiohttp.ClientWebSocketResponse, mode: str, batch: list[Any]) -> None:
+        body = self.chance.written(mode, batch, frames.encode)
         if mode == "garbage" and self.chance.random() < 0.3:
             await ws.send_str("text")
         else:
@@ -311,7 +311,7 @@ class Streamer(Actor):
             return []
         if message.type is aiohttp.WSMsgType.BINARY:
             try:
-                return stream.decode_down(message.data)
+                return frames.decode_down(message.data)
             except msgspec.MsgspecError as error:
                 self.stage.faults.append(f"the stream said something that is none: {error}")
         return []

@@ -17,7 +17,7 @@ from regista.blueprint import ActionFactory
 from regista.clock import SystemClock
 from regista.errors import ConfigError, PayloadsDisabled, PayloadUnavailable
 from regista.filing import Filing, both
-from regista.wire.file_links import PATH
+from regista.payloads.links import PATH
 
 
 def test_without_a_payload_store_nothing_stands_before_the_store() -> None:

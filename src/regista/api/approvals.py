@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from ..engines.base import Submission
 from ..errors import ApprovalConflict, JobNotFound
 from ..model import Job
-from ..wire.jobs import Decision, Fork, GiveUp, JobObject, Release
+from ..schemas.jobs import Decision, Fork, GiveUp, JobObject, Release
 from . import bodies, parameters, view
 from .allowance import allowance
 from .callers import caller_of

@@ -6,9 +6,9 @@ from aiohttp import web
 from msgspec import Struct
 
 from ..model.audit import AuditRecord
+from ..schemas.job_view import Show
+from ..schemas.pages import Page
 from ..services.audit import AuditFilter
-from ..wire.pages import Page
-from ..wire.story import Show
 from . import view
 from .callers import caller_of
 from .operations import Operations

@@ -11,8 +11,8 @@ from ..engines.base import Submission
 from ..engines.native.waiting import Gathered
 from ..errors import OrchestratorStopped, RegistaError
 from ..model import ClientConfig, Job
-from ..wire.jobs import JobObject, Waited, WaitForAny, Wish
-from ..wire.story import job_object
+from ..schemas.job_view import job_object
+from ..schemas.jobs import JobObject, Waited, WaitForAny, Wish
 from . import bodies, parameters, view
 from .allowance import allowance
 from .callers import caller_of

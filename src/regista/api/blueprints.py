@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from ..blueprint import StateMachineBlueprint
 from ..engines.native.library import place_of
-from ..wire.pages import Page
+from ..schemas.pages import Page
 from . import parameters, view
 from .operations import Media, Operations
 from .parameters import Parameter

@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import WSCloseCode, web
 
 from ..dispatch.dispatcher import Dispatcher
-from ..wire import stream
+from ..workers.protocol import frames
 from ..workers.service import WorkerService
 from .operations import add_routes
 from .problems import Problem
@@ -43,7 +43,7 @@ async def connect(request: web.Request) -> web.StreamResponse:
     speaker = await admit(request, worker_id)
     _check_handshake(request)
     offered = request.headers.get("Sec-WebSocket-Protocol", "")
-    if worker_id and stream.PROTOCOL in [name.strip() for name in offered.split(",")]:
+    if worker_id and frames.PROTOCOL in [name.strip() for name in offered.split(",")]:
         return await serve_stream(request, worker_id, request.app[CHANNELS])
     from .sockets import serve_stock_socket
 

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from ..engines.base import Submission
 from ..engines.native.library import version_of
-from ..wire.jobs import Accepted, Positive, Text, WebhookUrl
+from ..schemas.jobs import Accepted, Positive, Text, WebhookUrl
 from . import bodies, parameters, view
 from .allowance import allowance
 from .callers import caller_of

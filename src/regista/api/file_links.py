@@ -14,8 +14,8 @@ from urllib.parse import quote
 from aiohttp import web
 
 from ..errors import FileTooLarge, JobAlreadyTerminal, JobNotFound
+from ..payloads import links
 from ..payloads.task_files import TaskFiles
-from ..wire import file_links
 from . import view
 from .bodies import UNREADABLE, unreadable
 from .middleware.ratelimit import tell
@@ -31,7 +31,7 @@ LEAST_RATE = 1024
 SLOW_S = 30.0
 
 #: Below the path of the links: the job's id, and the name of the file with its folders.
-_PATTERN = file_links.PATH + "/{job_id}/{file:.+}"
+_PATTERN = links.PATH + "/{job_id}/{file:.+}"
 
 
 def install(app: web.Application) -> None:
@@ -129,7 +129,7 @@ def _allowed(request: web.Request, method: str) -> tuple[Stage, str, str]:
     until = request.query.get("expires", "")
     expires = int(until) if until.isascii() and until.isdigit() and len(until) < 12 else 0
     signature = request.query.get("signature", "")
-    if not file_links.is_signed(stage.filing.secret, job_id, name, method, expires, signature):
+    if not links.is_signed(stage.filing.secret, job_id, name, method, expires, signature):
         raise Problem(403, "link_invalid", "this link is not one of ours, or something in it was changed")
     if stage.clock.now().timestamp() > expires:
         raise Problem(403, "link_expired", "this link is over; ask for another one")

@@ -13,8 +13,8 @@ from msgspec import Struct
 from ..errors import BadFileName, FileMissing, JobAlreadyTerminal
 from ..payloads.base import FileInfo, check_name
 from ..payloads.task_files import TaskFiles
-from ..wire.files import MOST_S, FileLink, FileObject, FileWish, Seconds
-from ..wire.pages import Page, token_of
+from ..schemas.files import MOST_S, FileLink, FileObject, FileWish, Seconds
+from ..schemas.pages import Page, token_of
 from . import bodies, parameters, view
 from .address import is_secure
 from .operations import Operations

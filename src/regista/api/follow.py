@@ -13,7 +13,7 @@ from ..engines.native.feed import Feed, Reader, Told
 from ..errors import HistoryUnavailable, StorageUnavailable
 from ..history.reader import read_events
 from ..model import EventType, Job, OutboxEntry
-from ..wire.jobs import Progress
+from ..schemas.jobs import Progress
 from .stage import Stage
 
 #: Seconds of silence after which a follower yields nothing, so that its connection shows a sign of life.

@@ -12,8 +12,8 @@ from ..engines.base import Submission
 from ..errors import OrchestratorStopped
 from ..history.reader import read_events
 from ..model import ClientConfig, Event, Job
-from ..wire.jobs import Cancel, JobObject, Wish
-from ..wire.pages import Page, token_of
+from ..schemas.jobs import Cancel, JobObject, Wish
+from ..schemas.pages import Page, token_of
 from . import bodies, parameters, view
 from .allowance import allowance
 from .callers import caller_of

@@ -13,9 +13,9 @@ from ..history.query import Place, Query
 from ..history.query.nodes import Key, Kind
 from ..history.reader import find_jobs, query_of
 from ..model import JobStatus, JobSummary
-from ..wire.jobs import Bill, Fault, JobObject
-from ..wire.pages import BadToken, Page, place_of, token_of
-from ..wire.story import job_object
+from ..schemas.job_view import job_object
+from ..schemas.jobs import Bill, Fault, JobObject
+from ..schemas.pages import BadToken, Page, place_of, token_of
 from . import parameters, view
 from .parameters import NEXT, Parameter, bad
 from .stage import CLIENT, STAGE, Stage

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from .. import __version__
 from ..config import Config
-from ..wire.jobs import Accepted
+from ..schemas.jobs import Accepted
 from . import samples, view
 from .blueprints import endpoint_of
 from .endpoints import Order, anything_else

@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
+from ..schemas.pages import Page, token_of
 from ..services.pages import RecordPage
-from ..wire.pages import Page, token_of
 from . import parameters
 from .stage import STAGE
 

@@ -11,7 +11,7 @@ from aiohttp import hdrs, web
 from msgspec import Struct
 
 from ..model import JobStatus
-from ..wire.pages import BadToken, place_of
+from ..schemas.pages import BadToken, place_of
 from .problems import Problem
 
 T = TypeVar("T")

@@ -11,20 +11,21 @@ from ..config.rates import Context
 from ..errors import OrchestratorStopped, StorageOutcomeUnknown
 from ..model import ResultVerdict, Task, TaskResult, split_attempt_id
 from ..serialization import safe_text
-from ..wire.bad_message import BadMessage, read
-from ..wire.dialects import progress_of, result_of, skills_of, task_object
-from ..wire.worker import (
+from ..workers.polling.service import Desk, UnknownWorker
+from ..workers.polling.session import Handed
+from ..workers.protocol.dialects import progress_of, result_of, skills_of, task_object
+from ..workers.protocol.messages import (
     ID_HEADER,
     VERSION_HEADER,
+    BadMessage,
     Heartbeat,
     Message,
     Registration,
     Result,
     WorkerEvent,
+    decode_message,
     registers_again,
 )
-from ..workers.polling.service import Desk, UnknownWorker
-from ..workers.polling.session import Handed
 from . import bodies, sts
 from .address import peer_of, tell_if_clear
 from .middleware.ratelimit import GATE, gate_of, tell
@@ -220,7 +221,7 @@ def _hang_up_on_the_hasty(request: web.Request) -> None:
 
 def _read(body: bytes, shape: type[M]) -> M:
     try:
-        return read(body, shape)
+        return decode_message(body, shape)
     except BadMessage as error:
         raise _refused(error) from error
 

@@ -5,8 +5,8 @@ from datetime import datetime
 from aiohttp import web
 from msgspec import Struct
 
+from ..schemas.pages import Page
 from ..services.queues import QueueCounts, Totals
-from ..wire.pages import Page
 from . import view
 from .callers import caller_of
 from .operations import Operations

@@ -10,11 +10,11 @@ from msgspec.structs import asdict, replace
 
 from ..schedules.schedule import Schedule
 from ..schedules.state import ScheduleRecord, fires_at, is_paused
+from ..schemas.job_view import Show
+from ..schemas.jobs import Words
+from ..schemas.pages import Page
 from ..services.schedules import Tick
 from ..upkeep.schedule_book import Entry
-from ..wire.jobs import Words
-from ..wire.pages import Page
-from ..wire.story import Show
 from . import bodies, parameters, view
 from .callers import caller_of
 from .operations import Operations

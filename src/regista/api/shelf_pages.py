@@ -6,8 +6,8 @@ from typing import TypeVar
 from aiohttp import web
 
 from ..model import Record
+from ..schemas.pages import Page, token_of
 from ..storage.base import Shelves
-from ..wire.pages import Page, token_of
 from . import parameters
 from .stage import STAGE
 

@@ -9,10 +9,9 @@ from aiohttp import WSMsgType, web
 
 from ..config.rates import Context
 from ..model import job_id_of_task, split_attempt_id
-from ..wire.bad_message import BadMessage, read
-from ..wire.dialects import progress_of
-from ..wire.worker import WorkerEvent
 from ..workers.polling.service import Desk
+from ..workers.protocol.dialects import progress_of
+from ..workers.protocol.messages import BadMessage, WorkerEvent, decode_message
 from .middleware.ratelimit import gate_of
 from .performers import DESK
 from .problems import Problem
@@ -109,7 +108,7 @@ class SocketLine:
 def hear(request: web.Request, desk: Desk, worker_id: str, body: bytes) -> None:
     """One message of a worker. A bad one is noted and forgotten: there is no answer on this socket."""
     try:
-        said = read(body, WorkerEvent)
+        said = decode_message(body, WorkerEvent)
         if said.worker_id and not worker_id:
             check_claim(request.app[STAGE], request[SPEAKER], said.worker_id)
         check_signature(request, body, said, worker_id or said.worker_id or "", event=True)

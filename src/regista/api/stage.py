@@ -17,9 +17,9 @@ from ..history.base import HistoryStorage
 from ..model import ClientConfig, Job
 from ..observe.telemetry import Telemetry
 from ..payloads.task_files import TaskFiles
+from ..schemas.jobs import JobObject
 from ..services import Services
 from ..storage.base import StorageBackend
-from ..wire.jobs import JobObject
 from ..workers.service import WorkerService
 from .doors import Doors
 

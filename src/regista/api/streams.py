@@ -9,8 +9,8 @@ from aiohttp import web
 
 from ..engines.native.feed import Told
 from ..history.reader import read_events
-from ..wire.jobs import Progress
-from ..wire.story import Show
+from ..schemas.job_view import Show
+from ..schemas.jobs import Progress
 from . import view
 from .follow import News, Place, TooSlow, follow_all, follow_job
 from .middleware.ratelimit import tell

@@ -6,10 +6,16 @@ import msgspec
 from aiohttp import web
 
 from ..config.rates import Context
-from ..wire.bad_message import BadMessage, read
-from ..wire.worker import ID_HEADER, VERSION_HEADER, Message, registers_again
 from ..workers.credentials import TokenRefused, Tokens
 from ..workers.one_time_passwords import WrongWorker
+from ..workers.protocol.messages import (
+    ID_HEADER,
+    VERSION_HEADER,
+    BadMessage,
+    Message,
+    decode_message,
+    registers_again,
+)
 from . import bodies
 from .callers import worker_calling
 from .certificate import certificate_name
@@ -131,7 +137,7 @@ async def _read(request: web.Request) -> tuple[bytes, TokenRequest]:
     if not body.strip() or body.strip() == b"null":
         return b"{}", TokenRequest()
     try:
-        said = read(body, TokenRequest)
+        said = decode_message(body, TokenRequest)
     except BadMessage as error:
         raise Problem(400, "bad_message", str(error)) from error
     if said.request_id and len(said.request_id) < _LEAST_REQUEST_ID:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from ..wire.worker import ID_HEADER
+from ..workers.protocol.messages import ID_HEADER
 from .address import client_address
 from .problems import Problem
 

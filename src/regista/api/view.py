@@ -13,8 +13,8 @@ from ..config import Config
 from ..errors import HistoryUnavailable, JobNotFound
 from ..history.reader import read_events_of_jobs
 from ..model import ClientConfig, Event, Job, JobStatus
-from ..wire.jobs import JobObject
-from ..wire.story import Show, as_it_is, job_object
+from ..schemas.job_view import Show, as_it_is, job_object
+from ..schemas.jobs import JobObject
 from .stage import CLIENT, STAGE, Stage
 
 #: Events from which the attempts of a job are told; `/history` has all of them.

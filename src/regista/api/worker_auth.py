@@ -10,18 +10,18 @@ import msgspec
 from aiohttp import hdrs, web
 from msgspec import Struct
 
-from ..wire.bad_message import BadMessage
-from ..wire.signing import is_signed
-from ..wire.worker import (
+from ..workers.credentials import Login, TokenRefused, is_access
+from ..workers.one_time_passwords import UNKNOWN, is_password
+from ..workers.protocol.messages import (
     ID_HEADER,
     PROTOCOL_VERSION,
     TOKEN_HEADER,
     VERSION_HEADER,
+    BadMessage,
     Message,
     check_identifier,
 )
-from ..workers.credentials import Login, TokenRefused, is_access
-from ..workers.one_time_passwords import UNKNOWN, is_password
+from ..workers.protocol.signing import is_signed
 from .certificate import certificate_name
 from .logins import LOGINS
 from .problems import Problem

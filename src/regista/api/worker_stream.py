@@ -16,8 +16,8 @@ from ..dispatch.connected import Seat
 from ..errors import OrchestratorStopped, StorageOutcomeUnknown, StorageUnavailable
 from ..model import ResultVerdict, Task, TaskResult, Worker
 from ..serialization import safe_text
-from ..wire import stream
-from ..wire.pipe import Pipe
+from ..workers.protocol import frames
+from ..workers.protocol.frame_sender import Pipe
 from .address import peer_of
 from .doors import Guests
 from .middleware.ratelimit import gate_of
@@ -43,10 +43,10 @@ _WAITED_S = 0.001
 #: Pause before a result is tried again that the store could not take.
 _AGAIN_S = 0.5
 #: What an idle worker says, time and again.
-_IDLE = stream.encode([stream.Beat([])])
+_IDLE = frames.encode([frames.Beat([])])
 #: And what it is told.
-_HEARD = stream.Heard([])
-_HEARD_MESSAGE = stream.encode([_HEARD])
+_HEARD = frames.Heard([])
+_HEARD_MESSAGE = frames.encode([_HEARD])
 #: Found once: a member of an enum that is looked up on its class costs more than to use it.
 _RESULT, _BINARY = Context.RESULT, WSMsgType.BINARY
 _CLOSED = (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED)
@@ -55,7 +55,7 @@ _CLOSED = (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED)
 class Rest(Struct, frozen=True):
     """What is left of a message that was heard as far as that went without waiting for anything."""
 
-    frames: Sequence[stream.Up] = ()
+    batch: Sequence[frames.Up] = ()
     #: The first of them that was not heard yet.
     index: int = 0
     #: As `Channel._since` was when it came.
@@ -70,7 +70,7 @@ async def serve_stream(request: web.Request, worker_id: str, channels: "Channels
     """Speak the stream with one worker until either side closes. A closed socket changes nothing."""
     stage = request.app[STAGE]
     ws = StreamSocket(
-        protocols=(stream.PROTOCOL,),
+        protocols=(frames.PROTOCOL,),
         compress=False,
         timeout=_CLOSING_S,
         max_msg_size=stage.config.max_body_bytes,
@@ -122,7 +122,7 @@ class Channel:
         self._pipe = Pipe(ws.send_bytes, self.abort, _MOST_WAITING, write=ws.say)
         #: Tasks that came before our welcome left; None afterwards.
         self._early: list[Task] | None = []
-        self._acks = stream.Acks([], {})
+        self._acks = frames.Acks([], {})
         self._acks_in: list[Any] = []
         #: What it has told, and is not written down yet.
         self._reports: set[asyncio.Future[ResultVerdict]] = set()
@@ -151,25 +151,25 @@ class Channel:
         """The first message says who comes back with what."""
         try:
             message = await self._ws.receive(timeout=_GREETING_S)
-            frames = stream.decode_up(message.data) if message.type is _BINARY else []
+            batch = frames.decode_up(message.data) if message.type is _BINARY else []
         except (TimeoutError, *_UNREADABLE):
-            frames = []
-        if not frames or not isinstance(frames[0], stream.Hello):
+            batch = []
+        if not batch or not isinstance(batch[0], frames.Hello):
             await self._refuse(WSCloseCode.POLICY_VIOLATION, "expected the frame hello first")
             return False
-        if not await self._take_seat(frames[0]):
+        if not await self._take_seat(batch[0]):
             return False
-        await self._handle(frames, 1)
+        await self._handle(batch, 1)
         return True
 
-    async def _take_seat(self, hello: stream.Hello) -> bool:
+    async def _take_seat(self, hello: frames.Hello) -> bool:
         stage, self.session = self._stage, hello.session
         lease_s = stage.config.lease_s
         stop = await stage.workers.attach(
             self.worker_id, hello.session, hello.running, self.send, self.cancel, "stream", lease_s
         )
         if stop is None:
-            await self.end(stream.Again())
+            await self.end(frames.Again())
             return False
         if hello.credit is not None:
             stage.dispatcher.grant(self.worker_id, hello.session, hello.credit)
@@ -179,7 +179,7 @@ class Channel:
             self.seat = seat if seat.send == self.send else None
             self._pipe.most = _MOST_WAITING + seat.worker.capacity
         self._channels.enter(self)
-        self._pipe.put(stream.Welcome(list(stop), lease_s, stage.config.max_body_bytes))
+        self._pipe.put(frames.Welcome(list(stop), lease_s, stage.config.max_body_bytes))
         early, self._early = self._early or [], None
         self.send(early)
         return True
@@ -195,7 +195,7 @@ class Channel:
         seat = self._stage.dispatcher.find(self.worker_id)
         return seat is not None and seat.worker.session == self.session and seat.send != self.send
 
-    async def end(self, frame: stream.Frame, code: int = WSCloseCode.OK) -> None:
+    async def end(self, frame: frames.Frame, code: int = WSCloseCode.OK) -> None:
         """Say a last word, and close."""
         self._pipe.put(frame)
         await self._pipe.flush()
@@ -235,17 +235,17 @@ class Channel:
             self._early.extend(tasks)
             return
         for task in tasks:
-            self._pipe.put(stream.offer_of(task))
+            self._pipe.put(frames.offer_of(task))
 
     def cancel(self, attempt_ids: Sequence[str]) -> None:
         """Tell the worker to stop these."""
         if self._early is None:
-            self._pipe.put(stream.Stop(list(attempt_ids)))
+            self._pipe.put(frames.Stop(list(attempt_ids)))
 
     def tell_drain(self, on: bool) -> None:
         """An operator wants the worker to get no more tasks, or some again."""
         self.drain_told = on
-        self._pipe.put(stream.Drain(on))
+        self._pipe.put(frames.Drain(on))
 
     # -- up --------------------------------------------------------------------------------------
 
@@ -259,22 +259,22 @@ class Channel:
             pause_s = self._gate.breather_s(_RESULT, self.worker_id, 1)
             return WSMessage(_BINARY, Rest(since=self._since, pause_s=pause_s), "") if pause_s else None
         try:
-            frames = stream.decode_up(data)
+            batch = frames.decode_up(data)
         except _UNREADABLE:
             return message
-        rest = self._begin(frames)
+        rest = self._begin(batch)
         return None if rest is None else WSMessage(_BINARY, rest, "")
 
-    def _begin(self, frames: Sequence[stream.Up]) -> Rest | None:
+    def _begin(self, batch: Sequence[frames.Up]) -> Rest | None:
         """Handle these as far as that goes at once."""
         try:
-            pause_s = self._gate.breather_s(_RESULT, self.worker_id, len(frames))
-            index = self._handle_now(frames)
+            pause_s = self._gate.breather_s(_RESULT, self.worker_id, len(batch))
+            index = self._handle_now(batch)
         except Exception as error:  # noqa: BLE001  # the stream's task raises it
             return Rest(error=error)
         self._through_at = self._stage.clock.elapsed()
-        is_all = index == len(frames) and not pause_s
-        return None if is_all else Rest(frames, index, self._since, pause_s)
+        is_all = index == len(batch) and not pause_s
+        return None if is_all else Rest(batch, index, self._since, pause_s)
 
     def _came(self) -> None:
         """A message is here."""
@@ -293,37 +293,37 @@ class Channel:
         if type(rest) is not Rest:
             self._came()
             try:
-                frames = stream.decode_up(rest)
+                batch = frames.decode_up(rest)
             except _UNREADABLE as error:
                 await self._refuse(WSCloseCode.INVALID_TEXT, f"expected a msgpack list of frames: {error}")
                 return
-            rest = Rest(frames, 0, self._since, self._gate.breather_s(_RESULT, self.worker_id, len(frames)))
+            rest = Rest(batch, 0, self._since, self._gate.breather_s(_RESULT, self.worker_id, len(batch)))
         if rest.error is not None:
             raise rest.error
         self._since = rest.since
-        await self._handle(rest.frames, rest.index)
+        await self._handle(rest.batch, rest.index)
         if rest.pause_s:
             await asyncio.sleep(rest.pause_s)
         self._through_at = self._stage.clock.elapsed()
 
     def hear_later(self, since: float) -> None:
         """There is more to say to a beat of an idle worker than `answer` does. `since` is of the moment it came."""
-        self._ws.hear_later(Rest([stream.Beat([])], since=since))
+        self._ws.hear_later(Rest([frames.Beat([])], since=since))
 
-    async def _handle(self, frames: Sequence[stream.Up], index: int) -> None:
-        while (index := self._handle_now(frames, index)) < len(frames):
-            await _SLOW[type(frames[index])](self, frames[index])
+    async def _handle(self, batch: Sequence[frames.Up], index: int) -> None:
+        while (index := self._handle_now(batch, index)) < len(batch):
+            await _SLOW[type(batch[index])](self, batch[index])
             index += 1
 
-    def _handle_now(self, frames: Sequence[stream.Up], index: int = 0) -> int:
+    def _handle_now(self, batch: Sequence[frames.Up], index: int = 0) -> int:
         """In their order, but results that stand side by side go on together.
 
         Returns where the first one stands that has to be waited for; mostly that is the end.
         """
         results: list[TaskResult] = []
-        while index < len(frames):
-            frame = frames[index]
-            if type(frame) is stream.Result:
+        while index < len(batch):
+            frame = batch[index]
+            if type(frame) is frames.Result:
                 results.append(self._own(frame.result))
             else:
                 if results:
@@ -374,7 +374,7 @@ class Channel:
         if told.cancelled() or error is not None:
             return  # the worker keeps the result, and sends it again
         if self._acks_in is not self._pipe.batch:
-            self._acks, self._acks_in = stream.Acks([], {}), self._pipe.batch
+            self._acks, self._acks_in = frames.Acks([], {}), self._pipe.batch
             self._pipe.put(self._acks)
         verdict = told.result()
         if verdict.accepted:
@@ -386,12 +386,12 @@ class Channel:
         seat = self._stage.dispatcher.find(self.worker_id)
         return seat is not None and attempt_id in seat.holding
 
-    def _started(self, frame: stream.Started) -> None:
+    def _started(self, frame: frames.Started) -> None:
         for attempt_id in frame.attempts:
             if self._holds(attempt_id):
                 self._stage.workers.started(attempt_id)
 
-    def _progress(self, frame: stream.Progress) -> None:
+    def _progress(self, frame: frames.Progress) -> None:
         message = safe_text(frame.message)
         self._stage.workers.progress(frame.attempt_id, frame.value, message, frame.checkpoint, self.worker_id)
 
@@ -419,7 +419,7 @@ class Channel:
         """Its lease is renewed, and there is nothing to stop."""
         self._pipe.put_now(_HEARD, _HEARD_MESSAGE)
 
-    async def _beat(self, frame: stream.Beat) -> None:
+    async def _beat(self, frame: frames.Beat) -> None:
         if self.is_left():
             return  # an old word: it cannot know what the worker has got elsewhere since
         # While it has not read what we sent it cannot list it: such a beat renews the lease, and says nothing.
@@ -441,17 +441,17 @@ class Channel:
         if frame.hot is not None and seat is not None:
             profile = replace(seat.worker.profile, hot=tuple(frame.hot))
             self._stage.dispatcher.update(replace(seat.worker, profile=profile))
-        self._pipe.put(stream.Heard(list(beat.cancel)))
+        self._pipe.put(frames.Heard(list(beat.cancel)))
 
-    def farewell(self, newer: Worker | None, address: str = "") -> stream.Again:
+    def farewell(self, newer: Worker | None, address: str = "") -> frames.Again:
         """What it is told when its session is over. Another process that has its id is warned of, here and there."""
         incarnation = "" if self.worker is None else self.worker.incarnation
         rival = rival_of(newer, self.session, incarnation, self._stage.config.instance_id, address)
         if rival:
             warn_of_two(self.worker_id, rival, self.address)
-        return stream.Again(displaced=bool(rival), by=rival)
+        return frames.Again(displaced=bool(rival), by=rival)
 
-    def _credit(self, frame: stream.Credit) -> None:
+    def _credit(self, frame: frames.Credit) -> None:
         """Credit is counted by steps, not set: offers that are on their way are not granted twice."""
         seat = self.seat
         if seat is None or seat.kind is None:
@@ -460,18 +460,18 @@ class Channel:
         if frame.more < 0:
             # What the store is being asked for is as good as offered.
             returned = max(0, min(now - seat.claiming, -frame.more))
-            self._pipe.put(stream.Credit(returned))
+            self._pipe.put(frames.Credit(returned))
             self._stage.dispatcher.add_credit(self.worker_id, self.session, -returned)
         else:
             self._stage.dispatcher.add_credit(self.worker_id, self.session, frame.more)
 
-    def _drain(self, frame: stream.Drain) -> None:
+    def _drain(self, frame: frames.Drain) -> None:
         if self.has_seat():
             self.drain_told = frame.on
             self._stage.workers.drain(self.worker_id, frame.on)
 
-    async def _bye(self, frame: stream.Bye) -> None:
-        self._drain(stream.Drain())  # nothing more for it, while what it told before is written down
+    async def _bye(self, frame: frames.Bye) -> None:
+        self._drain(frames.Drain())  # nothing more for it, while what it told before is written down
         if self._reports:
             await asyncio.wait(self._reports, timeout=_CLOSING_S)
             await self._pipe.flush()
@@ -480,13 +480,13 @@ class Channel:
 
 
 #: Frame → what hears it, at once or in its turn. One table for all channels: there may be ten thousand of them.
-_QUICK: dict[type[stream.Frame], Callable[[Channel, Any], None]] = {
-    stream.Started: Channel._started,
-    stream.Progress: Channel._progress,
-    stream.Credit: Channel._credit,
-    stream.Drain: Channel._drain,
+_QUICK: dict[type[frames.Frame], Callable[[Channel, Any], None]] = {
+    frames.Started: Channel._started,
+    frames.Progress: Channel._progress,
+    frames.Credit: Channel._credit,
+    frames.Drain: Channel._drain,
 }
-_SLOW: dict[type[stream.Frame], Callable[[Channel, Any], Awaitable[None]]] = {
-    stream.Beat: Channel._beat,
-    stream.Bye: Channel._bye,
+_SLOW: dict[type[frames.Frame], Callable[[Channel, Any], Awaitable[None]]] = {
+    frames.Beat: Channel._beat,
+    frames.Bye: Channel._bye,
 }

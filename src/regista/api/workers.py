@@ -6,9 +6,9 @@ from typing import Any
 from aiohttp import web
 from msgspec import Struct
 
+from ..schemas.job_view import Show
+from ..schemas.pages import Page
 from ..services.workers import ListedWorker
-from ..wire.pages import Page
-from ..wire.story import Show
 from . import bodies, view
 from .callers import caller_of
 from .operations import Operations

@@ -12,7 +12,7 @@ from .. import StateMachineBlueprint
 from ..client import Client
 from ..errors import BlueprintError, BlueprintInvalid, BlueprintNotFound, GraphvizMissing, Unreachable
 from ..model import JobStatus
-from ..wire.jobs import JobObject
+from ..schemas.jobs import JobObject
 from . import exits
 from .app import load_app
 from .calls import client_for

@@ -17,8 +17,8 @@ from ..client import Client
 from ..config import Config, Connection, WorkerConfig
 from ..config.people import missing_tokens
 from ..errors import ApiError, ConfigError, RegistaError
+from ..tls import Files, look_at, server_context
 from ..tokens import CLIENT_FILE, WORKER_FILE, is_loopback
-from ..wire.tls import Files, look_at, server_context
 from . import doctor_servers, exits
 from .finding import Finding
 from .output import Screen, screen_for

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..client import Client
 from ..model.status import JobStatus
-from ..wire.files import FileLink
+from ..schemas.files import FileLink
 from . import exits
 from .calls import client_for
 from .output import Screen, age, screen_for

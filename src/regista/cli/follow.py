@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..client import Client
 from ..model import Event, EventType
-from ..wire.jobs import JobObject, Progress
-from ..wire.story import ways_to_answer
+from ..schemas.job_view import ways_to_answer
+from ..schemas.jobs import JobObject, Progress
 from .output import STYLES, Screen, span, visible
 from .story import Piece, Stay, Story, Teller
 

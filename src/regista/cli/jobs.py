@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from ..client import Client
-from ..wire.jobs import AttemptFault, JobObject
+from ..schemas.jobs import AttemptFault, JobObject
 from . import exits
 from .calls import attributes_in, client_for, maybe_object_in, object_in
 from .follow import follow, stream

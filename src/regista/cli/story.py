@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from ..model import Event, EventType
-from ..wire.jobs import Progress
+from ..schemas.jobs import Progress
 from .output import visible
 
 _WAITS = "waits for a worker"

@@ -1,6 +1,6 @@
 """The client library: an orchestrator over HTTP, as typed calls. `Client` awaits, `SyncClient` blocks."""
 
-from ..wire.jobs import JobObject, Progress
+from ..schemas.jobs import JobObject, Progress
 from .client import Client
 from .sync import SyncClient
 

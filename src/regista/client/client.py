@@ -12,7 +12,7 @@ from ..config import Connection
 from ..errors import JobNotFound, RegistaError, Unreachable
 from ..model import Event, EventType, JobStatus
 from ..model.timeline import Timeline
-from ..wire.jobs import JobObject, Progress, Waited
+from ..schemas.jobs import JobObject, Progress, Waited
 from .bodies import members, new_key, wish
 from .errors import error_from_problem
 from .files import Files

@@ -6,8 +6,8 @@ import aiohttp
 import msgspec
 
 from .. import errors
+from ..connection_errors import why
 from ..errors import ApiError, RegistaError, Unreachable
-from ..wire.trouble import why
 
 #: code → the class that has it, for what an orchestrator may answer.
 _CLASSES: dict[str, type[RegistaError]] = {

@@ -13,10 +13,10 @@ from urllib.parse import quote, urlsplit
 import aiohttp
 from yarl import URL
 
+from ..connection_errors import why
 from ..errors import BadFileName, Unreachable
-from ..wire.files import FileLink, FileObject
-from ..wire.jobs import JobObject
-from ..wire.trouble import why
+from ..schemas.files import FileLink, FileObject
+from ..schemas.jobs import JobObject
 from .errors import error_from_response
 from .transport import Transport, decode
 

@@ -11,7 +11,7 @@ from ..config import Connection
 from ..errors import RegistaError
 from ..model import Event
 from ..model.timeline import Timeline
-from ..wire.jobs import JobObject, Progress
+from ..schemas.jobs import JobObject, Progress
 from .client import Client
 from .files import SyncFiles
 from .schedules import SyncSchedules

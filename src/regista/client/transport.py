@@ -15,10 +15,10 @@ from yarl import URL
 
 from ..config import Connection, url_for
 from ..errors import ApiError
+from ..schemas.pages import Page
+from ..tls import Files, client_context
 from ..tokens import CLIENT_FILE, find_token, is_loopback
 from ..trace_context import current_context, start_span
-from ..wire.pages import Page
-from ..wire.tls import Files, client_context
 from .errors import RequestFailure, failure_from_exception, raise_for_status
 from .sse import EventStreamParser, Message
 

@@ -20,7 +20,7 @@ from ..model import (
     QueueKey,
     Task,
 )
-from ..wire.story import ways_to_answer
+from ..schemas.job_view import ways_to_answer
 from .explain import Explanation, Reason
 
 #: Open branches that are named one by one.

@@ -9,7 +9,7 @@ import aiohttp
 
 from .. import model
 from ..config import WorkerConfig
-from ..wire.trouble import nobody_listens, why
+from ..connection_errors import nobody_listens, why
 from .credentials import OrchestratorCredentials
 from .profile import registration_body
 from .registration import hint_for, register

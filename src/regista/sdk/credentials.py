@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from ..config import WorkerConfig
 from ..serialization import safe_text
-from ..wire.signing import sign
+from ..workers.protocol.signing import sign
 from .transports.base import RegistrationRejected
 
 log = logging.getLogger("regista.worker")

@@ -14,7 +14,7 @@ from .. import model
 from ..clock import Clock, SystemClock
 from ..config import WorkerConfig
 from ..payloads.task_files import FilesRoom
-from ..wire.tls import Files, client_context
+from ..tls import Files, client_context
 from .connection import OrchestratorConnection
 from .credentials import OrchestratorCredentials
 from .profile import build_worker_record, choose_worker_id

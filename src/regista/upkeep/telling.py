@@ -10,8 +10,8 @@ from ..model.delivery import WebhookDelivery
 from ..storage.base import StorageBackend
 from ..webhooks.addresses import AddressPolicy
 from ..webhooks.base import DeliveryResult, DeliveryTransport
+from ..webhooks.body import render
 from ..webhooks.registry import WebhookRegistry
-from ..wire.webhooks import render
 from .webhooks import WebhookSender
 
 

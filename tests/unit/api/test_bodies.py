@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from regista.api.bodies import MAX_DEPTH, parse
 from regista.api.problems import Problem
-from regista.wire.jobs import Wish
+from regista.schemas.jobs import Wish
 
 
 def nested(levels: int, sibling: str = "") -> bytes:

@@ -7,7 +7,7 @@ from aiohttp.test_utils import make_mocked_request
 from regista.api import parameters
 from regista.api.problems import Problem
 from regista.model import JobStatus
-from regista.wire.pages import token_of
+from regista.schemas.pages import token_of
 
 
 def asked(query: str, **headers: str) -> Any:

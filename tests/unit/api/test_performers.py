@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from regista import JobStatus
-from regista.wire.signing import is_signed, sign
+from regista.workers.protocol.signing import is_signed, sign
 from tests.acceptance.house import OLD, TOKEN, House, Raw, house, raw, until
 from tests.stopwatch import Stopwatch
 

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from regista import JobStatus
-from regista.wire.signing import sign
+from regista.workers.protocol.signing import sign
 from tests.acceptance.house import TOKEN, House, Raw, house, raw, until
 
 Scenario = Callable[[House, Raw], Awaitable[None]]

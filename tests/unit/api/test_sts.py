@@ -9,8 +9,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from regista.wire import stream
-from regista.wire.signing import sign
+from regista.workers.protocol import frames
+from regista.workers.protocol.signing import sign
 from tests.acceptance.house import OLD, TOKEN, House, Raw, house, raw, until
 
 Scenario = Callable[[House, Raw], Awaitable[None]]
@@ -210,7 +210,7 @@ def test_what_is_revoked_lets_nobody_in_and_an_open_stream_is_closed() -> None:
         headers = {"X-Worker-Token": told["access_token"]}
         async with (
             raw(here, **headers) as short,
-            short.http.ws_connect("/_worker/ws/raw", protocols=[stream.PROTOCOL]) as socket,
+            short.http.ws_connect("/_worker/ws/raw", protocols=[frames.PROTOCOL]) as socket,
         ):
             registered = await short.register()
             await greet(socket, registered["session"])
@@ -252,15 +252,15 @@ def test_a_stream_whose_token_was_changed_ends_with_its_next_heartbeat(tmp_path:
     async def scenario(here: House, worker: Raw) -> None:
         async with (
             raw(here, **{"X-Worker-Token": "first"}) as owner,
-            owner.http.ws_connect("/_worker/ws/raw", protocols=[stream.PROTOCOL]) as socket,
+            owner.http.ws_connect("/_worker/ws/raw", protocols=[frames.PROTOCOL]) as socket,
         ):
             registered = await owner.register()
             await greet(socket, registered["session"])
-            await socket.send_bytes(stream.encode([stream.Beat([], None)]))
+            await socket.send_bytes(frames.encode([frames.Beat([], None)]))
             assert (await socket.receive(timeout=2)).type is aiohttp.WSMsgType.BINARY
             workers.write_text('["raw"]\ntoken = "second"\n')
             assert here.director.reload()
-            await socket.send_bytes(stream.encode([stream.Beat([], None)]))
+            await socket.send_bytes(frames.encode([frames.Beat([], None)]))
             assert (await socket.receive(timeout=2)).data == 1008
 
     play(scenario, workers_config_path=str(workers))
@@ -287,7 +287,7 @@ def test_what_was_done_with_tokens_is_on_record_and_no_token_is() -> None:
 
 
 async def greet(socket: aiohttp.ClientWebSocketResponse, session: int) -> None:
-    await socket.send_bytes(stream.encode([stream.Hello(session, [], 1)]))
+    await socket.send_bytes(frames.encode([frames.Hello(session, [], 1)]))
     assert (await socket.receive(timeout=2)).type is aiohttp.WSMsgType.BINARY
 
 

@@ -6,7 +6,7 @@ import pytest
 from regista.api.bodies import parse
 from regista.api.problems import Problem
 from regista.model import JobStatus
-from regista.wire.jobs import Wish
+from regista.schemas.jobs import Wish
 
 
 class Part(msgspec.Struct):

@@ -7,7 +7,7 @@ from rich.console import Console
 from regista import Event, EventType
 from regista.cli.follow import drawing
 from regista.cli.story import Story, Teller
-from regista.wire.jobs import Progress
+from regista.schemas.jobs import Progress
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ import pytest
 from regista import Config, OrchestratorEngine, Worker
 from regista.engines.native import feed as module
 from regista.engines.native.feed import Feed, Reader, Told
-from regista.wire.jobs import Progress
+from regista.schemas.jobs import Progress
 from tests.support import one_task
 
 

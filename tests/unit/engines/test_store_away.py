@@ -14,8 +14,8 @@ from regista.clock import SystemClock
 from regista.config import Config
 from regista.errors import StorageUnavailable
 from regista.model import TaskResult
-from regista.wire.worker import Heartbeat, Registration
 from regista.workers.polling.service import Desk
+from regista.workers.protocol.messages import Heartbeat, Registration
 from tests.support import script
 
 #: What a store answers with errors while nobody can reach it.

@@ -24,10 +24,10 @@ from regista.config import Config
 from regista.history.memory import MemoryHistory
 from regista.model import FreeSlots, Profile, ResultVerdict, Task, TaskResult
 from regista.model import Worker as WorkerRecord
+from regista.schemas.jobs import Progress
 from regista.storage.base import StorageBackend
-from regista.wire.jobs import Progress
-from regista.wire.worker import Heartbeat, Registration
 from regista.workers.polling.service import Desk, UnknownWorker
+from regista.workers.protocol.messages import Heartbeat, Registration
 from tests.conftest import Require
 from tests.redis_server import RedisServer
 from tests.support import one_task, script

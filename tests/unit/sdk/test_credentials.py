@@ -11,9 +11,9 @@ import pytest
 from regista.config import WorkerConfig
 from regista.sdk.credentials import OrchestratorCredentials
 from regista.sdk.transports.base import RegistrationRejected
-from regista.wire.signing import is_signed
 from regista.workers.credentials import Credentials, Lifetimes
 from regista.workers.one_time_passwords import Passwords
+from regista.workers.protocol.signing import is_signed
 from tests.acceptance.house import TOKEN, House, house
 from tests.acceptance.odd_kit import OddOrchestrator, says
 

@@ -28,8 +28,8 @@ from regista.upkeep.webhooks import PAUSES_S, WebhookSender
 from regista.webhooks import verify
 from regista.webhooks.addresses import AddressPolicy
 from regista.webhooks.base import DeliveryResult
+from regista.webhooks.body import render
 from regista.webhooks.registry import WebhookRegistry
-from regista.wire.webhooks import render
 from tests.support import script
 from tests.webhook_kit import THEN, delivery
 

@@ -9,8 +9,8 @@ from ...clock import Clock
 from ...errors import HistoryUnavailable, StorageError, StorageUnavailable
 from ...history.base import HistoryStorage
 from ...model import Event, OutboxEntry, job_id_of_task, split_attempt_id
+from ...schemas.jobs import Progress
 from ...storage.base import StorageBackend
-from ...wire.jobs import Progress
 
 log = logging.getLogger("regista.feed")
 

@@ -12,7 +12,7 @@ import msgspec
 
 from ...config import WorkerConfig
 from ...serialization import safe_text
-from ...wire.stream import Offer
+from ...workers.protocol.frames import Offer
 from ..credentials import strings_in
 from ..task_runner import RunningTask
 from .base import RegistrationRejected, SessionEnded, WorkerIdTaken, WorkerRuntime, WorkerSession

@@ -12,8 +12,8 @@ from ...clock import Clock
 from ...dispatch.dispatcher import Dispatcher
 from ...errors import OrchestratorStopped, StorageOutcomeUnknown
 from ...model import ResultVerdict, Task, TaskResult, Worker
-from ...wire.dialects import Progress, Pulse, pulse_of, stranger, worker_of
-from ...wire.worker import Heartbeat, Registration, registers_again
+from ..protocol.dialects import Progress, Pulse, pulse_of, stranger, worker_of
+from ..protocol.messages import Heartbeat, Registration, registers_again
 from ..service import Beat, WorkerService
 from .mailbox import Poll
 from .seating import Seating

@@ -8,7 +8,7 @@ import pytest
 
 from regista.model import TaskFailure, TaskResult
 from regista.sdk.transports.results import encode_result, readable
-from regista.wire import stream
+from regista.workers.protocol import frames
 
 
 def result_of(data: Any = None, error: TaskFailure | None = None) -> TaskResult:
@@ -16,8 +16,8 @@ def result_of(data: Any = None, error: TaskFailure | None = None) -> TaskResult:
 
 
 def heard(frame: msgspec.Raw) -> TaskResult:
-    [word] = stream.decode_up(stream.encode([frame]))
-    assert isinstance(word, stream.Result)
+    [word] = frames.decode_up(frames.encode([frame]))
+    assert isinstance(word, frames.Result)
     return word.result
 
 

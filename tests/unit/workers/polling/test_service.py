@@ -11,8 +11,8 @@ import pytest
 from regista import EventType, JobStatus, RetryPolicy
 from regista.model import AttemptState, ResultVerdict, Task, TaskResult
 from regista.testing.orchestrator import TestOrchestrator
-from regista.wire.worker import Heartbeat, Registration
 from regista.workers.polling.service import Answer, Arrival, Desk, UnknownWorker
+from regista.workers.protocol.messages import Heartbeat, Registration
 from tests.support import fan_out, one_task, only, types
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from .stream import Frame, encode
+from .frames import Frame, encode
 
 #: A frame, or one that was encoded before.
 Word = Frame | Raw

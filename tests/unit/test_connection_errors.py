@@ -8,7 +8,7 @@ import threading
 import aiohttp
 import pytest
 
-from regista.wire.trouble import nobody_listens, why
+from regista.connection_errors import nobody_listens, why
 
 
 def failure_of(url: str) -> Exception:

@@ -2,8 +2,14 @@
 
 import pytest
 
-from regista.wire.bad_message import BadMessage, read
-from regista.wire.worker import Heartbeat, check_identifier, check_skill, registers_again
+from regista.workers.protocol.messages import (
+    BadMessage,
+    Heartbeat,
+    check_identifier,
+    check_skill,
+    decode_message,
+    registers_again,
+)
 
 
 @pytest.mark.parametrize("name", ["a", "worker-7_B", "x" * 128])
@@ -32,4 +38,4 @@ def test_the_newer_sdk_registers_again_when_told(version: str | None, again: boo
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'{"status": 1}', b"\xff", b"[" * 100_000])
 def test_what_cannot_be_read_is_a_bad_message(body: bytes) -> None:
     with pytest.raises(BadMessage):
-        read(body, Heartbeat)
+        decode_message(body, Heartbeat)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from .bad_message import BadMessage
+from .messages import BadMessage
 
 #: Members that never are part of what is signed.
 _NEVER = ("security", "_signature")

@@ -3,7 +3,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from regista.wire.jobs import Decision, Fork, JobObject, WaitForAny, Wish
+from regista.schemas.jobs import Decision, Fork, JobObject, WaitForAny, Wish
 
 #: The members of a job, in their order (spec/wire.md, A17).
 MEMBERS = [

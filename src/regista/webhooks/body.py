@@ -9,8 +9,8 @@ from msgspec import UNSET, Struct, UnsetType
 
 from ..model import AwaitHuman
 from ..model.delivery import WebhookDelivery
-from .jobs import Fault, JobObject, WaitingFor
-from .story import job_object
+from ..schemas.job_view import job_object
+from ..schemas.jobs import Fault, JobObject, WaitingFor
 
 #: Where a person's decision comes in (api/approvals.py).
 APPROVAL_PATH = "/_public/webhooks/approval/{job_id}?token={token}"

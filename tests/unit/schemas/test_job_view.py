@@ -23,7 +23,7 @@ from regista.model import (
     Task,
     Wait,
 )
-from regista.wire.story import job_object
+from regista.schemas.job_view import job_object
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -7,10 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..model import Gpu, Profile, Task, TaskFailure, TaskResult, Worker
-from .bad_message import BadMessage
-from .signing import sign
-from .worker import (
+from ...model import Gpu, Profile, Task, TaskFailure, TaskResult, Worker
+from .messages import (
+    BadMessage,
     Device,
     GpuInfo,
     Heartbeat,
@@ -23,6 +22,7 @@ from .worker import (
     check_identifier,
     check_skill,
 )
+from .signing import sign
 
 #: Of a worker that does not say how many tasks it does at once, each open poll says that it has room for one.
 UNTOLD_CAPACITY = 10_000

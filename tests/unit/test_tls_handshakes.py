@@ -8,8 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from regista.wire.handshakes import EVERY_S, Complaints, cause_of
-from regista.wire.tls import Files, Served, client_context
+from regista.tls import EVERY_S, Complaints, Files, Served, cause_of, client_context
 from tests.certificates import Authority
 
 

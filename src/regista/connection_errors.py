@@ -5,7 +5,7 @@ import os
 import socket
 import ssl
 
-from ..serialization import safe_text
+from .serialization import safe_text
 
 #: What OpenSSL finds where it expected TLS: somebody who speaks plain HTTP.
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST")

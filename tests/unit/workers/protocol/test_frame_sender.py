@@ -2,29 +2,29 @@
 
 import asyncio
 
-from regista.wire import stream
-from regista.wire.pipe import Pipe
+from regista.workers.protocol import frames
+from regista.workers.protocol.frame_sender import Pipe
 
-FRAMES: list[stream.Up] = [
-    stream.Started(["a-1"]),
-    stream.Progress("a-1", 0.5, "half", {"frame": 7}),
-    stream.Beat(["a-1"], ["llama"]),
-    stream.Credit(-3),
-    stream.Drain(),
-    stream.Bye(),
+FRAMES: list[frames.Up] = [
+    frames.Started(["a-1"]),
+    frames.Progress("a-1", 0.5, "half", {"frame": 7}),
+    frames.Beat(["a-1"], ["llama"]),
+    frames.Credit(-3),
+    frames.Drain(),
+    frames.Bye(),
 ]
 
 
 class Socket:
     def __init__(self) -> None:
-        self.messages: list[list[stream.Up]] = []
+        self.messages: list[list[frames.Up]] = []
         self.gate = asyncio.Event()
         self.gate.set()
         self.stuck = 0
 
     async def send(self, message: bytes) -> None:
         await self.gate.wait()
-        self.messages.append(stream.decode_up(message))
+        self.messages.append(frames.decode_up(message))
 
     def on_stuck(self) -> None:
         self.stuck += 1
@@ -45,12 +45,12 @@ async def test_frames_of_one_turn_leave_as_one_message_in_order() -> None:
 async def test_a_message_is_cut_to_size_but_a_frame_never_is() -> None:
     socket = Socket()
     pipe = Pipe(socket.send, socket.on_stuck, max_bytes=60)
-    large = stream.Started(["x" * 200])
-    frames = [*FRAMES, large, *FRAMES]
-    for frame in frames:
+    large = frames.Started(["x" * 200])
+    every = [*FRAMES, large, *FRAMES]
+    for frame in every:
         pipe.put(frame)
     await pipe.flush()
-    assert [frame for message in socket.messages for frame in message] == frames
+    assert [frame for message in socket.messages for frame in message] == every
     assert [large] in socket.messages
 
 
@@ -58,13 +58,13 @@ async def test_a_reader_that_does_not_read_is_told_of_once_and_nobody_waits() ->
     socket = Socket()
     socket.gate.clear()
     pipe = Pipe(socket.send, socket.on_stuck, most=10)
-    pipe.put(stream.Bye())
+    pipe.put(frames.Bye())
     await asyncio.sleep(0.01)
     for _ in range(30):
-        pipe.put(stream.Bye())
+        pipe.put(frames.Bye())
     assert socket.stuck == 1
     pipe.close()
-    pipe.put(stream.Bye())
+    pipe.put(frames.Bye())
     await asyncio.sleep(0.01)
     assert socket.messages == []
     assert pipe.batch == []
@@ -75,7 +75,7 @@ async def test_a_socket_that_is_gone_is_noticed_by_whoever_reads_not_by_whoever_
         raise ConnectionResetError
 
     pipe = Pipe(gone, lambda: None)
-    pipe.put(stream.Bye())
+    pipe.put(frames.Bye())
     await pipe.flush()
 
 
@@ -83,7 +83,7 @@ async def test_how_long_a_message_is_being_sent_can_be_seen() -> None:
     socket = Socket()
     socket.gate.clear()
     pipe = Pipe(socket.send, socket.on_stuck)
-    pipe.put(stream.Bye())
+    pipe.put(frames.Bye())
     await asyncio.sleep(0.01)
     began = pipe.since
     socket.gate.set()
@@ -100,7 +100,7 @@ class Quick(Socket):
 
     def write(self, message: bytes) -> bool:
         if self.keeps_up:
-            self.messages.append(stream.decode_up(message))
+            self.messages.append(frames.decode_up(message))
         return self.keeps_up
 
 
@@ -137,7 +137,7 @@ async def test_a_reader_that_falls_behind_is_waited_for_and_the_order_stays() ->
     assert pipe.is_blocked
     socket.keeps_up = True  # but what was said before must be read before
     pipe.put(FRAMES[1])
-    pipe.put_now(FRAMES[2], stream.encode([FRAMES[2]]))
+    pipe.put_now(FRAMES[2], frames.encode([FRAMES[2]]))
     await asyncio.sleep(0.01)
     assert socket.messages == []
     socket.gate.set()
@@ -148,7 +148,7 @@ async def test_a_reader_that_falls_behind_is_waited_for_and_the_order_stays() ->
 async def test_a_whole_message_leaves_at_once_unless_something_is_before_it() -> None:
     socket = Quick()
     pipe = Pipe(socket.send, socket.on_stuck, write=socket.write)
-    message = stream.encode([FRAMES[2]])
+    message = frames.encode([FRAMES[2]])
     pipe.put_now(FRAMES[2], message)
     assert socket.messages == [[FRAMES[2]]]
     pipe.put(FRAMES[0])
@@ -167,7 +167,7 @@ async def test_a_socket_that_is_gone_takes_nothing_and_nobody_who_writes_hears_o
     socket = Socket()
     pipe = Pipe(socket.send, socket.on_stuck, write=gone)
     pipe.put(FRAMES[0])
-    pipe.put_now(FRAMES[2], stream.encode([FRAMES[2]]))
+    pipe.put_now(FRAMES[2], frames.encode([FRAMES[2]]))
     await pipe.flush()
-    pipe.put_now(FRAMES[2], stream.encode([FRAMES[2]]))
+    pipe.put_now(FRAMES[2], frames.encode([FRAMES[2]]))
     assert socket.messages == []

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from ..model import Task, TaskResult
+from ...model import Task, TaskResult
 
 #: The WebSocket subprotocol; a change that an old end could not read gets another number.
 PROTOCOL = "regista.1"

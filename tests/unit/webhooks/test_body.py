@@ -4,7 +4,7 @@ import msgspec
 
 from regista import JobStatus
 from regista.model import AwaitHuman, Fault
-from regista.wire.webhooks import render
+from regista.webhooks.body import render
 from tests.webhook_kit import delivery
 
 ASKED = AwaitHuman("May it?", {"yes": "done", "no": "end"}, "mail")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regista.wire.bad_message import BadMessage
-from regista.wire.signing import canonical, is_signed, sign
+from regista.workers.protocol.messages import BadMessage
+from regista.workers.protocol.signing import canonical, is_signed, sign
 
 
 def test_the_form_is_compact_sorted_and_without_nulls() -> None:

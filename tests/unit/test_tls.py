@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from regista.errors import ConfigError
-from regista.wire.tls import Files, Served, client_context, look_at, server_context
+from regista.tls import Files, Served, client_context, look_at, server_context
 from tests.certificates import Authority
 
 

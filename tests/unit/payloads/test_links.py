@@ -5,7 +5,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regista.wire.file_links import PATH, is_signed, link_to
+from regista.payloads.links import PATH, is_signed, link_to
 
 SECRET = b"0" * 32
 

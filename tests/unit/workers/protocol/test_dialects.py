@@ -7,8 +7,7 @@ import msgspec
 import pytest
 
 from regista.model import Gpu, Task
-from regista.wire.bad_message import BadMessage, read
-from regista.wire.dialects import (
+from regista.workers.protocol.dialects import (
     UNTOLD_CAPACITY,
     progress_of,
     pulse_of,
@@ -17,8 +16,15 @@ from regista.wire.dialects import (
     task_object,
     worker_of,
 )
-from regista.wire.signing import is_signed
-from regista.wire.worker import Heartbeat, Registration, Result, WorkerEvent
+from regista.workers.protocol.messages import (
+    BadMessage,
+    Heartbeat,
+    Registration,
+    Result,
+    WorkerEvent,
+    decode_message,
+)
+from regista.workers.protocol.signing import is_signed
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -67,11 +73,11 @@ NEW = {
 
 
 def registration(members: dict[str, Any]) -> Registration:
-    return read(msgspec.json.encode(members), Registration)
+    return decode_message(msgspec.json.encode(members), Registration)
 
 
 def heartbeat(**members: Any) -> Heartbeat:
-    return read(msgspec.json.encode(members), Heartbeat)
+    return decode_message(msgspec.json.encode(members), Heartbeat)
 
 
 # -- registration ------------------------------------------------------------------------------------
@@ -205,7 +211,7 @@ def test_a_heartbeat_without_a_list_does_not_say_that_nothing_runs() -> None:
 
 
 def result(**members: Any) -> Result:
-    return read(msgspec.json.encode({"job_id": "j", "task_id": "j_1_0-1", **members}), Result)
+    return decode_message(msgspec.json.encode({"job_id": "j", "task_id": "j_1_0-1", **members}), Result)
 
 
 def test_a_result_of_either_generation() -> None:
@@ -230,7 +236,7 @@ def test_how_long_it_took_says_when_it_began() -> None:
 
 
 def event(**members: Any) -> WorkerEvent:
-    return read(msgspec.json.encode(members), WorkerEvent)
+    return decode_message(msgspec.json.encode(members), WorkerEvent)
 
 
 def test_progress_of_either_generation() -> None:

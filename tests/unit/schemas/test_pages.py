@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regista.wire.pages import BadToken, place_of, token_of
+from regista.schemas.pages import BadToken, place_of, token_of
 
 
 @given(moment=st.integers(-(2**63), 2**63 - 1), job_id=st.text())

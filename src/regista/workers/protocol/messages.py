@@ -8,11 +8,13 @@ OLD is avtomatika-worker 1.0b7, NEW is 1.0b20, *ours* is `regista.worker`.
 
 import re
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 from msgspec import Struct
 
-from .bad_message import BadMessage
+T = TypeVar("T")
+
 
 #: The protocol that we speak; a worker is answered with its own version, since it warns of any other.
 PROTOCOL_VERSION = "1.0b17"
@@ -24,6 +26,18 @@ ID_HEADER = "X-Worker-ID"
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,128}")
 #: Task types of ours may have dots and colons, too; a comma would split the list in a poll.
 _SKILL = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+
+
+class BadMessage(ValueError):
+    """A message that cannot be decoded. Nothing of it was acted on; the text says where it is wrong."""
+
+
+def decode_message(body: bytes, kind: type[T]) -> T:
+    """The JSON `body` as a record, or BadMessage. Unknown members are ignored."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise BadMessage(str(error) or "nested too deep") from error
 
 
 def check_identifier(what: str, name: str) -> str:

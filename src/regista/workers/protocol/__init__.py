@@ -1,0 +1,1 @@
+"""What workers and orchestrators send each other: JSON messages over HTTP, frames over the stream. Shared with the SDK."""
