@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .backends import build_history, build_storage, settings_of, told_apart
 from .blueprint import StateMachineBlueprint, load_blueprints
+from .blueprint.registry import BlueprintRegistry
 from .clock import Clock, IdGenerator, StoreClock, SystemClock
 from .config import Config
 from .config.client_webhooks import read_webhooks
@@ -23,11 +24,10 @@ from .config.people import (
 from .config.webhooks import ClientWebhook
 from .dispatch.dispatcher import Dispatcher
 from .engines.base import Submission
+from .engines.handler_runner import HandlerRunner
+from .engines.live_events import LiveEventFeed
 from .engines.native.engine import NativeEngine
-from .engines.native.feed import Feed
-from .engines.native.library import Library
-from .engines.native.relay import Relay
-from .engines.native.runner import Runner
+from .engines.progress_relay import ProgressRelay
 from .errors import IdempotencyConflict, JobNotFound, StorageFailed
 from .filing import Filing
 from .history.base import HistoryStorage
@@ -112,7 +112,7 @@ class OrchestratorEngine:
         self.history = history or build_history(self.config.history_database_uri, self.storage)
         if not isinstance(self.history, NoHistory) and (keep := getattr(self.storage, "keep_outbox", None)):
             keep()
-        self.library = Library(declared_types(self.config.search_attributes))
+        self.library = BlueprintRegistry(declared_types(self.config.search_attributes))
         self._workers: list[LocalWorker] = []
         self._clients = dict(clients or {})
         self._client_tokens = dict(client_tokens or {})
@@ -133,7 +133,7 @@ class OrchestratorEngine:
         watched = self.filing.keep(self.telemetry.watch(self.storage))
         self.dispatcher = self.telemetry.crew = Dispatcher(watched, clock)
         declared = declared_types(config.search_attributes)
-        runner = Runner(
+        runner = HandlerRunner(
             clock, clients, config.approval_secret.encode(), declared, config.blocking_handler_threads
         )
         runner.spotlight = self.telemetry.handler
@@ -146,10 +146,10 @@ class OrchestratorEngine:
         self.recorder = HistoryRecorder(
             self.storage, self.history, clock=clock, lead=self._records if self.storage.shared else None
         )
-        self.feed = Feed(self.storage, self.history, clock)
+        self.feed = LiveEventFeed(self.storage, self.history, clock)
         self.engine.effects.on_entries = self._entries_flushed
         self.engine.effects.on_worker = self._worker_noted
-        self.relay = Relay(self.storage, config.instance_id)
+        self.relay = ProgressRelay(self.storage, config.instance_id)
         self.workers.on_progress = self._progressed
         self.engine.effects.on_progress = self._progress_elsewhere
         self.webhooks = build_sender(

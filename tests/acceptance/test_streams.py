@@ -12,7 +12,7 @@ from aiohttp import ClientPayloadError, ClientResponse
 
 from regista import Job, TaskContext, Worker
 from regista.api import follow
-from regista.engines.native import feed
+from regista.engines import live_events
 from tests.acceptance.serving import House, serving
 from tests.stopwatch import Stopwatch
 from tests.support import one_task
@@ -227,7 +227,7 @@ def test_the_stream_of_a_client_goes_on_from_any_id(kind: str, recorded: bool, t
 
 
 def test_the_stream_of_a_client_finds_what_went_by_unheard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "RECHECK_S", 0.2)
+    monkeypatch.setattr(live_events, "RECHECK_S", 0.2)
 
     async def body(house: House) -> None:
         heard = house.director.feed
@@ -283,7 +283,7 @@ def test_many_readers_under_load_miss_nothing_and_hear_nothing_twice() -> None:
 def test_a_reader_that_lets_too_much_gather_is_cut_off_and_comes_back_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(feed, "MAX_BEHIND", 20)
+    monkeypatch.setattr(live_events, "MAX_BEHIND", 20)
 
     async def body(house: House) -> None:
         async with opened(house, "/api/v1/events") as answer:

@@ -16,6 +16,9 @@ FLOORS = {
     **dict.fromkeys(["engines.native", "dispatch", "workers", "logs", "upkeep"], 3),
     **dict.fromkeys(["history.recorder", "history.reader"], 3),
     **dict.fromkeys(
+        ["engines.handler_runner", "engines.live_events", "engines.progress_relay", "engines.quotas"], 3
+    ),
+    **dict.fromkeys(
         ["storage", "storage.redis", "history", "providers", "payloads", "engines.temporal", "observe"], 2
     ),
     "history.postgres": 2,
@@ -46,7 +49,17 @@ FLOORS = {
 #: Floor → the floors that it may import from. Floor 2 is missing: only the orchestrator and `backends` name one.
 BELOW = {5: {4, 3, 1, 0}, 4: {3, 1, 0}, 3: {1, 0}, 2: {1, 0}, 1: {0}, 0: {0}}
 #: On floor 3 each may import those to its right; `history.recorder` is a stranger to all of them.
-CHAIN = ["upkeep", "workers", "engines.native", "dispatch", "logs"]
+CHAIN = [
+    "upkeep",
+    "workers",
+    "engines.native",
+    "engines.handler_runner",
+    "engines.live_events",
+    "engines.progress_relay",
+    "engines.quotas",
+    "dispatch",
+    "logs",
+]
 #: What a room may import beyond that.
 ALSO = {
     "orchestrator": {room for room, floor in FLOORS.items() if floor == 2}

@@ -9,7 +9,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from ..blueprint import StateMachineBlueprint
-from ..engines.native.library import place_of
+from ..blueprint.registry import endpoint_path
 from ..schemas.pages import Page
 from . import parameters, view
 from .operations import Media, Operations
@@ -126,5 +126,5 @@ def describe(blueprint: StateMachineBlueprint) -> BlueprintObject:
 
 def endpoint_of(blueprint: StateMachineBlueprint) -> str | None:
     """The path of its own at which jobs of it can be created, if it has one."""
-    place = place_of(blueprint)
+    place = endpoint_path(blueprint)
     return None if place is None else f"/api/{place}"

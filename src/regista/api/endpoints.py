@@ -6,8 +6,8 @@ from typing import Any
 from aiohttp import web
 from msgspec import Struct, field
 
+from ..blueprint.registry import endpoint_version
 from ..engines.base import Submission
-from ..engines.native.library import version_of
 from ..schemas.jobs import Accepted, Positive, Text, WebhookUrl
 from . import bodies, parameters, view
 from .allowance import allowance
@@ -37,7 +37,7 @@ class Order(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 async def anything_else(request: web.Request) -> web.StreamResponse:
     """Whatever no other route takes: a blueprint's own endpoint, or nothing."""
     stage = request.app[STAGE]
-    blueprint = stage.library.at(
+    blueprint = stage.library.find_by_path(
         _tail(request).strip("/")
     )  # asked anew each time: blueprints come while we serve
     if blueprint is None or request.method != "POST":
@@ -102,7 +102,7 @@ def under_version(handler: Handler) -> Handler:
     @functools.wraps(handler)
     async def versioned(request: web.Request) -> web.StreamResponse:
         stage = request.app[STAGE]
-        versions = {version_of(one) for one in stage.library.blueprints() if one.api_endpoint}
+        versions = {endpoint_version(one) for one in stage.library.blueprints() if one.api_endpoint}
         if request.match_info["version"] not in versions:
             return await anything_else(request)
         check_query(request, QUERIES.get(handler))

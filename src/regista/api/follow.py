@@ -9,7 +9,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import ParamSpec, TypeVar
 
-from ..engines.native.feed import Feed, Reader, Told
+from ..engines.live_events import EventSubscription, LiveEvent, LiveEventFeed
 from ..errors import HistoryUnavailable, StorageUnavailable
 from ..history.reader import read_events
 from ..model import EventType, Job, OutboxEntry
@@ -23,7 +23,7 @@ AWAY_S = 1.0
 #: Events, or entries, read at once.
 _PAGE = 500
 
-News = list[Told | Progress]
+News = list[LiveEvent | Progress]
 #: An entry's number, and the place of an event in it.
 Place = tuple[float, float]
 
@@ -35,7 +35,7 @@ class TooSlow(Exception):
     """The reader let too much gather. It may come back with the id of the last event that it got."""
 
 
-async def follow_job(stage: Stage, feed: Feed, job: Job, after: int) -> AsyncIterator[News]:
+async def follow_job(stage: Stage, feed: LiveEventFeed, job: Job, after: int) -> AsyncIterator[News]:
     """What happened to a job after that seq, and what happens, to its end. Yields nothing when all is quiet."""
     reader = await feed.join(job_id=job.id)
     try:
@@ -50,14 +50,14 @@ async def follow_job(stage: Stage, feed: Feed, job: Job, after: int) -> AsyncIte
             if not news and reader.slow:
                 raise TooSlow
             # A lost hint, or an entry that was pruned before we came, is found in the store.
-            told = [one for one in news if isinstance(one, Told)]
+            told = [one for one in news if isinstance(one, LiveEvent)]
             if not news or (told and told[0].event.seq > last + 1):
                 news = [
-                    *(one for one in news if not isinstance(one, Told)),
+                    *(one for one in news if not isinstance(one, LiveEvent)),
                     *(await _outlast(reader, _events, stage, job.id, last) or ()),
                 ]
             fresh = [one for one in news if isinstance(one, Progress) or one.event.seq > last]
-            last = max((one.event.seq for one in fresh if isinstance(one, Told)), default=last)
+            last = max((one.event.seq for one in fresh if isinstance(one, LiveEvent)), default=last)
             if fresh or not news:
                 yield fresh
             if _is_end(fresh):
@@ -66,7 +66,7 @@ async def follow_job(stage: Stage, feed: Feed, job: Job, after: int) -> AsyncIte
         feed.leave(reader)
 
 
-async def _events(stage: Stage, job_id: str, after: int) -> list[Told]:
+async def _events(stage: Stage, job_id: str, after: int) -> list[LiveEvent]:
     try:
         events = await read_events(stage.storage, stage.history, job_id, after, _PAGE)
     except HistoryUnavailable:
@@ -74,15 +74,15 @@ async def _events(stage: Stage, job_id: str, after: int) -> list[Told]:
         # Without a gap it is the whole story so far. What else there may be, a gap in what comes live will show.
         if not (events[0].seq == after + 1 if events else after):
             raise
-    return [Told(event) for event in events[:_PAGE]]
+    return [LiveEvent(event) for event in events[:_PAGE]]
 
 
-def _is_end(news: Sequence[Told | Progress]) -> bool:
-    return any(isinstance(one, Told) and one.event.type is EventType.JOB_FINISHED for one in news)
+def _is_end(news: Sequence[LiveEvent | Progress]) -> bool:
+    return any(isinstance(one, LiveEvent) and one.event.type is EventType.JOB_FINISHED for one in news)
 
 
 async def follow_all(
-    stage: Stage, feed: Feed, client: str | None, after: Place | None
+    stage: Stage, feed: LiveEventFeed, client: str | None, after: Place | None
 ) -> AsyncIterator[News]:
     """What happened to all jobs of a client (None: of everybody) after that place, and what happens.
 
@@ -104,14 +104,18 @@ async def follow_all(
             if reader.missed:
                 continue  # all of it is in the store, in order
             fresh = [one for one in news if isinstance(one, Progress) or (one.number, one.offset) > place]
-            place = max(((one.number, one.offset) for one in fresh if isinstance(one, Told)), default=place)
+            place = max(
+                ((one.number, one.offset) for one in fresh if isinstance(one, LiveEvent)), default=place
+            )
             if fresh or not news:
                 yield fresh
     finally:
         feed.leave(reader)
 
 
-async def _catch_up(stage: Stage, feed: Feed, reader: Reader, place: Place) -> AsyncIterator[list[Told]]:
+async def _catch_up(
+    stage: Stage, feed: LiveEventFeed, reader: EventSubscription, place: Place
+) -> AsyncIterator[list[LiveEvent]]:
     """Everything recorded after the place, then what is not recorded yet."""
     base = int(place[0]) - (0 if place[1] == math.inf else 1)  # the entry itself may have been cut short
     while found := await _outlast(reader, _entries, stage, feed, reader.client, base):
@@ -122,7 +126,7 @@ async def _catch_up(stage: Stage, feed: Feed, reader: Reader, place: Place) -> A
 
 
 async def _entries(
-    stage: Stage, feed: Feed, client: str | None, base: int
+    stage: Stage, feed: LiveEventFeed, client: str | None, base: int
 ) -> tuple[Sequence[OutboxEntry], int] | None:
     """The next entries after this number that concern the client, and how far they reach; None after the last."""
     # The outbox first: an entry leaves it only when it is recorded.
@@ -137,7 +141,7 @@ async def _entries(
 
 
 async def _outlast(
-    reader: Reader, ask: Callable[P, Awaitable[T]], *asked: P.args, **more: P.kwargs
+    reader: EventSubscription, ask: Callable[P, Awaitable[T]], *asked: P.args, **more: P.kwargs
 ) -> T | None:
     """What the store says, however long it is away; None when the reader is over before that.
 
@@ -152,9 +156,9 @@ async def _outlast(
         await asyncio.sleep(AWAY_S)
 
 
-def _told(entries: Sequence[OutboxEntry]) -> list[Told]:
+def _told(entries: Sequence[OutboxEntry]) -> list[LiveEvent]:
     return [
-        Told(event, entry.number, offset)
+        LiveEvent(event, entry.number, offset)
         for entry in entries
         for offset, event in enumerate(entry.numbered())
     ]

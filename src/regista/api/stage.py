@@ -7,12 +7,12 @@ from typing import Any, Protocol
 from aiohttp import web
 from msgspec import Struct, field
 
+from ..blueprint.registry import BlueprintRegistry
 from ..clock import Clock
 from ..config import Config
 from ..dispatch.dispatcher import Dispatcher
+from ..engines.live_events import LiveEventFeed
 from ..engines.native.engine import NativeEngine
-from ..engines.native.feed import Feed
-from ..engines.native.library import Library
 from ..history.base import HistoryStorage
 from ..model import ClientConfig, Job
 from ..observe.telemetry import Telemetry
@@ -62,12 +62,12 @@ class Stage(Struct, frozen=True):
     engine: NativeEngine
     workers: WorkerService
     dispatcher: Dispatcher
-    library: Library
+    library: BlueprintRegistry
     #: At a glance: large values are sizes and checksums in it.
     storage: StorageBackend
     filing: Files
     history: HistoryStorage
-    feed: Feed
+    feed: LiveEventFeed
     doors: Doors
     services: Services
     #: Started, and neither stopping nor failed.

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import msgspec
 from aiohttp import web
 
-from ..engines.native.feed import Told
+from ..engines.live_events import LiveEvent
 from ..history.reader import read_events
 from ..schemas.job_view import Show
 from ..schemas.jobs import Progress
@@ -111,7 +111,7 @@ async def _write(response: web.StreamResponse, chunk: bytes) -> None:
         await response.write(chunk)
 
 
-def _chunk(news: Told | Progress, show: Show, wide: bool) -> bytes:
+def _chunk(news: LiveEvent | Progress, show: Show, wide: bool) -> bytes:
     if isinstance(news, Progress):
         return b"event: progress\ndata: %b\n\n" % _encode(msgspec.structs.replace(news, at=show(news.at)))
     if news.body is None:

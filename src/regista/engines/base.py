@@ -25,7 +25,7 @@ class Submission(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     tracing_context: dict[str, str] = field(default_factory=dict)
 
 
-class Allowance(Struct, frozen=True):
+class MonthlyQuota(Struct, frozen=True):
     """How many jobs a client may have accepted, and when that begins anew."""
 
     quota: Quota
@@ -35,7 +35,7 @@ class Allowance(Struct, frozen=True):
 class Engine(Protocol):
     """Runs jobs."""
 
-    async def submit(self, submission: Submission, allowance: Allowance | None = None) -> Job:
+    async def submit(self, submission: Submission, allowance: MonthlyQuota | None = None) -> Job:
         """Accept a job. Returns after it is durable; the same idempotency key returns the same job.
 
         It is counted in the write that creates it; QuotaExceeded, and nothing is written, when no more may be.

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ..engines.base import Allowance, Submission
+from ..engines.base import MonthlyQuota, Submission
 from ..errors import (
     ApprovalConflict,
     JobAlreadyTerminal,
@@ -33,13 +33,13 @@ def client_of(number: int) -> str:
     return f"client-{number % 3}"
 
 
-def allowances(jobs: int) -> dict[str, Allowance]:
+def allowances(jobs: int) -> dict[str, MonthlyQuota]:
     """One client may have as many jobs as it asks for and not one more; one is only counted; one is not."""
     for_ever = datetime.max.replace(tzinfo=UTC)
     exactly = sum(client_of(number) == "client-1" for number in range(jobs))
     return {
-        "client-1": Allowance(Quota("client-1", exactly, _FOR_EVER_S), for_ever),
-        "client-2": Allowance(Quota("client-2", None, _FOR_EVER_S), for_ever),
+        "client-1": MonthlyQuota(Quota("client-1", exactly, _FOR_EVER_S), for_ever),
+        "client-2": MonthlyQuota(Quota("client-2", None, _FOR_EVER_S), for_ever),
     }
 
 

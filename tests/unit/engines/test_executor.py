@@ -107,7 +107,7 @@ def test_a_result_that_came_in_time_is_never_thrown_away_by_its_deadline() -> No
 def test_a_result_whose_write_is_refused_is_refused_with_the_reason_however_its_handler_runs(
     seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Told that the orchestrator stops, a worker would keep its result until it comes back.
+    # LiveEvent that the orchestrator stops, a worker would keep its result until it comes back.
     async def refuse(changes: Sequence[Change], instance: str) -> list[CommitOutcome]:
         raise StorageError("not now")
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regista import ActionFactory, ClientConfig, Config, JobContext, MemoryStorage, OrchestratorEngine
-from regista.engines.base import Allowance, Submission
-from regista.engines.native.quotas import NEAR, Ledger, allowance_of
+from regista.engines.base import MonthlyQuota, Submission
+from regista.engines.quotas import NEAR, Ledger, monthly_quota
 from regista.errors import QuotaExceeded
 from regista.model import Job, Quota
 from regista.testing.clock import Clock
@@ -32,7 +32,7 @@ MADRID = ZoneInfo("Europe/Madrid")
     ],
 )
 def test_the_month_is_that_of_the_zone(now: str, zone: str, month: str, resets_at: str) -> None:
-    mine = allowance_of(ADA, datetime.fromisoformat(now), ZoneInfo(zone))
+    mine = monthly_quota(ADA, datetime.fromisoformat(now), ZoneInfo(zone))
     assert mine is not None
     assert mine.quota.counter == f"jobs:{month}:ada"
     assert mine.quota.limit == 3
@@ -41,8 +41,8 @@ def test_the_month_is_that_of_the_zone(now: str, zone: str, month: str, resets_a
 
 def test_a_client_without_a_number_has_no_quota_and_one_with_none_left_has() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    assert allowance_of(ClientConfig(name="all"), now, MADRID) is None
-    nothing = allowance_of(ClientConfig(name="none", monthly_attempts=0), now, MADRID)
+    assert monthly_quota(ClientConfig(name="all"), now, MADRID) is None
+    nothing = monthly_quota(ClientConfig(name="none", monthly_attempts=0), now, MADRID)
     assert nothing is not None
     assert nothing.quota.limit == 0
 
@@ -54,13 +54,13 @@ def test_a_client_without_a_number_has_no_quota_and_one_with_none_left_has() -> 
     zone=st.sampled_from(sorted(available_timezones())).map(ZoneInfo),
 )
 def test_a_month_begins_anew_ahead_of_us_and_a_count_outlives_it(now: datetime, zone: ZoneInfo) -> None:
-    mine = allowance_of(ADA, now, zone)
+    mine = monthly_quota(ADA, now, zone)
     assert mine is not None
     left = mine.resets_at.astimezone(UTC) - now
     assert timedelta() < left <= timedelta(days=31, hours=2)
     assert mine.quota.ttl_s > left.total_seconds()
-    after = allowance_of(ADA, mine.resets_at.astimezone(UTC) + timedelta(hours=2), zone)
-    before = allowance_of(ADA, mine.resets_at.astimezone(UTC) - timedelta(hours=2), zone)
+    after = monthly_quota(ADA, mine.resets_at.astimezone(UTC) + timedelta(hours=2), zone)
+    before = monthly_quota(ADA, mine.resets_at.astimezone(UTC) - timedelta(hours=2), zone)
     assert after is not None
     assert before is not None
     assert after.quota.counter > mine.quota.counter >= before.quota.counter
@@ -97,7 +97,7 @@ async def test_no_handler_runs_for_a_job_that_is_refused() -> None:
     config = Config(instance_id="one")
     async with OrchestratorEngine("memory", config) as director:
         director.register_blueprint(script(start, "done"))
-        allowance = Allowance(Quota("ada", 5, 60.0), datetime(2030, 1, 1, tzinfo=UTC))
+        allowance = MonthlyQuota(Quota("ada", 5, 60.0), datetime(2030, 1, 1, tzinfo=UTC))
         wishes = [Submission(blueprint="script", client="ada") for _ in range(300)]
         answers = await director.engine.submit_each(wishes, allowance)
         assert [isinstance(answer, Job) for answer in answers] == [True] * 5 + [False] * 295
@@ -123,7 +123,7 @@ def test_no_handler_runs_for_a_job_that_is_refused_though_many_are_on_their_way_
     async def play() -> None:
         async with OrchestratorEngine("memory", Config(instance_id="one")) as director:
             director.register_blueprint(script(start, "done"))
-            allowance = Allowance(Quota("ada", limit, 60.0), datetime(2030, 1, 1, tzinfo=UTC))
+            allowance = MonthlyQuota(Quota("ada", limit, 60.0), datetime(2030, 1, 1, tzinfo=UTC))
             gate = asyncio.Semaphore(at_once)
 
             async def ask() -> Job | None:
@@ -150,7 +150,7 @@ async def test_far_from_the_end_the_first_handler_runs_in_the_write_that_counts(
 
     async with OrchestratorEngine("memory", Config(instance_id="one")) as director:
         director.register_blueprint(script(start, "done"))
-        allowance = Allowance(Quota("ada", 10 * NEAR, 60.0), datetime(2030, 1, 1, tzinfo=UTC))
+        allowance = MonthlyQuota(Quota("ada", 10 * NEAR, 60.0), datetime(2030, 1, 1, tzinfo=UTC))
         job = await director.engine.submit(Submission(blueprint="script", client="ada"), allowance)
         assert (job.status, job.revision) == ("finished", 1)
         assert await director.storage.used("ada") == 1
@@ -163,7 +163,7 @@ async def test_a_handler_that_suspends_counts_its_job_once() -> None:
 
     async with OrchestratorEngine("memory", Config(instance_id="one")) as director:
         director.register_blueprint(script(start, "done"))
-        allowance = Allowance(Quota("ada", 10 * NEAR, 60.0), datetime(2030, 1, 1, tzinfo=UTC))
+        allowance = MonthlyQuota(Quota("ada", 10 * NEAR, 60.0), datetime(2030, 1, 1, tzinfo=UTC))
         job = await director.engine.submit(Submission(blueprint="script", client="ada"), allowance)
         ended = await director.wait(job.id, 5)
         assert (ended.status, ended.revision) == ("finished", 2)

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, replace
 
+from ...blueprint.registry import BlueprintRegistry
 from ...clock import Clock, IdGenerator, derived_id
 from ...dispatch.dispatcher import Dispatcher
 from ...dispatch.exchange import Exchange
@@ -50,12 +51,11 @@ from ...model.audit import AuditedAction
 from ...serialization import to_storable, to_storable_dict, to_storable_text
 from ...storage.base import StorageBackend
 from ...trace_context import current_context
-from ..base import Allowance, Submission
+from ..base import MonthlyQuota, Submission
+from ..handler_runner import HandlerRunner, approval_token
+from ..quotas import Ledger
 from .effects import Effects
 from .executor import JobExecutor, Settings
-from .library import Library
-from .quotas import Ledger
-from .runner import Runner, approval_token
 from .waiting import Gathered, Waiting
 
 log = logging.getLogger("regista.engine")
@@ -96,8 +96,8 @@ class NativeEngine:
     def __init__(
         self,
         storage: StorageBackend,
-        library: Library,
-        runner: Runner,
+        library: BlueprintRegistry,
+        runner: HandlerRunner,
         dispatcher: Dispatcher,
         clock: Clock,
         ids: IdGenerator,
@@ -172,7 +172,7 @@ class NativeEngine:
 
     # -- clients ---------------------------------------------------------------------------------
 
-    async def submit(self, submission: Submission, allowance: Allowance | None = None) -> Job:
+    async def submit(self, submission: Submission, allowance: MonthlyQuota | None = None) -> Job:
         """Accept a job; durable when this returns. Its first handler may have run by then."""
         self._must_run()
         job = self._new_job(submission, self._clock.now(), current_context())
@@ -203,7 +203,7 @@ class NativeEngine:
         return [answer for answer in answers if isinstance(answer, _Answer)]
 
     async def submit_each(
-        self, submissions: Sequence[Submission], allowance: Allowance | None = None
+        self, submissions: Sequence[Submission], allowance: MonthlyQuota | None = None
     ) -> list[Job | RegistaError]:
         """The same, but whatever is wrong with one is told in its place, and the others are accepted."""
         self._must_run()
@@ -224,7 +224,7 @@ class NativeEngine:
         return answers
 
     async def _create(
-        self, submissions: Sequence[Submission], jobs: Sequence[Job], allowance: Allowance | None = None
+        self, submissions: Sequence[Submission], jobs: Sequence[Job], allowance: MonthlyQuota | None = None
     ) -> list[Job | RegistaError]:
         # A key that is there already is answered from the store: no handler runs for it again.
         taken = await self._taken(jobs)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from ...blueprint import StateMachineBlueprint
 from ...blueprint.decisions import Decision, HandlerFailed
+from ...blueprint.registry import BlueprintRegistry
 from ...clock import Clock, IdGenerator
 from ...dispatch.dispatcher import Dispatcher
 from ...errors import (
@@ -41,9 +42,8 @@ from ...model import (
     task_id_of_attempt,
 )
 from ...storage.base import StorageBackend
+from ..handler_runner import HandlerRunner
 from .act import Act, Roll
-from .library import Library
-from .runner import Runner
 
 log = logging.getLogger("regista.engine")
 
@@ -84,8 +84,8 @@ class JobExecutor:
     def __init__(
         self,
         storage: StorageBackend,
-        library: Library,
-        runner: Runner,
+        library: BlueprintRegistry,
+        runner: HandlerRunner,
         dispatcher: Dispatcher,
         clock: Clock,
         ids: IdGenerator,

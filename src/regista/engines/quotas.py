@@ -7,11 +7,11 @@ from datetime import UTC, date, datetime, time, tzinfo
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from ...clock import Clock
-from ...errors import QuotaExceeded
-from ...model import ClientConfig, Quota
-from ...storage.base import StorageBackend
-from ..base import Allowance
+from ..clock import Clock
+from ..errors import QuotaExceeded
+from ..model import ClientConfig, Quota
+from ..storage.base import StorageBackend
+from .base import MonthlyQuota
 
 T = TypeVar("T")
 
@@ -24,14 +24,14 @@ NEAR = 1000
 _LOOK_S = 1.0
 
 
-def allowance_of(client: ClientConfig, now: datetime, zone: tzinfo) -> Allowance | None:
+def monthly_quota(client: ClientConfig, now: datetime, zone: tzinfo) -> MonthlyQuota | None:
     """What this client may have in the month that it is now in this zone; None: as much as it likes."""
     if client.monthly_attempts is None:
         return None
     month, resets_at = _month(now.date(), now.hour, now.minute, zone)
     left_s = (resets_at - now).total_seconds()
     quota = Quota(f"jobs:{month}:{client.name}", client.monthly_attempts, left_s + _KEPT_S)
-    return Allowance(quota, resets_at)
+    return MonthlyQuota(quota, resets_at)
 
 
 @lru_cache(maxsize=4)
@@ -94,7 +94,7 @@ class Ledger:
         if before:
             await asyncio.wait(set(before))
 
-    async def refusal(self, allowance: Allowance) -> QuotaExceeded:
+    async def refusal(self, allowance: MonthlyQuota) -> QuotaExceeded:
         """What to tell a client that has used up its quota."""
         used = await self._storage.used(allowance.quota.counter)
         wait_s = (allowance.resets_at - self._clock.now()).total_seconds()

@@ -1,12 +1,12 @@
-"""Relay: progress that is told here, for those who watch it at another instance. Nobody keeps it."""
+"""ProgressRelay: progress that is told here, for those who watch it at another instance. Nobody keeps it."""
 
 import asyncio
 import logging
 
 import msgspec
 
-from ...errors import StorageOutcomeUnknown
-from ...storage.base import Hint, HintKind, StorageBackend
+from ..errors import StorageOutcomeUnknown
+from ..storage.base import Hint, HintKind, StorageBackend
 
 log = logging.getLogger("regista.feed")
 
@@ -16,7 +16,7 @@ _EVERY_S = 0.1
 _encode = msgspec.json.Encoder().encode
 
 
-class Word(msgspec.Struct, frozen=True, array_like=True):
+class ProgressUpdate(msgspec.Struct, frozen=True, array_like=True):
     """How far an attempt is, and which instance says so."""
 
     instance: str
@@ -25,16 +25,16 @@ class Word(msgspec.Struct, frozen=True, array_like=True):
     message: str
 
 
-_decode = msgspec.json.Decoder(Word).decode
+_decode = msgspec.json.Decoder(ProgressUpdate).decode
 
 
-class Relay:
+class ProgressRelay:
     """Gathers progress and passes it on, where others share the store. Elsewhere it does nothing."""
 
     def __init__(self, storage: StorageBackend, instance: str) -> None:
         self._storage = storage
         self._instance = instance
-        self._words: dict[str, Word] = {}
+        self._words: dict[str, ProgressUpdate] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._sending: set[asyncio.Task[None]] = set()
 
@@ -42,11 +42,11 @@ class Relay:
         """An attempt of a worker that is connected here."""
         if not self._storage.shared:
             return
-        self._words[attempt_id] = Word(self._instance, attempt_id, value, message)
+        self._words[attempt_id] = ProgressUpdate(self._instance, attempt_id, value, message)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_EVERY_S, self._send)
 
-    def heard(self, text: str) -> Word | None:
+    def heard(self, text: str) -> ProgressUpdate | None:
         """What another instance told; None for our own echo, and for what we cannot read."""
         try:
             word = _decode(text)

@@ -1,4 +1,4 @@
-"""Runner: runs one handler of one job and turns whatever happens into a value."""
+"""HandlerRunner: runs one handler of one job and turns whatever happens into a value."""
 
 import asyncio
 import contextvars
@@ -14,21 +14,21 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ...aio import await_user_code, call_user_code
-from ...blueprint import ActionFactory, Graph, JobContext, StateMachineBlueprint
-from ...blueprint.analysis import may_suspend
-from ...blueprint.arguments import Unstorable
-from ...blueprint.decisions import Decision, HandlerFailed
-from ...blueprint.handlers import Handler
-from ...clock import Clock
-from ...errors import ActionError, NotSerializable
-from ...model import ClientConfig, Job, Task
-from ...model.attributes import Attributes
-from ...payloads.base import MARK, Broken, broken, is_own
-from ...payloads.task_files import TaskFiles
-from ...redaction import redacted_exception
-from ...serialization import safe_text, to_storable
-from ...trace_context import CURRENT_SUBJECT
+from ..aio import await_user_code, call_user_code
+from ..blueprint import ActionFactory, Graph, JobContext, StateMachineBlueprint
+from ..blueprint.analysis import may_suspend
+from ..blueprint.arguments import Unstorable
+from ..blueprint.decisions import Decision, HandlerFailed
+from ..blueprint.handlers import Handler
+from ..clock import Clock
+from ..errors import ActionError, NotSerializable
+from ..model import ClientConfig, Job, Task
+from ..model.attributes import Attributes
+from ..payloads.base import MARK, Broken, broken, is_own
+from ..payloads.task_files import TaskFiles
+from ..redaction import redacted_exception
+from ..serialization import safe_text, to_storable
+from ..trace_context import CURRENT_SUBJECT
 
 log = logging.getLogger("regista.engine")
 
@@ -55,7 +55,7 @@ class Spot(Protocol):
         ...
 
 
-class Runner:
+class HandlerRunner:
     """Runs handlers. Their errors become values; nothing that a user writes can raise out of here."""
 
     def __init__(

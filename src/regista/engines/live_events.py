@@ -1,16 +1,16 @@
-"""Feed: what has just happened, handed to everybody who watches, each event once."""
+"""LiveEventFeed: what has just happened, handed to everybody who watches, each event once."""
 
 import asyncio
 import logging
 from collections import OrderedDict, deque
 
-from ...aio import resolve, wait_or_timeout
-from ...clock import Clock
-from ...errors import HistoryUnavailable, StorageError, StorageUnavailable
-from ...history.base import HistoryStorage
-from ...model import Event, OutboxEntry, job_id_of_task, split_attempt_id
-from ...schemas.jobs import Progress
-from ...storage.base import StorageBackend
+from ..aio import resolve, wait_or_timeout
+from ..clock import Clock
+from ..errors import HistoryUnavailable, StorageError, StorageUnavailable
+from ..history.base import HistoryStorage
+from ..model import Event, OutboxEntry, job_id_of_task, split_attempt_id
+from ..schemas.jobs import Progress
+from ..storage.base import StorageBackend
 
 log = logging.getLogger("regista.feed")
 
@@ -24,7 +24,7 @@ _PAGE = 1000
 _OWNERS_KEPT = 10_000
 
 
-class Told:
+class LiveEvent:
     """One event on its way to readers, and the entry that brought it. `body` is left here by the first who encodes it."""
 
     __slots__ = ("body", "event", "number", "offset")
@@ -36,7 +36,7 @@ class Told:
         self.body: bytes | None = None
 
 
-class Reader:
+class EventSubscription:
     """Somebody who watches one job, the jobs of one client, or all.
 
     What it was told waits here until it takes it. A reader that lets too much gather is cut off: what it
@@ -52,10 +52,10 @@ class Reader:
         self.missed = False
         self.slow = False
         self.over = False
-        self._news: deque[Told | Progress] = deque()
+        self._news: deque[LiveEvent | Progress] = deque()
         self._waiter: asyncio.Future[None] | None = None
 
-    async def take(self, timeout_s: float) -> list[Told | Progress]:
+    async def take(self, timeout_s: float) -> list[LiveEvent | Progress]:
         """What has gathered; waits for something. Nothing when the time is up, or nothing more will come."""
         if not self._news and not self.over:
             self._waiter = asyncio.get_running_loop().create_future()
@@ -65,14 +65,14 @@ class Reader:
         self._news.clear()
         return news
 
-    def tell(self, news: Told | Progress) -> None:
+    def tell(self, news: LiveEvent | Progress) -> None:
         """One more thing; progress gives way to events where it gets tight."""
-        room = MAX_BEHIND if isinstance(news, Told) else MAX_BEHIND // 2
+        room = MAX_BEHIND if isinstance(news, LiveEvent) else MAX_BEHIND // 2
         if self.over:
             return
         if len(self._news) < room:
             self._news.append(news)
-        elif isinstance(news, Told):
+        elif isinstance(news, LiveEvent):
             self.slow = self.over = True
         self._wake()
 
@@ -91,15 +91,15 @@ class Reader:
             resolve(self._waiter)
 
 
-class Feed:
+class LiveEventFeed:
     """Reads the outbox behind the commits, once for all readers. Idle, and free, while there are none."""
 
     def __init__(self, storage: StorageBackend, history: HistoryStorage, clock: Clock) -> None:
         self._storage = storage
         self._history = history
         self._clock = clock
-        self._by_job: dict[str, list[Reader]] = {}
-        self._wide: list[Reader] = []
+        self._by_job: dict[str, list[EventSubscription]] = {}
+        self._wide: list[EventSubscription] = []
         self._owners: OrderedDict[str, str] = OrderedDict()
         #: The last entry that readers were told of; None while nobody reads.
         self._cursor: int | None = None
@@ -129,14 +129,14 @@ class Feed:
             await asyncio.gather(pump, return_exceptions=True)
         self._cursor = None
 
-    def _readers(self) -> list[Reader]:
+    def _readers(self) -> list[EventSubscription]:
         return [*self._wide, *(reader for group in self._by_job.values() for reader in group)]
 
     # -- readers ---------------------------------------------------------------------------------
 
-    async def join(self, *, job_id: str | None = None, client: str | None = None) -> Reader:
+    async def join(self, *, job_id: str | None = None, client: str | None = None) -> EventSubscription:
         """A reader that hears everything flushed from now on. What was before is in the store and in history."""
-        reader = Reader(job_id, client)
+        reader = EventSubscription(job_id, client)
         (self._wide if job_id is None else self._by_job.setdefault(job_id, [])).append(reader)
         if not self._open:
             reader.close()
@@ -154,7 +154,7 @@ class Feed:
         self.wake()
         return reader
 
-    def leave(self, reader: Reader) -> None:
+    def leave(self, reader: EventSubscription) -> None:
         """It reads no more. Twice is fine."""
         group = self._wide if reader.job_id is None else self._by_job.get(reader.job_id, [])
         if reader in group:
@@ -267,11 +267,11 @@ class Feed:
         readers = [*self._by_job.get(entry.job_id, ()), *await self._wide_readers(entry)]
         if readers:
             for offset, event in enumerate(entry.numbered()):
-                told = Told(event, entry.number, offset)
+                told = LiveEvent(event, entry.number, offset)
                 for reader in readers:
                     reader.tell(told)
 
-    async def _wide_readers(self, entry: OutboxEntry) -> list[Reader]:
+    async def _wide_readers(self, entry: OutboxEntry) -> list[EventSubscription]:
         if not self._wide:
             return []
         owner = await self.owner(entry)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from regista import Config, OrchestratorEngine, Worker
-from regista.engines.native import feed as module
-from regista.engines.native.feed import Feed, Reader, Told
+from regista.engines import live_events as module
+from regista.engines.live_events import EventSubscription, LiveEvent, LiveEventFeed
 from regista.schemas.jobs import Progress
 from tests.support import one_task
 
@@ -26,12 +26,12 @@ def run(body: Callable[[OrchestratorEngine], Coroutine[Any, Any, None]]) -> None
     asyncio.run(main())
 
 
-async def heard(reader: Reader, ends: int = 1) -> list[Told]:
+async def heard(reader: EventSubscription, ends: int = 1) -> list[LiveEvent]:
     """Everything up to so many ends of jobs."""
-    found: list[Told] = []
+    found: list[LiveEvent] = []
     async with asyncio.timeout(5):
         while sum(told.event.type == "job_finished" for told in found) < ends:
-            found += [one for one in await reader.take(5) if isinstance(one, Told)]
+            found += [one for one in await reader.take(5) if isinstance(one, LiveEvent)]
     return found
 
 
@@ -42,7 +42,7 @@ def test_a_reader_of_one_job_hears_all_of_it_and_nothing_else() -> None:
         other = await director.run_job("script")
         await director.wait(job.id)
         told = await director.events(job.id)
-        news = [one.event for one in await reader.take(1) if isinstance(one, Told)]
+        news = [one.event for one in await reader.take(1) if isinstance(one, LiveEvent)]
         assert other.id not in {event.job_id for event in news}
         assert news == told[-len(news) :]
         director.feed.leave(reader)
@@ -183,4 +183,4 @@ def test_everybody_is_sent_home_when_it_stops_and_nobody_gets_in_afterwards() ->
 
 async def test_stop_before_start_is_fine() -> None:
     director = OrchestratorEngine("memory", Config(instance_id="x"))
-    await Feed(director.storage, director.history, director.clock).stop()
+    await LiveEventFeed(director.storage, director.history, director.clock).stop()

@@ -1,7 +1,7 @@
 import pytest
 
 from regista import ActionFactory, JobContext, StateMachineBlueprint
-from regista.engines.native.library import Library
+from regista.blueprint.registry import BlueprintRegistry
 from regista.errors import BlueprintInvalid
 from regista.model.attributes import declared_types
 
@@ -22,7 +22,7 @@ def test_a_declaration_that_is_wrong_says_so_where_it_is_made() -> None:
 
 
 def test_what_is_declared_anywhere_can_be_searched_for() -> None:
-    library = Library(declared_types({"Team": "Keyword"}))
+    library = BlueprintRegistry(declared_types({"Team": "Keyword"}))
     library.add(play("a", Size="Int"))
     library.add(play("b", Asset="Keyword", Size="Long"))
     assert set(library.attributes()) == {"Team", "Size", "Asset"}
@@ -30,7 +30,7 @@ def test_what_is_declared_anywhere_can_be_searched_for() -> None:
 
 
 def test_one_name_with_two_types_is_refused() -> None:
-    library = Library(declared_types({"Team": "Keyword"}))
+    library = BlueprintRegistry(declared_types({"Team": "Keyword"}))
     library.add(play("a", Size="Int"))
     for declared in ({"Size": "Keyword"}, {"Team": "Text"}):
         with pytest.raises(BlueprintInvalid, match="take one type, or two names"):
@@ -52,7 +52,7 @@ def at(name: str, endpoint: str | None, version: str | None = "v1") -> StateMach
 
 
 def test_two_blueprints_at_one_path_are_refused_and_a_newer_one_of_the_same_name_is_not() -> None:
-    library = Library()
+    library = BlueprintRegistry()
     library.add(at("a", "/jobs/a"))
     library.add(at("a", "/jobs/a"))
     library.add(at("none", None))
@@ -64,30 +64,33 @@ def test_two_blueprints_at_one_path_are_refused_and_a_newer_one_of_the_same_name
 
 
 def test_a_path_leads_to_the_newest_and_is_free_once_that_has_moved() -> None:
-    library = Library()
+    library = BlueprintRegistry()
     library.add(at("a", "/jobs/a"))
-    assert library.at("v1/jobs/a") is library.get("a")
-    assert library.at("jobs/a") is library.at("") is None
+    assert library.find_by_path("v1/jobs/a") is library.get("a")
+    assert library.find_by_path("jobs/a") is library.find_by_path("") is None
     moved = at("a", "/jobs/elsewhere", None)
     library.add(moved)
-    assert library.at("jobs/elsewhere") is moved
-    assert library.at("v1/jobs/a") is None
+    assert library.find_by_path("jobs/elsewhere") is moved
+    assert library.find_by_path("v1/jobs/a") is None
     library.add(at("b", "/jobs/a"))
-    assert library.at("v1/jobs/a") is library.get("b")
+    assert library.find_by_path("v1/jobs/a") is library.get("b")
 
 
 def test_a_blueprint_that_is_changed_and_registered_again_is_where_it_says() -> None:
-    library, changed = Library(), at("a", "/x", None)
+    library, changed = BlueprintRegistry(), at("a", "/x", None)
     for endpoint in ("/x", "/y", None):
         changed.api_endpoint = endpoint
         library.add(changed)
-        assert [library.at(place) is changed for place in ("x", "y")] == [endpoint == "/x", endpoint == "/y"]
+        assert [library.find_by_path(place) is changed for place in ("x", "y")] == [
+            endpoint == "/x",
+            endpoint == "/y",
+        ]
     library.add(at("b", "/x", None))
 
 
 def test_the_root_is_a_path_like_any_other() -> None:
-    library = Library()
+    library = BlueprintRegistry()
     library.add(at("a", "/", None))
-    assert library.at("") is library.get("a")
+    assert library.find_by_path("") is library.get("a")
     with pytest.raises(BlueprintInvalid, match="is that of 'a' already"):
         library.add(at("b", "//", None))
