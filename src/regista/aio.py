@@ -1,7 +1,8 @@
 """Helpers for asyncio: waiting with a timeout, the event loop's class, and calls of user code."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from .serialization import safe_text
@@ -38,6 +39,34 @@ def resolve(waiter: "asyncio.Future[None]") -> None:
     """Complete the waiter. A second call does nothing."""
     if not waiter.done():
         waiter.set_result(None)
+
+
+class BackgroundTasks:
+    """Tasks that nothing waits for: kept until they end, logged when they fail, cancelled by `stop`."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        # A dict, not a set: the order of cancelling must not vary in a simulation.
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+
+    def start(self, work: Coroutine[Any, Any, Any], name: str) -> None:
+        """Run the coroutine in a task of its own."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
+
+    async def stop(self) -> None:
+        """Cancel what still runs and wait for it."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        del self._tasks[task]
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._log.error("%s failed", task.get_name(), exc_info=error)
 
 
 class UserCodeEscaped(RuntimeError):

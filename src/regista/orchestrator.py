@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from .aio import BackgroundTasks
 from .backends import build_history, build_storage, settings_of, told_apart
 from .blueprint import StateMachineBlueprint, load_blueprints
 from .blueprint.registry import BlueprintRegistry
@@ -117,11 +118,16 @@ class OrchestratorEngine:
         self._clients = dict(clients or {})
         self._client_tokens = dict(client_tokens or {})
         self._doors: list[Doors] = []
+        #: Those of `app`, which outlives a stop.
+        self._doors_of_app: Doors | None = None
         self._app: web.Application | None = None
         self._site: HttpServer | None = None
         self._started = False
         self._failure: StorageFailed | None = None
         self._failing: asyncio.Task[None] | None = None
+        self._background = BackgroundTasks(log)
+        self._stopping = False
+        self._stop_lock = asyncio.Lock()
         self._stopped = asyncio.Event()
         self._build(self._clients)
 
@@ -278,7 +284,7 @@ class OrchestratorEngine:
             raise ValueError(f"a worker named {worker.name!r} is already there; give this one another name")
         self._workers.append(local)
         if self._started:
-            self._starting = asyncio.get_running_loop().create_task(local.start(), name=f"start-{local.id}")
+            self._background.start(local.start(), f"start of worker {local.id}")
         return local
 
     # -- life ------------------------------------------------------------------------------------
@@ -329,18 +335,26 @@ class OrchestratorEngine:
         await self.upkeep.start()
 
     async def stop(self, grace_s: float = 5.0) -> None:
-        """Drain and close. Tasks get the grace to finish; what does not is done again after the next start."""
-        if self._started:
-            self._started = False
+        """Drain and close. Tasks get the grace to finish; what does not is done again after the next start.
+
+        A second call waits for the first one. When a stop was cancelled, the next call completes it.
+        """
+        async with self._stop_lock:
+            if not self._started:
+                return
+            self._stopping = True
             self.telemetry.is_now(stopping=True)
             if self._site is not None:
-                # First of all: whoever asks now is told so by a closed port, and tries somewhere else.
+                # The port is closed first, so that clients and workers go to another instance.
                 await self._site.stop()
                 self._site = None
+            self._doors = [doors for doors in self._doors if doors is self._doors_of_app]
             await self._stop(grace_s)
+            self._started = self._stopping = False
 
     async def _stop(self, grace_s: float) -> None:
-        # In the opposite order: nothing is closed before whoever writes to it.
+        # In the opposite order: each part is closed after the parts that write to it. Each of these can be called again.
+        await self._background.stop()
         await self.services.audit.stop()
         await self.upkeep.stop()
         await self.webhooks.stop(min(grace_s, 2.0))
@@ -398,6 +412,7 @@ class OrchestratorEngine:
         """
         if self._app is None:
             app = self._build_app(self.config.api_host)
+            self._doors_of_app = self._doors[-1]
 
             async def alive(_: "web.Application") -> AsyncIterator[None]:
                 await self.start()
@@ -426,7 +441,7 @@ class OrchestratorEngine:
                 feed=self.feed,
                 doors=self._open_doors(host),
                 services=self.services,
-                is_ready=lambda: self._started and self._failure is None,
+                is_ready=lambda: self._started and not self._stopping and self._failure is None,
                 telemetry=self.telemetry,
             )
         )
@@ -494,10 +509,9 @@ class OrchestratorEngine:
         from .server import HttpServer
 
         host = host or self.config.api_host
-        app = self._build_app(host)  # refuses an address that needs credentials before anything is opened
-        site = HttpServer(
-            app, host, self.config.api_port if port is None else port
-        )  # and wrong certificates, too
+        # Missing credentials and wrong certificates are refused before anything is opened.
+        app = self._build_app(host)
+        site = HttpServer(app, host, self.config.api_port if port is None else port)
         await self.start()
         try:
             await site.start()

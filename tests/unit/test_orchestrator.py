@@ -1,6 +1,7 @@
 """Submitting, versions and the life of the orchestrator. FENCES 17, 20."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -34,8 +35,9 @@ from regista.errors import (
 )
 from regista.history.postgres import PostgresHistory
 from regista.history.sqlite import SqliteHistory
-from regista.model import AwaitVersion, ResultVerdict, Task, TaskResult
+from regista.model import AwaitVersion, ClientConfig, ResultVerdict, Task, TaskResult
 from regista.model import Worker as WorkerRecord
+from regista.sdk.local import LocalWorker
 from regista.storage.base import StorageBackend
 from regista.testing.clock import LoopClock
 from regista.testing.disk import SimulatedDisk
@@ -363,6 +365,88 @@ def test_start_and_stop_twice_are_fine_and_so_is_stop_before_start() -> None:
         await director.wait_stopped()
 
     played(main)
+
+
+@pytest.mark.parametrize("turns", range(0, 24, 3))
+async def test_a_cancelled_stop_is_completed_by_the_next_one(tmp_path: Path, turns: int) -> None:
+    path = str(tmp_path / "jobs.db")
+    engine = OrchestratorEngine(SqliteStorage(path), Config())
+    await engine.start()
+
+    stopping = asyncio.create_task(engine.stop())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    stopping.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await stopping
+    await engine.stop()
+
+    async with OrchestratorEngine(
+        SqliteStorage(path), Config()
+    ) as next_one:  # the file is closed and unlocked
+        assert next_one.storage is not engine.storage
+
+
+async def test_two_stops_at_once_both_return_when_everything_is_closed(tmp_path: Path) -> None:
+    path = str(tmp_path / "jobs.db")
+    engine = OrchestratorEngine(SqliteStorage(path), Config())
+    await engine.start()
+
+    await asyncio.gather(engine.stop(), engine.stop())
+
+    async with OrchestratorEngine(SqliteStorage(path), Config()):
+        pass
+
+
+async def test_workers_that_fail_to_start_later_are_logged_and_do_not_disturb_others(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(_: LocalWorker) -> None:
+        raise RuntimeError("no such device")
+
+    blueprint, broken, works = one_task(), Worker("broken"), Worker("works")
+    works.task("work")(lambda params: {"n": 1})
+    async with OrchestratorEngine(config=Config()) as engine:
+        engine.register_blueprint(blueprint)
+        with monkeypatch.context() as patch:
+            patch.setattr(LocalWorker, "start", fails)
+            engine.add_worker(broken)
+            await asyncio.sleep(0.01)
+        engine.add_worker(works)
+        job = await engine.run_job("script", {}, timeout_s=5)
+
+    assert job.status is JobStatus.FINISHED
+    failures = [(record.name, record.levelname) for record in caplog.records if record.exc_info]
+    assert failures == [("regista", "ERROR")]
+
+
+async def test_serving_again_after_a_stop_reads_the_credential_files_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = 0
+
+    def read(path: str) -> dict[str, ClientConfig]:
+        nonlocal reads
+        reads += 1
+        return {}
+
+    monkeypatch.setattr("regista.orchestrator.read_clients", read)
+    config = Config(
+        clients_config_path=str(tmp_path / "clients.toml"), client_token="t" * 32, worker_token="w" * 32
+    )
+    (tmp_path / "clients.toml").touch()
+    monkeypatch.setattr("regista.orchestrator.read_webhooks", lambda path, check: {})
+    engine = OrchestratorEngine(config=config)
+    for _ in range(3):
+        await engine.serve("127.0.0.1", 0)
+        await engine.stop()
+    await engine.serve("127.0.0.1", 0)
+    reads = 0
+
+    assert engine.reload()
+
+    assert reads == 1
+    await engine.stop()
 
 
 def test_what_is_unfinished_at_stop_goes_on_with_the_next_start() -> None:
