@@ -26,7 +26,7 @@ async def join(http: aiohttp.ClientSession, url: str, number: int) -> aiohttp.Cl
     socket = await http.ws_connect(
         f"{url}/_worker/ws/{name}", protocols=(frames.PROTOCOL,), autoping=False, max_msg_size=0
     )
-    await socket.send_bytes(frames.encode([frames.Hello(session, [])]))
+    await socket.send_bytes(frames.encode([frames.HelloFrame(session, [])]))
     return socket
 
 
@@ -39,7 +39,7 @@ async def main(url: str, token: str, count: int) -> None:
             wave = range(first, min(first + 100, count))
             sockets += await asyncio.gather(*[join(http, url, number) for number in wave])
         print("ready", flush=True)
-        beat = frames.encode([frames.Beat([])])
+        beat = frames.encode([frames.HeartbeatFrame([])])
         closed = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
         while not closed.done():
             for index, socket in enumerate(sockets):

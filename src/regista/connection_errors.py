@@ -25,7 +25,7 @@ _HUNG_UP = {
 }
 
 
-def why(error: BaseException, never_answered: str = "") -> str:
+def describe(error: BaseException, never_answered: str = "") -> str:
     """What kept us from an answer. Libraries wrap the reason (`os_error`) in words of their own.
 
     `never_answered`: the address, where nothing has ever come from it. Who hangs up there may want to be spoken to
@@ -47,7 +47,7 @@ def why(error: BaseException, never_answered: str = "") -> str:
     return safe_text(error) or type(error).__name__
 
 
-def nobody_listens(error: BaseException) -> bool:
+def is_refused(error: BaseException) -> bool:
     """The machine answers, and nobody has that port there: whoever just starts may have it in a moment."""
     return isinstance(getattr(error, "os_error", None) or error, ConnectionRefusedError)
 

@@ -12,7 +12,7 @@ from .engines.native.engine import NativeEngine
 from .errors import PayloadsDisabled
 from .model import Job, Task, TaskFailure, TaskResult
 from .payloads.base import Broken, Method, Payloads, claimed
-from .payloads.links import link_to
+from .payloads.links import signed_path
 from .payloads.records import Glance, KeptRecords, keep_records
 from .payloads.service import FileService, build_files
 from .payloads.task_files import TaskFiles
@@ -143,7 +143,7 @@ class Filing:
 
     def _sign(self, job_id: str, name: str, method: Method, expires_s: float) -> str:
         expires = int(self._clock.now().timestamp() + expires_s)
-        return self._config.public_url.rstrip("/") + link_to(self.secret, job_id, name, method, expires)
+        return self._config.public_url.rstrip("/") + signed_path(self.secret, job_id, name, method, expires)
 
 
 def both(one: Callable[[Any], None], other: Callable[[Any], None]) -> Callable[[Any], None]:

@@ -14,7 +14,7 @@ from .api.connection_guard import CONNECTION_GUARDS
 from .api.stage import STAGE
 from .config import Config
 from .errors import ConfigError
-from .tls import Files, Served
+from .tls import ServerTls, TlsFiles
 
 if TYPE_CHECKING:
     from .orchestrator import OrchestratorEngine
@@ -84,12 +84,12 @@ class HttpServer:
         await self._runner.cleanup()
 
 
-def tls_of(config: Config) -> Served | None:
+def tls_of(config: Config) -> ServerTls | None:
     """Return the TLS of the settings; None means plain HTTP. Raises ConfigError for settings that contradict."""
-    files = Files(config.tls_cert_path, config.tls_key_path, config.tls_ca_path)
+    files = TlsFiles(config.tls_cert_path, config.tls_key_path, config.tls_ca_path)
     asked = bool(files.cert) or config.tls_require_client_cert
     if asked if config.tls_enabled is None else config.tls_enabled:
-        return Served(files, require=config.tls_require_client_cert)
+        return ServerTls(files, require=config.tls_require_client_cert)
     return None
 
 

@@ -32,7 +32,7 @@ _CAUSES = {
 _DISTRUST = ("UNKNOWN_CA", "CERTIFICATE_UNKNOWN", "BAD_CERTIFICATE", "CERTIFICATE_EXPIRED")
 
 
-class Files(Struct, frozen=True):
+class TlsFiles(Struct, frozen=True):
     """Where a certificate, its key and an authority lie; empty: there is none."""
 
     #: With the intermediate ones, the own one first.
@@ -43,7 +43,7 @@ class Files(Struct, frozen=True):
     ca: str = ""
 
 
-def server_context(files: Files, *, require: bool = False) -> ssl.SSLContext:
+def server_context(files: TlsFiles, *, require: bool = False) -> ssl.SSLContext:
     """How to listen with this certificate. With an authority, clients may show one of its certificates, or must."""
     if not files.cert:
         raise ConfigError("TLS_CERT_PATH", "the file of a certificate, to serve TLS", "nothing")
@@ -64,9 +64,9 @@ def server_context(files: Files, *, require: bool = False) -> ssl.SSLContext:
     return context
 
 
-def client_context(files: Files) -> ssl.SSLContext | None:
+def client_context(files: TlsFiles) -> ssl.SSLContext | None:
     """How to call: whom to believe, and what to show. None where nothing is set: Python's own way."""
-    if files == Files():
+    if files == TlsFiles():
         return None
     context = ssl.create_default_context()
     if files.ca:
@@ -88,7 +88,7 @@ def _load_authority(context: ssl.SSLContext, path: str) -> None:
         raise ConfigError("TLS_CA_PATH", "certificates in PEM", f"{path}: {_reason(error)}") from None
 
 
-def _load_own(context: ssl.SSLContext, files: Files) -> None:
+def _load_own(context: ssl.SSLContext, files: TlsFiles) -> None:
     key = files.key or files.cert
     _check_readable("TLS_CERT_PATH", files.cert, "CERTIFICATE-----")
     _check_readable("TLS_KEY_PATH", key, "PRIVATE KEY-----")
@@ -125,10 +125,10 @@ def _reason(error: ssl.SSLError) -> str:
     return (error.reason or str(error)).replace("_", " ").lower()
 
 
-class Served:
+class ServerTls:
     """The TLS of something that listens. Read anew, the files hold for the next connection; open ones stay as they are."""
 
-    def __init__(self, files: Files, *, require: bool = False) -> None:
+    def __init__(self, files: TlsFiles, *, require: bool = False) -> None:
         self._files = files
         self._require = require
         self._newest = server_context(files, require=require)
@@ -154,13 +154,13 @@ class Served:
         return True
 
     def _warn(self) -> None:
-        found = look_at(self._files)
+        found = inspect_certificate(self._files)
         if found.trouble:
             told = {"action": "tls_certificate"}
             log.warning("the certificate %s: %s", self._files.cert, found.trouble, extra=told)
 
 
-class Found(Struct, frozen=True):
+class CertificateInfo(Struct, frozen=True):
     """What a certificate says of itself."""
 
     #: Empty: it can be used now.
@@ -170,7 +170,7 @@ class Found(Struct, frozen=True):
     names: tuple[str, ...] = ()
 
 
-def look_at(files: Files, *, calls: bool = False) -> Found:
+def inspect_certificate(files: TlsFiles, *, calls: bool = False) -> CertificateInfo:
     """Read a certificate as a caller would see it who trusts nothing but itself; ConfigError when it cannot be used.
 
     `calls`: as one who is called would see it. A certificate may be good for only one of both.
@@ -192,9 +192,9 @@ def look_at(files: Files, *, calls: bool = False) -> Found:
     try:
         shown = _handshake(server, client, seen_by=1 if calls else 0)
     except ssl.SSLCertVerificationError as error:
-        return Found(error.verify_message)
+        return CertificateInfo(error.verify_message)
     until = datetime.fromtimestamp(ssl.cert_time_to_seconds(str(shown["notAfter"])), UTC)
-    return Found("", until, tuple(str(value) for _, value in shown.get("subjectAltName", ())))
+    return CertificateInfo("", until, tuple(str(value) for _, value in shown.get("subjectAltName", ())))
 
 
 def _handshake(server: ssl.SSLContext, client: ssl.SSLContext, seen_by: int = 0) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from regista.workers.protocol import frames
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 #: A welcome with a lease of three seconds.
-WELCOME = frames.encode([frames.Welcome([], 3.0, 1_000_000)])
+WELCOME = frames.encode([frames.WelcomeFrame([], 3.0, 1_000_000)])
 
 
 class OddOrchestrator:

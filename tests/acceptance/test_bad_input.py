@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from regista.history.query import Query
-from regista.schemas.pages import token_of
+from regista.schemas.pages import encode_position
 from tests.acceptance.serving import House, serving
 from tests.support import one_task
 
@@ -114,8 +114,8 @@ def test_the_content_type_does_not_matter_when_it_is_json(kind: str) -> None:
         ("/api/v1/jobs?status=sleeping", "status"),
         ("/api/v1/jobs?next=nonsense", "next"),
         ("/api/v1/jobs?next=%FF%00", "next"),
-        (f"/api/v1/jobs?next={token_of(17)}", "next"),
-        (f"/api/v1/jobs?next={token_of(['x', 'y'])}", "next"),
+        (f"/api/v1/jobs?next={encode_position(17)}", "next"),
+        (f"/api/v1/jobs?next={encode_position(['x', 'y'])}", "next"),
         ("/api/v1/jobs/x?wait=-1", "wait"),
         ("/api/v1/jobs/x?wait=nan", "wait"),
         ("/api/v1/jobs/x?wait=soon", "wait"),
@@ -165,7 +165,7 @@ def test_a_made_up_token_of_a_far_day_is_refused_like_any_other_that_no_page_gav
     async def body(house: House) -> None:
         for moment in (-(2**60), 2**63 - 1, 0):
             for made_up in ([moment, "x"], [Query().restricted(client="ada").fingerprint, [moment, 5]]):
-                answer = await house.get(f"/api/v1/jobs?next={token_of(made_up)}")
+                answer = await house.get(f"/api/v1/jobs?next={encode_position(made_up)}")
                 assert (answer.status, answer.code) == (400, "bad_parameter")
 
     run(body)

@@ -336,7 +336,7 @@ def test_a_message_on_the_stream_that_is_none_closes_it_and_no_more(message: byt
                 f"{house.url}/_worker/ws/w1", protocols=[frames.PROTOCOL], headers=headers
             ) as ws:
                 if greeting:
-                    await ws.send_bytes(frames.encode([frames.Hello(registered.json["session"], [])]))
+                    await ws.send_bytes(frames.encode([frames.HelloFrame(registered.json["session"], [])]))
                 await ws.send_bytes(message)
                 async with asyncio.timeout(5):
                     while not ws.closed:

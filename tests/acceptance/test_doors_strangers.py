@@ -267,7 +267,7 @@ def test_a_stream_cannot_speak_for_another_worker() -> None:
                 status="success",
                 data={"x": "stolen"},
             )
-            stolen = [frames.Hello(session, [task["task_id"]]), frames.Result(theft)]
+            stolen = [frames.HelloFrame(session, [task["task_id"]]), frames.ResultFrame(theft)]
             await ws.send_bytes(msgspec.msgpack.encode(stolen))
             async with asyncio.timeout(5):
                 heard = b""

@@ -349,15 +349,15 @@ def test_a_stream_over_which_too_much_comes_is_read_slowly_and_never_refused() -
         async with house.session.ws_connect(
             f"{house.url}/_worker/ws/w1", protocols=[frames.PROTOCOL], headers=WORKER
         ) as ws:
-            await ws.send_bytes(frames.encode([frames.Hello(registered.json["session"], [])]))
+            await ws.send_bytes(frames.encode([frames.HelloFrame(registered.json["session"], [])]))
             began = time.monotonic()
             for _ in range(4):
-                await ws.send_bytes(frames.encode([frames.Beat([])]))
+                await ws.send_bytes(frames.encode([frames.HeartbeatFrame([])]))
             heard = 0
             async with asyncio.timeout(8):
                 while heard < 4:
-                    answers = frames.decode_down((await ws.receive()).data)
-                    heard += sum(isinstance(frame, frames.Heard) for frame in answers)
+                    answers = frames.decode_to_worker((await ws.receive()).data)
+                    heard += sum(isinstance(frame, frames.HeartbeatAckFrame) for frame in answers)
             assert time.monotonic() - began > 0.9
             assert not ws.closed
 

@@ -27,7 +27,7 @@ class Raw:
         self.id = worker_id
         self.session = 0
         self.ws: aiohttp.ClientWebSocketResponse
-        self._heard: list[frames.Down] = []
+        self._heard: list[frames.ToWorker] = []
 
     async def register(self, capacity: int = 2) -> dict[str, Any]:
         body = {
@@ -43,11 +43,11 @@ class Raw:
         self.session = told["session"]
         return told
 
-    async def connect(self, *batch: frames.Up) -> None:
+    async def connect(self, *batch: frames.FromWorker) -> None:
         self.ws = await self._http.ws_connect(
             f"{self._house.url}/_worker/ws/{self.id}", protocols=(frames.PROTOCOL,), headers=HEADERS
         )
-        await self.say(*(batch or [frames.Hello(self.session, [])]))
+        await self.say(*(batch or [frames.HelloFrame(self.session, [])]))
 
     async def poll(self) -> list[dict[str, Any]]:
         """Ask for tasks the other way, under the same session."""
@@ -58,14 +58,14 @@ class Raw:
             told = await answer.json()
         return list(told["tasks"]) if isinstance(told, dict) else list(told)
 
-    async def say(self, *batch: frames.Up) -> None:
+    async def say(self, *batch: frames.FromWorker) -> None:
         await self.ws.send_bytes(frames.encode(batch))
 
-    async def hear(self) -> frames.Down:
+    async def hear(self) -> frames.ToWorker:
         if not self._heard:
             message = await self.ws.receive(timeout=5)
             assert message.type is aiohttp.WSMsgType.BINARY, message
-            self._heard = frames.decode_down(message.data)
+            self._heard = frames.decode_to_worker(message.data)
         return self._heard.pop(0)
 
     async def closed(self) -> int | None:
@@ -87,20 +87,20 @@ def test_a_conversation_from_hello_to_bye() -> None:
             assert told["stream"] == {"url": "/_worker/ws/raw", "protocol": 1}
             await worker.connect()
             welcome = await worker.hear()
-            assert welcome == frames.Welcome([], house.config.lease_s, house.config.max_body_bytes)
+            assert welcome == frames.WelcomeFrame([], house.config.lease_s, house.config.max_body_bytes)
             job = await house.submit({"n": 1})
             offer = await worker.hear()
-            assert isinstance(offer, frames.Offer)
+            assert isinstance(offer, frames.TaskFrame)
             assert (offer.type, offer.params, offer.attempt, offer.job_id) == ("work", {"n": 1}, 1, job.id)
-            await worker.say(frames.Beat([offer.attempt_id]))
-            assert await worker.hear() == frames.Heard([])
+            await worker.say(frames.HeartbeatFrame([offer.attempt_id]))
+            assert await worker.hear() == frames.HeartbeatAckFrame([])
             result = TaskResult(task_id=offer.attempt_id, job_id=job.id, data={"n": 2})
-            await worker.say(frames.Result(result), frames.Result(result))
+            await worker.say(frames.ResultFrame(result), frames.ResultFrame(result))
             acks = await worker.hear()
-            assert isinstance(acks, frames.Acks)
+            assert isinstance(acks, frames.AcksFrame)
             assert set(acks.accepted) == {offer.attempt_id}
             assert (await house.wait(job)).data == {"n": 2}
-            await worker.say(frames.Bye())
+            await worker.say(frames.LeaveFrame())
             assert await worker.closed() == 1000
             assert await house.director.storage.workers() == []
 
@@ -116,19 +116,19 @@ def test_a_result_that_was_told_before_the_goodbye_counts(how: str) -> None:
             await worker.hear()
             job = await house.submit()
             offer = await worker.hear()
-            assert isinstance(offer, frames.Offer)
-            result = frames.Result(TaskResult(task_id=offer.attempt_id, job_id=job.id))
+            assert isinstance(offer, frames.TaskFrame)
+            result = frames.ResultFrame(TaskResult(task_id=offer.attempt_id, job_id=job.id))
             if how == "one message":
-                await worker.say(result, frames.Bye())
+                await worker.say(result, frames.LeaveFrame())
             elif how == "two messages":
                 await worker.say(result)
-                await worker.say(frames.Bye())
+                await worker.say(frames.LeaveFrame())
             else:
-                await worker.say(frames.Started([offer.attempt_id]), result, frames.Beat([]))
-                await worker.say(frames.Beat([]), frames.Bye())
-            while isinstance(heard := await worker.hear(), frames.Heard):
+                await worker.say(frames.StartedFrame([offer.attempt_id]), result, frames.HeartbeatFrame([]))
+                await worker.say(frames.HeartbeatFrame([]), frames.LeaveFrame())
+            while isinstance(heard := await worker.hear(), frames.HeartbeatAckFrame):
                 pass
-            assert heard == frames.Acks([offer.attempt_id], {})
+            assert heard == frames.AcksFrame([offer.attempt_id], {})
             assert await worker.closed() == 1000
             assert (await house.wait(job)).status is JobStatus.FINISHED
             assert {"task_lost", "task_undelivered"}.isdisjoint(await house.events(job))
@@ -144,11 +144,11 @@ def test_one_that_says_goodbye_is_offered_nothing_while_its_last_result_is_writt
             await worker.hear()
             job = await house.submit()
             offer = await worker.hear()
-            assert isinstance(offer, frames.Offer)
+            assert isinstance(offer, frames.TaskFrame)
             waits = await house.submit()
             result = TaskResult(task_id=offer.attempt_id, job_id=job.id)
-            await worker.say(frames.Result(result), frames.Bye())
-            assert isinstance(await worker.hear(), frames.Acks)
+            await worker.say(frames.ResultFrame(result), frames.LeaveFrame())
+            assert isinstance(await worker.hear(), frames.AcksFrame)
             assert await worker.closed() == 1000
             assert "task_lost" not in await house.events(waits)
 
@@ -163,14 +163,14 @@ def test_a_result_of_an_attempt_that_is_over_is_refused_with_the_reason() -> Non
             await worker.hear()
             job = await house.submit()
             offer = await worker.hear()
-            assert isinstance(offer, frames.Offer)
+            assert isinstance(offer, frames.TaskFrame)
             stale = TaskResult(task_id=f"{offer.id}-7", job_id=job.id)
             unknown = TaskResult(task_id="nobody_1_0-1", job_id="nobody")
-            await worker.say(frames.Result(stale), frames.Result(unknown))
+            await worker.say(frames.ResultFrame(stale), frames.ResultFrame(unknown))
             refused: dict[str, str] = {}
             while len(refused) < 2:
                 acks = await worker.hear()
-                assert isinstance(acks, frames.Acks)
+                assert isinstance(acks, frames.AcksFrame)
                 refused |= acks.refused
             assert refused == {stale.task_id: "stale_task", unknown.task_id: "job_not_found"}
 
@@ -195,18 +195,18 @@ def test_results_that_come_together_are_each_acknowledged_though_a_handler_dawdl
             await worker.hear()
             jobs = [await house.submit() for _ in range(3)]
             offers = [await worker.hear() for _ in jobs]
-            attempts = [offer.attempt_id for offer in offers if isinstance(offer, frames.Offer)]
+            attempts = [offer.attempt_id for offer in offers if isinstance(offer, frames.TaskFrame)]
             results = [
                 TaskResult(task_id=attempt, job_id=job.id, data={"sleeps_s": sleeps_s})
                 for attempt, job, sleeps_s in zip(attempts, jobs, (0.2, 0, 0.2), strict=True)
             ]
             stale = TaskResult(task_id="nobody_1_0-1", job_id="nobody")
-            await worker.say(*(frames.Result(result) for result in [*results, stale]))
+            await worker.say(*(frames.ResultFrame(result) for result in [*results, stale]))
             accepted: list[str] = []
             refused: dict[str, str] = {}
             while len(accepted) + len(refused) < 4:
                 acks = await worker.hear()
-                assert isinstance(acks, frames.Acks)
+                assert isinstance(acks, frames.AcksFrame)
                 accepted += acks.accepted
                 refused |= acks.refused
             assert (sorted(accepted), list(refused)) == (sorted(attempts), [stale.task_id])
@@ -223,16 +223,16 @@ def test_nobody_speaks_for_another() -> None:
             await honest.hear()
             job = await house.submit()
             offer = await honest.hear()
-            assert isinstance(offer, frames.Offer)
+            assert isinstance(offer, frames.TaskFrame)
             await liar.register()
             await liar.connect()
             await liar.hear()
             lie = TaskResult(task_id=offer.attempt_id, job_id=job.id, worker_id="raw", data={"by": "liar"})
-            await liar.say(frames.Progress(offer.attempt_id, 0.9, "nearly"), frames.Result(lie))
+            await liar.say(frames.ProgressFrame(offer.attempt_id, 0.9, "nearly"), frames.ResultFrame(lie))
             acks = await liar.hear()
-            assert acks == frames.Acks([], {offer.attempt_id: "worker_mismatch"})
+            assert acks == frames.AcksFrame([], {offer.attempt_id: "worker_mismatch"})
             truth = TaskResult(task_id=offer.attempt_id, job_id=job.id, data={"by": "raw"})
-            await honest.say(frames.Result(truth))
+            await honest.say(frames.ResultFrame(truth))
             assert (await house.wait(job)).data == {"by": "raw"}
 
     play(main())
@@ -242,19 +242,19 @@ def test_credit_bounds_the_offers_and_what_is_unused_can_be_asked_back() -> None
     async def main() -> None:
         async with House() as house, raw(house) as worker:
             await worker.register(capacity=10)
-            await worker.connect(frames.Hello(worker.session, [], 1))
+            await worker.connect(frames.HelloFrame(worker.session, [], 1))
             await worker.hear()
             jobs = [await house.submit() for _ in range(5)]
-            assert isinstance(await worker.hear(), frames.Offer)
-            await worker.say(frames.Credit(2))
+            assert isinstance(await worker.hear(), frames.TaskFrame)
+            await worker.say(frames.CreditFrame(2))
             for _ in range(2):
-                assert isinstance(await worker.hear(), frames.Offer)
-            await worker.say(frames.Credit(10), frames.Credit(-10))
+                assert isinstance(await worker.hear(), frames.TaskFrame)
+            await worker.say(frames.CreditFrame(10), frames.CreditFrame(-10))
             offers, returned = 0, 0
             while offers + returned < 10:
                 frame = await worker.hear()
-                offers += isinstance(frame, frames.Offer)
-                returned += frame.more if isinstance(frame, frames.Credit) else 0
+                offers += isinstance(frame, frames.TaskFrame)
+                returned += frame.more if isinstance(frame, frames.CreditFrame) else 0
             assert offers + returned == 10
             assert len(jobs) == 5
 
@@ -280,16 +280,16 @@ def test_nonsense_closes_the_socket_and_harms_nobody(
             await worker.hear()
             job = await house.submit()
             offer = await worker.hear()
-            assert isinstance(offer, frames.Offer)
+            assert isinstance(offer, frames.TaskFrame)
             if isinstance(nonsense, str):
                 await worker.ws.send_str(nonsense)
             else:
                 await worker.ws.send_bytes(nonsense)
             assert await worker.closed() == code
             # A closed socket changes nothing: the same session comes back and still holds its task.
-            await worker.connect(frames.Hello(worker.session, [offer.attempt_id]))
+            await worker.connect(frames.HelloFrame(worker.session, [offer.attempt_id]))
             await worker.hear()
-            await worker.say(frames.Result(TaskResult(task_id=offer.attempt_id, job_id=job.id)))
+            await worker.say(frames.ResultFrame(TaskResult(task_id=offer.attempt_id, job_id=job.id)))
             assert (await house.wait(job)).status is JobStatus.FINISHED
 
     play(main())
@@ -299,10 +299,10 @@ def test_nonsense_closes_the_socket_and_harms_nobody(
 def test_a_first_word_that_is_no_hello_is_refused_and_an_unknown_session_must_register() -> None:
     async def main() -> None:
         async with House() as house, raw(house) as worker:
-            await worker.connect(frames.Bye())
+            await worker.connect(frames.LeaveFrame())
             assert await worker.closed() == 1008
-            await worker.connect(frames.Hello(99, []))
-            assert await worker.hear() == frames.Again()
+            await worker.connect(frames.HelloFrame(99, []))
+            assert await worker.hear() == frames.RegisterAgainFrame()
             assert await worker.closed() == 1000
 
     play(main())
@@ -331,14 +331,14 @@ def test_a_newer_session_takes_the_place_of_an_older_one_which_is_told_and_close
             await old.hear()
             await new.register()
             await new.connect()
-            assert isinstance(await new.hear(), frames.Welcome)
+            assert isinstance(await new.hear(), frames.WelcomeFrame)
             again = await old.hear()
-            assert isinstance(again, frames.Again)
+            assert isinstance(again, frames.RegisterAgainFrame)
             assert again.displaced
             assert again.by.startswith("127.0.0.1:")
             assert await old.closed() == 1000
             await house.submit()
-            assert isinstance(await new.hear(), frames.Offer)
+            assert isinstance(await new.hear(), frames.TaskFrame)
 
     play(main())
 
@@ -379,13 +379,13 @@ def test_one_that_polls_since_its_stream_is_dead_is_offered_tasks_whatever_the_s
     async def main() -> None:
         async with House() as house, raw(house) as worker:
             await worker.register(2)
-            await worker.connect(frames.Hello(worker.session, [], 0))
+            await worker.connect(frames.HelloFrame(worker.session, [], 0))
             await worker.hear()
             # when: the stream is silent and open, and the same session polls
             first = asyncio.create_task(worker.poll())
             seat = house.director.dispatcher.find
             await until(lambda: (one := seat(worker.id)) is not None and one.credit == 1)
-            await worker.say(frames.Credit(5), frames.Drain())  # said long ago
+            await worker.say(frames.CreditFrame(5), frames.DrainFrame())  # said long ago
             assert await worker.closed() == 1000
             one = seat(worker.id)
             assert one is not None
@@ -408,7 +408,7 @@ def test_beats_of_a_dead_stream_say_nothing_of_what_was_polled() -> None:
             await until(lambda: (one := house.director.dispatcher.find("raw")) and one.credit == 1)
             job = await house.submit()
             await polling
-            await worker.say(frames.Beat([]), frames.Beat([]), frames.Beat([]))
+            await worker.say(frames.HeartbeatFrame([]), frames.HeartbeatFrame([]), frames.HeartbeatFrame([]))
             await worker.closed()
             assert "task_undelivered" not in await house.events(job)
 
@@ -437,18 +437,18 @@ def test_beats_that_stood_in_line_say_nothing_of_what_was_offered_since() -> Non
             await worker.hear()
             storage.moves.clear()
             for _ in range(4):
-                await worker.say(frames.Beat([]))
+                await worker.say(frames.HeartbeatFrame([]))
             await asyncio.sleep(0.05)
             job = await house.submit()
             offer = await worker.hear()
-            assert isinstance(offer, frames.Offer)
+            assert isinstance(offer, frames.TaskFrame)
             storage.moves.set()
-            assert [await worker.hear() for _ in range(4)] == 4 * [frames.Heard([])]
+            assert [await worker.hear() for _ in range(4)] == 4 * [frames.HeartbeatAckFrame([])]
             assert "task_undelivered" not in await house.events(job)
             # But one that was written since is believed, and so is a later one.
             for pause_s in (0.05, 2.1):
                 await asyncio.sleep(pause_s)
-                await worker.say(frames.Beat([]))
+                await worker.say(frames.HeartbeatFrame([]))
             await house.until_event(job, EventType.TASK_UNDELIVERED)
 
     play(main())
@@ -462,18 +462,18 @@ def test_beats_of_the_idle_that_wait_for_the_store_say_nothing_of_what_was_offer
             await worker.connect()
             await worker.hear()
             for _ in range(2):  # from the second on it is heard together with others
-                await worker.say(frames.Beat([]))
-                assert await worker.hear() == frames.Heard([])
+                await worker.say(frames.HeartbeatFrame([]))
+                assert await worker.hear() == frames.HeartbeatAckFrame([])
             storage.moves.clear()
             for _ in range(4):
-                await worker.say(frames.Beat([]))
+                await worker.say(frames.HeartbeatFrame([]))
             await asyncio.sleep(0.1)
             job = await house.submit()
             offer = await worker.hear()
-            assert isinstance(offer, frames.Offer)
+            assert isinstance(offer, frames.TaskFrame)
             await asyncio.sleep(2.1)  # long enough for two of them to count, if they did
             storage.moves.set()
-            assert [await worker.hear() for _ in range(4)] == 4 * [frames.Heard([])]
+            assert [await worker.hear() for _ in range(4)] == 4 * [frames.HeartbeatAckFrame([])]
             assert "task_undelivered" not in await house.events(job)
 
     play(main())
@@ -487,10 +487,10 @@ def test_an_idle_worker_keeps_its_lease_by_beats_alone_and_loses_it_without_them
             await worker.hear()
             for _ in range(8):
                 await asyncio.sleep(0.15)
-                await worker.say(frames.Beat([]))
-                assert await worker.hear() == frames.Heard([])
+                await worker.say(frames.HeartbeatFrame([]))
+                assert await worker.hear() == frames.HeartbeatAckFrame([])
             job = await house.submit()
-            assert isinstance(await worker.hear(), frames.Offer)
+            assert isinstance(await worker.hear(), frames.TaskFrame)
             await house.until_event(job, EventType.TASK_LOST)
 
     play(main())
@@ -503,11 +503,11 @@ def test_an_idle_worker_whose_session_is_over_is_told_with_its_next_beat() -> No
             await worker.connect()
             await worker.hear()
             for _ in range(2):
-                await worker.say(frames.Beat([]))
-                assert await worker.hear() == frames.Heard([])
+                await worker.say(frames.HeartbeatFrame([]))
+                assert await worker.hear() == frames.HeartbeatAckFrame([])
             assert await house.director.storage.forget("raw", worker.session)
-            await worker.say(frames.Beat([]))
-            assert await worker.hear() == frames.Again()
+            await worker.say(frames.HeartbeatFrame([]))
+            assert await worker.hear() == frames.RegisterAgainFrame()
             assert await worker.closed() == 1000
 
     play(main())
@@ -519,17 +519,17 @@ def test_what_the_store_says_an_idle_worker_has_is_taken_back_although_its_seat_
             await worker.register(1)
             await worker.connect()
             await worker.hear()
-            await worker.say(frames.Beat([]))
-            assert await worker.hear() == frames.Heard([])
+            await worker.say(frames.HeartbeatFrame([]))
+            assert await worker.hear() == frames.HeartbeatAckFrame([])
             job = await house.submit()
             offer = await worker.hear()
-            assert isinstance(offer, frames.Offer)
+            assert isinstance(offer, frames.TaskFrame)
             seat = house.director.dispatcher.find("raw")
             assert seat is not None
             seat.holding.clear()  # as after an offer that crossed a new connection
             for pause_s in (0.05, 2.1):
                 await asyncio.sleep(pause_s)
-                await worker.say(frames.Beat([]))
+                await worker.say(frames.HeartbeatFrame([]))
             await house.until_event(job, EventType.TASK_UNDELIVERED)
 
     play(main())
@@ -543,22 +543,22 @@ def test_words_of_every_kind_are_heard_in_the_order_in_which_they_were_said() ->
             await worker.hear()
             jobs = [await house.submit() for _ in range(3)]
             offers = [await worker.hear() for _ in jobs]
-            ids = [offer.attempt_id for offer in offers if isinstance(offer, frames.Offer)]
+            ids = [offer.attempt_id for offer in offers if isinstance(offer, frames.TaskFrame)]
             results = [
-                frames.Result(TaskResult(task_id=one, job_id=job.id, data={"n": n}))
+                frames.ResultFrame(TaskResult(task_id=one, job_id=job.id, data={"n": n}))
                 for n, (one, job) in enumerate(zip(ids, jobs, strict=True))
             ]
             # A beat in the middle waits for the store: what comes after it must not overtake it.
-            await worker.say(results[0], frames.Beat(ids[1:]), results[1])
+            await worker.say(results[0], frames.HeartbeatFrame(ids[1:]), results[1])
             await worker.say(results[2])
-            await worker.say(frames.Beat([]), frames.Bye())
+            await worker.say(frames.HeartbeatFrame([]), frames.LeaveFrame())
             heard = []
             while not worker.ws.closed:
                 message = await worker.ws.receive(timeout=5)
                 if message.type is aiohttp.WSMsgType.BINARY:
-                    heard += frames.decode_down(message.data)
-            acks = [one for frame in heard if isinstance(frame, frames.Acks) for one in frame.accepted]
-            assert (acks, heard.count(frames.Heard([]))) == (ids, 2)
+                    heard += frames.decode_to_worker(message.data)
+            acks = [one for frame in heard if isinstance(frame, frames.AcksFrame) for one in frame.accepted]
+            assert (acks, heard.count(frames.HeartbeatAckFrame([]))) == (ids, 2)
             ended = [await house.wait(job) for job in jobs]
             assert [job.data for job in ended] == [{"n": 0}, {"n": 1}, {"n": 2}]
 
@@ -585,12 +585,12 @@ def test_a_worker_that_speaks_but_does_not_read_is_dropped_and_the_tasks_done_el
             await worker.register(capacity=100)
             reader, writer = await asyncio.open_connection("127.0.0.1", house.port, limit=1024)
             writer.write(f"GET /_worker/ws/raw HTTP/1.1\r\n{lines}\r\n".encode())
-            writer.write(masked(frames.encode([frames.Hello(worker.session, [])])))
+            writer.write(masked(frames.encode([frames.HelloFrame(worker.session, [])])))
             await reader.readuntil(b"\r\n\r\n")
             jobs = [await house.submit({"large": "x" * 500_000}) for _ in range(40)]
             while "does not listen" not in caplog.text:
                 # So often that the budget of lost attempts would be gone, if these beats counted as misses.
-                writer.write(masked(frames.encode([frames.Beat(["unknown"])])))
+                writer.write(masked(frames.encode([frames.HeartbeatFrame(["unknown"])])))
                 await asyncio.sleep(0.02)
             writer.transport.abort()
             other = Worker("other")
@@ -638,7 +638,7 @@ def test_people_see_that_a_worker_is_not_connected_and_until_when_its_task_is_it
             await worker.hear()
             job = await house.submit()
             offer = await worker.hear()
-            assert isinstance(offer, frames.Offer)
+            assert isinstance(offer, frames.TaskFrame)
             assert (await ask("/api/v1/workers/raw"))["disconnected_at"] is None
             await worker.ws.close()
             await until_async(is_gone)
@@ -646,7 +646,7 @@ def test_people_see_that_a_worker_is_not_connected_and_until_when_its_task_is_it
             (reason,) = (await ask(f"/api/v1/jobs/{job.id}/explain"))["reasons"]
             assert reason["code"] == "worker_disconnected"
             assert "its lease ends at" in reason["unblock"]
-            await worker.connect(frames.Hello(worker.session, [offer.attempt_id]))
+            await worker.connect(frames.HelloFrame(worker.session, [offer.attempt_id]))
             await worker.hear()
             assert (await ask("/api/v1/workers/raw"))["state"] == "ready"
             (reason,) = (await ask(f"/api/v1/jobs/{job.id}/explain"))["reasons"]
@@ -663,12 +663,12 @@ def test_a_cancel_that_nobody_heard_is_said_again_with_the_welcome() -> None:
             await worker.hear()
             job = await house.submit()
             offer = await worker.hear()
-            assert isinstance(offer, frames.Offer)
+            assert isinstance(offer, frames.TaskFrame)
             await worker.ws.close()
             await house.director.cancel(job.id)
-            await worker.connect(frames.Hello(worker.session, [offer.attempt_id]))
+            await worker.connect(frames.HelloFrame(worker.session, [offer.attempt_id]))
             welcome = await worker.hear()
-            assert isinstance(welcome, frames.Welcome)
+            assert isinstance(welcome, frames.WelcomeFrame)
             assert welcome.stop == [offer.attempt_id]
 
     play(main())

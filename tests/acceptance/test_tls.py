@@ -15,7 +15,7 @@ from regista import Client, OrchestratorEngine, Worker
 from regista.config import Config, Connection, WorkerConfig
 from regista.errors import ConfigError, Unreachable
 from regista.sdk.remote import RemoteWorker
-from regista.tls import Files, client_context
+from regista.tls import TlsFiles, client_context
 from tests.acceptance.house import OLD, TOKEN, House, Raw, house, until
 from tests.certificates import Authority
 
@@ -43,7 +43,7 @@ async def caller(
     here: House, ca: str, own: Authority | None = None, name: str = "", **headers: str
 ) -> AsyncIterator[Raw]:
     """A worker before a TLS door, with a certificate or without."""
-    files = Files(own.cert(name), own.key(name), ca) if own else Files(ca=ca)
+    files = TlsFiles(own.cert(name), own.key(name), ca) if own else TlsFiles(ca=ca)
     tls = client_context(files)
     assert tls is not None
     connector = aiohttp.TCPConnector(ssl=tls)

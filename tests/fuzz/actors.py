@@ -256,14 +256,14 @@ class Streamer(Actor):
 
     async def speak(self, ws: aiohttp.ClientWebSocketResponse, session: int) -> None:
         mode = "valid" if self.chance.random() < 0.8 else self.chance.mode()
-        await self.send(ws, mode, [frames.Hello(session, [], 4)])
-        held: list[frames.Offer] = []
+        await self.send(ws, mode, [frames.HelloFrame(session, [], 4)])
+        held: list[frames.TaskFrame] = []
         for _ in range(self.chance.randrange(1, 40)):
             for frame in await self.heard(ws):
-                if isinstance(frame, frames.Offer):
+                if isinstance(frame, frames.TaskFrame):
                     held.append(frame)
                 self.stage.note("stream down", "valid", type(frame).__name__)
-                if isinstance(frame, frames.Acks):
+                if isinstance(frame, frames.AcksFrame):
                     self.stage.counts["stream result", "valid", "accepted"] += len(frame.accepted)
                     self.stage.counts["stream result", "valid", "refused"] += len(frame.refused)
             if ws.closed:
@@ -277,8 +277,8 @@ class Streamer(Actor):
             if transport is not None:
                 transport.abort()
 
-    def words(self, held: list[frames.Offer]) -> list[Any]:
-        batch: list[Any] = [frames.Beat([one.attempt_id for one in held])]
+    def words(self, held: list[frames.TaskFrame]) -> list[Any]:
+        batch: list[Any] = [frames.HeartbeatFrame([one.attempt_id for one in held])]
         if held and self.chance.random() < 0.8:
             offer = held.pop()
             result = TaskResult(
@@ -288,11 +288,21 @@ class Streamer(Actor):
                 status="success",
                 data={"n": 1},
             )
-            batch += [frames.Started([offer.attempt_id]), frames.Progress(offer.attempt_id, 0.5, "half")]
-            batch += [frames.Result(result), frames.Credit(1)]
+            batch += [
+                frames.StartedFrame([offer.attempt_id]),
+                frames.ProgressFrame(offer.attempt_id, 0.5, "half"),
+            ]
+            batch += [frames.ResultFrame(result), frames.CreditFrame(1)]
         if self.chance.random() < 0.05:
             batch += [
-                self.chance.choice([frames.Drain(True), frames.Drain(False), frames.Credit(-3), frames.Bye()])
+                self.chance.choice(
+                    [
+                        frames.DrainFrame(True),
+                        frames.DrainFrame(False),
+                        frames.CreditFrame(-3),
+                        frames.LeaveFrame(),
+                    ]
+                )
             ]
         return batch
 
@@ -311,7 +321,7 @@ class Streamer(Actor):
             return []
         if message.type is aiohttp.WSMsgType.BINARY:
             try:
-                return frames.decode_down(message.data)
+                return frames.decode_to_worker(message.data)
             except msgspec.MsgspecError as error:
                 self.stage.faults.append(f"the stream said something that is none: {error}")
         return []

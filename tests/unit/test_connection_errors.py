@@ -8,7 +8,7 @@ import threading
 import aiohttp
 import pytest
 
-from regista.connection_errors import nobody_listens, why
+from regista.connection_errors import describe, is_refused
 
 
 def failure_of(url: str) -> Exception:
@@ -24,12 +24,12 @@ def failure_of(url: str) -> Exception:
 def test_nobody_who_listens_is_a_refused_connection() -> None:
     error = failure_of("http://127.0.0.1:9")
 
-    assert why(error) == "connection refused"
-    assert nobody_listens(error)
+    assert describe(error) == "connection refused"
+    assert is_refused(error)
 
 
 def test_nobody_who_listens_is_one_at_every_address_of_a_name() -> None:
-    assert nobody_listens(failure_of("http://localhost:9"))
+    assert is_refused(failure_of("http://localhost:9"))
 
 
 def test_plain_http_where_tls_was_expected_says_what_to_write() -> None:
@@ -46,7 +46,7 @@ def test_plain_http_where_tls_was_expected_says_what_to_write() -> None:
         error = failure_of(f"https://127.0.0.1:{server.getsockname()[1]}")
         thread.join()
 
-    assert why(error) == "it speaks http, not https; write http:// in its address"
+    assert describe(error) == "it speaks http, not https; write http:// in its address"
 
 
 @pytest.mark.parametrize(
@@ -61,16 +61,16 @@ def test_plain_http_where_tls_was_expected_says_what_to_write() -> None:
     ],
 )
 def test_every_other_trouble_has_words_too(error: Exception, words: str) -> None:
-    assert words in why(error)
-    assert not nobody_listens(error)
+    assert words in describe(error)
+    assert not is_refused(error)
 
 
 @pytest.mark.parametrize("error", [aiohttp.ServerDisconnectedError(), ConnectionResetError(104, "reset")])
 def test_who_hangs_up_and_never_answered_may_want_to_be_spoken_to_in_another_way(error: Exception) -> None:
-    assert "if it speaks TLS, write https://" in why(error, "http://127.0.0.1:1")
-    assert "it may want a client certificate (TLS_CERT_PATH" in why(error, "https://127.0.0.1:1")
-    assert "TLS" not in why(error)
-    assert why(ConnectionRefusedError(111, "refused"), "http://127.0.0.1:1") == "connection refused"
+    assert "if it speaks TLS, write https://" in describe(error, "http://127.0.0.1:1")
+    assert "it may want a client certificate (TLS_CERT_PATH" in describe(error, "https://127.0.0.1:1")
+    assert "TLS" not in describe(error)
+    assert describe(ConnectionRefusedError(111, "refused"), "http://127.0.0.1:1") == "connection refused"
 
 
 def _alert(reason: str) -> ssl.SSLError:
@@ -88,4 +88,4 @@ def _alert(reason: str) -> ssl.SSLError:
     ],
 )
 def test_an_alert_of_the_other_side_says_what_to_do(reason: str, words: str) -> None:
-    assert words in why(_alert(reason))
+    assert words in describe(_alert(reason))

@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from regista.tls import EVERY_S, Complaints, Files, Served, cause_of, client_context
+from regista.tls import EVERY_S, Complaints, ServerTls, TlsFiles, cause_of, client_context
 from tests.certificates import Authority
 
 
@@ -46,15 +46,15 @@ def test_whoever_serves_tls_says_why_a_handshake_failed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     ours, other = Authority(tmp_path / "ours"), Authority(tmp_path / "other", "w")
-    served = Served(Files(ours.cert(), ours.key(), ours.ca), require=True)
-    stranger = Files(other.cert("w"), other.key("w"), ours.ca)
+    served = ServerTls(TlsFiles(ours.cert(), ours.key(), ours.ca), require=True)
+    stranger = TlsFiles(other.cert("w"), other.key("w"), ours.ca)
 
     async def main() -> None:
         server = await asyncio.start_server(
             lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=served.context
         )
         port = server.sockets[0].getsockname()[1]
-        calls = [("http", Files()), ("https", Files(ca=ours.ca)), ("https", stranger)]
+        calls = [("http", TlsFiles()), ("https", TlsFiles(ca=ours.ca)), ("https", stranger)]
         for scheme, files in calls:
             connector = aiohttp.TCPConnector(ssl=client_context(files) or True)
             async with aiohttp.ClientSession(connector=connector) as http:

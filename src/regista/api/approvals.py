@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from ..engines.base import Submission
 from ..errors import ApprovalConflict, JobNotFound
 from ..model import Job
-from ..schemas.jobs import Decision, Fork, GiveUp, JobObject, Release
+from ..schemas.jobs import Decision, FailRequest, Fork, JobObject, Release
 from . import bodies, parameters, view
 from .allowance import allowance
 from .callers import caller_of
@@ -144,7 +144,7 @@ async def retry(request: web.Request) -> web.StreamResponse:
 
 @routes.post(
     "/jobs/{job_id}/fail",
-    body=GiveUp,
+    body=FailRequest,
     body_required=False,
     answers={200: JobObject},
     problems={404: _NOT_YOURS, 409: _NOT_QUARANTINED},
@@ -152,7 +152,7 @@ async def retry(request: web.Request) -> web.StreamResponse:
 async def give_up(request: web.Request) -> web.Response:
     """End a quarantined job as failed."""
     stage = request.app[STAGE]
-    wish = await bodies.take_optional(request, GiveUp)
+    wish = await bodies.take_optional(request, FailRequest)
     job = await view.own_job(request)
     job = await stage.engine.fail(
         job.id, wish.reason, stage.services.audit.action(caller_of(request), "job.fail", job.id)

@@ -6,7 +6,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from ..model.audit import AuditRecord
-from ..schemas.job_view import Show
+from ..schemas.job_view import TimeFormat
 from ..schemas.pages import Page
 from ..services.audit import AuditFilter
 from . import view
@@ -61,7 +61,7 @@ async def find(request: web.Request) -> web.Response:
     return view.json(record_page(page, lambda record: _object(record, show)))
 
 
-def _object(record: AuditRecord, show: Show) -> AuditObject:
+def _object(record: AuditRecord, show: TimeFormat) -> AuditObject:
     return AuditObject(
         at=show(record.at),
         actor=record.actor,

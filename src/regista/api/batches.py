@@ -11,8 +11,8 @@ from ..engines.base import Submission
 from ..engines.native.waiting import Gathered
 from ..errors import OrchestratorStopped, RegistaError
 from ..model import ClientConfig, Job
-from ..schemas.job_view import job_object
-from ..schemas.jobs import JobObject, Waited, WaitForAny, Wish
+from ..schemas.job_view import job_view
+from ..schemas.jobs import JobObject, JobRequest, Waited, WaitForAny
 from . import bodies, parameters, view
 from .allowance import allowance
 from .callers import caller_of
@@ -32,16 +32,16 @@ _BATCH = Schema(
         "type": "object",
         "required": ["jobs"],
         "additionalProperties": False,
-        "properties": {"jobs": {"type": "array", "minItems": 1, "items": {"anyOf": [ref(Wish), {}]}}},
+        "properties": {"jobs": {"type": "array", "minItems": 1, "items": {"anyOf": [ref(JobRequest), {}]}}},
     },
-    uses=[Wish],
+    uses=[JobRequest],
 )
 
 
 class _Batch(Struct, frozen=True, forbid_unknown_fields=True):
     """Several jobs at once."""
 
-    jobs: Annotated[list[Wish], Meta(min_length=1)]
+    jobs: Annotated[list[JobRequest], Meta(min_length=1)]
 
 
 class _RawBatch(Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,24 +91,24 @@ async def create_batch(request: web.Request) -> web.Response:
     wishes = _wishes(await bodies.read(request), stage.config.max_batch)
     await gate_of(request).more(request, len(wishes) - 1)
     client = request[CLIENT]
-    sound = [_submission(wish, client) for wish in wishes if isinstance(wish, Wish)]
+    sound = [_submission(wish, client) for wish in wishes if isinstance(wish, JobRequest)]
     created = iter(await stage.engine.submit_each(sound, allowance(request)) if sound else ())
     stage.services.audit.log_submission(caller_of(request), f"{len(sound)} jobs")
     show = view.clock_of(stage.config)
     items: list[Any] = []
     for wish in wishes:
-        answer = next(created) if isinstance(wish, Wish) else wish
+        answer = next(created) if isinstance(wish, JobRequest) else wish
         if isinstance(answer, Job):
-            items.append(answer.id if ids_only else job_object(answer, show=show))
+            items.append(answer.id if ids_only else job_view(answer, show=show))
         else:
             items.append(body_of(_problem(answer)))
     return view.json({"items": items})
 
 
-def _wishes(body: bytes, most: int) -> list[Wish | Problem]:
+def _wishes(body: bytes, most: int) -> list[JobRequest | Problem]:
     """Each wish, or what is wrong with it. Mostly nothing is, and all are read in one go."""
     try:
-        wishes: list[Wish | Problem] = [*bodies.parse(body, _Batch).jobs]
+        wishes: list[JobRequest | Problem] = [*bodies.parse(body, _Batch).jobs]
     except Problem:
         wishes = [_wish(raw) for raw in bodies.parse(body, _RawBatch).jobs]
     if len(wishes) > most:
@@ -116,14 +116,14 @@ def _wishes(body: bytes, most: int) -> list[Wish | Problem]:
     return wishes
 
 
-def _wish(raw: msgspec.Raw) -> Wish | Problem:
+def _wish(raw: msgspec.Raw) -> JobRequest | Problem:
     try:
-        return bodies.parse(raw, Wish)
+        return bodies.parse(raw, JobRequest)
     except Problem as problem:
         return problem
 
 
-def _submission(wish: Wish, client: ClientConfig) -> Submission:
+def _submission(wish: JobRequest, client: ClientConfig) -> Submission:
     return submission_of(wish, client, wish.idempotency_key)
 
 

@@ -129,7 +129,7 @@ def _allowed(request: web.Request, method: str) -> tuple[Stage, str, str]:
     until = request.query.get("expires", "")
     expires = int(until) if until.isascii() and until.isdigit() and len(until) < 12 else 0
     signature = request.query.get("signature", "")
-    if not links.is_signed(stage.filing.secret, job_id, name, method, expires, signature):
+    if not links.is_valid_link(stage.filing.secret, job_id, name, method, expires, signature):
         raise Problem(403, "link_invalid", "this link is not one of ours, or something in it was changed")
     if stage.clock.now().timestamp() > expires:
         raise Problem(403, "link_expired", "this link is over; ask for another one")

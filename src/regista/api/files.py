@@ -13,8 +13,8 @@ from msgspec import Struct
 from ..errors import BadFileName, FileMissing, JobAlreadyTerminal
 from ..payloads.base import FileInfo, check_name
 from ..payloads.task_files import TaskFiles
-from ..schemas.files import MOST_S, FileLink, FileObject, FileWish, Seconds
-from ..schemas.pages import Page, token_of
+from ..schemas.files import MAX_LINK_S, FileLink, FileObject, Seconds, UploadRequest
+from ..schemas.pages import Page, encode_position
 from . import bodies, parameters, view
 from .address import is_secure
 from .operations import Operations
@@ -30,7 +30,7 @@ _NOT_YOURS = "no such job of yours"
 _EXPIRES = Parameter(
     name="expires_in",
     words="Seconds for which the link shall be good.",
-    schema={"type": "number", "exclusiveMinimum": 0, "maximum": MOST_S, "default": 3600},
+    schema={"type": "number", "exclusiveMinimum": 0, "maximum": MAX_LINK_S, "default": 3600},
 )
 
 
@@ -62,12 +62,12 @@ async def find(request: web.Request) -> web.Response:
         FileObject(name=each.name, size=each.size, modified=show(each.modified), etag=each.etag)
         for each in found[:limit]
     ]
-    return view.json(Page[Any](items, token_of(items[-1].name) if len(found) > limit else None))
+    return view.json(Page[Any](items, encode_position(items[-1].name) if len(found) > limit else None))
 
 
 @routes.post(
     "/jobs/{job_id}/files",
-    body=FileWish,
+    body=UploadRequest,
     answers={201: FileLink},
     problems={404: _NOT_YOURS, 409: "the job has ended", **_PROBLEMS},
 )
@@ -101,7 +101,7 @@ async def get(request: web.Request) -> web.Response:
     `GET` its `url`. In the path the name is one part: a `/` in it is written `%2F`.
     """
     stage = request.app[STAGE]
-    expires_s = parameters.seconds(request, _EXPIRES.name, MOST_S)
+    expires_s = parameters.seconds(request, _EXPIRES.name, MAX_LINK_S)
     if expires_s is None:
         expires_s = 3600.0
     elif not expires_s:

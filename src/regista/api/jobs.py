@@ -12,8 +12,8 @@ from ..engines.base import Submission
 from ..errors import OrchestratorStopped
 from ..history.reader import read_events
 from ..model import ClientConfig, Event, Job
-from ..schemas.jobs import Cancel, JobObject, Wish
-from ..schemas.pages import Page, token_of
+from ..schemas.jobs import Cancel, JobObject, JobRequest
+from ..schemas.pages import Page, encode_position
 from . import bodies, parameters, view
 from .allowance import allowance
 from .callers import caller_of
@@ -44,7 +44,7 @@ FORMAT = Parameter(
 @routes.post(
     "/jobs",
     parameters=[WAIT, KEY],
-    body=Wish,
+    body=JobRequest,
     answers={202: JobObject, 200: JobObject},
     problems={
         404: "no such blueprint",
@@ -61,7 +61,7 @@ async def create(request: web.Request) -> web.Response:
     """
     stage = request.app[STAGE]
     wait_s = parameters.seconds(request, "wait", stage.config.max_wait_s)
-    wish = await bodies.take(request, Wish)
+    wish = await bodies.take(request, JobRequest)
     key = parameters.idempotency_key(request, wish.idempotency_key)
     job = await stage.engine.submit(submission_of(wish, request[CLIENT], key), allowance(request))
     stage.services.audit.log_submission(caller_of(request), job.id)
@@ -73,7 +73,7 @@ async def create(request: web.Request) -> web.Response:
     return await view.answer(stage, job, 200 if job.status.settled else 202, location)
 
 
-def submission_of(wish: Wish, client: ClientConfig, key: str | None) -> Submission:
+def submission_of(wish: JobRequest, client: ClientConfig, key: str | None) -> Submission:
     """The wish as the engine takes it."""
     return Submission(
         blueprint=wish.blueprint,
@@ -181,7 +181,7 @@ async def history(request: web.Request) -> web.StreamResponse:
     events = await read_events(stage.storage, stage.history, job.id, after, limit)
     show = view.clock_of(stage.config)
     items = [view.shown(event, show) for event in events]
-    return view.json(Page[Any](items, token_of(items[-1].seq) if len(items) == limit else None))
+    return view.json(Page[Any](items, encode_position(items[-1].seq) if len(items) == limit else None))
 
 
 class Explained(Struct, frozen=True, kw_only=True):

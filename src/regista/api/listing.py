@@ -13,9 +13,9 @@ from ..history.query import Place, Query
 from ..history.query.nodes import Key, Kind
 from ..history.reader import find_jobs, query_of
 from ..model import JobStatus, JobSummary
-from ..schemas.job_view import job_object
-from ..schemas.jobs import Bill, Fault, JobObject
-from ..schemas.pages import BadToken, Page, place_of, token_of
+from ..schemas.job_view import job_view
+from ..schemas.jobs import Bill, ErrorView, JobObject
+from ..schemas.pages import BadPageToken, Page, decode_position, encode_position
 from . import parameters, view
 from .parameters import NEXT, Parameter, bad
 from .stage import CLIENT, STAGE, Stage
@@ -60,7 +60,7 @@ async def list_jobs(
 
 def token_for(query: Query, place: Place) -> str:
     """The word for a place in the list of this query, and of no other."""
-    return token_of((query.fingerprint, [_portable(value) for value in place]))
+    return encode_position((query.fingerprint, [_portable(value) for value in place]))
 
 
 def _portable(value: Any) -> Any:
@@ -73,11 +73,11 @@ def place_in(request: web.Request, query: Query) -> Place | None:
     if not text:
         return None
     try:
-        fingerprint, values = place_of(text, tuple[bytes, list[Any]])
+        fingerprint, values = decode_position(text, tuple[bytes, list[Any]])
         if fingerprint != query.fingerprint or len(values) != len(query.order):
-            raise BadToken("of another search")
+            raise BadPageToken("of another search")
         return tuple(_value(key, value) for key, value in zip(query.order, values, strict=True))
-    except (BadToken, OverflowError):
+    except (BadPageToken, OverflowError):
         expected = "the `next` of an earlier page of this very search: same query, filters and order"
         raise bad(NEXT.name, expected, text) from None
 
@@ -98,7 +98,7 @@ def _value(key: Key, value: Any) -> Any:
     if value is None and field.optional:
         return None
     if not isinstance(value, _TYPES[field.kind]) or not _is_sound(field.kind, value):
-        raise BadToken("made up")
+        raise BadPageToken("made up")
     moment: Any = value
     return EPOCH + timedelta(microseconds=moment) if field.kind is Kind.TIMESTAMP else value
 
@@ -119,7 +119,7 @@ async def item_of(stage: Stage, row: JobSummary) -> JobObject:
     show = view.clock_of(stage.config)
     job = await stage.storage.get(row.job_id)
     if job is not None:
-        return job_object(job, show=show)
+        return job_view(job, show=show)
     return JobObject(
         id=row.job_id,
         blueprint=row.blueprint,
@@ -129,7 +129,7 @@ async def item_of(stage: Stage, row: JobSummary) -> JobObject:
         input={},
         data={},
         result=None,
-        error=None if row.error_code is None else Fault(row.error_code),
+        error=None if row.error_code is None else ErrorView(row.error_code),
         progress=None,
         waiting_for=None,
         attempts=[],

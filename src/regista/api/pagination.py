@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from ..schemas.pages import Page, token_of
+from ..schemas.pages import Page, encode_position
 from ..services.pages import RecordPage
 from . import parameters
 from .stage import STAGE
@@ -21,4 +21,4 @@ def page_request(request: web.Request) -> tuple[str, int]:
 
 def record_page(page: RecordPage[T], view: Callable[[T], Any]) -> Page[Any]:
     """The page as a response."""
-    return Page([view(item) for item in page.items], None if page.end is None else token_of(page.end))
+    return Page([view(item) for item in page.items], None if page.end is None else encode_position(page.end))

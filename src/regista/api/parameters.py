@@ -11,7 +11,7 @@ from aiohttp import hdrs, web
 from msgspec import Struct
 
 from ..model import JobStatus
-from ..schemas.pages import BadToken, place_of
+from ..schemas.pages import BadPageToken, decode_position
 from .problems import Problem
 
 T = TypeVar("T")
@@ -138,8 +138,8 @@ def place(request: web.Request, shape: type[T]) -> T | None:
     if not text:
         return None
     try:
-        return place_of(text, shape)
-    except BadToken:
+        return decode_position(text, shape)
+    except BadPageToken:
         raise bad(NEXT.name, "the `next` of an earlier page", text) from None
 
 

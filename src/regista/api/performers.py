@@ -13,7 +13,7 @@ from ..model import ResultVerdict, Task, TaskResult, split_attempt_id
 from ..serialization import safe_text
 from ..workers.polling.service import Desk, UnknownWorker
 from ..workers.polling.session import Handed
-from ..workers.protocol.dialects import progress_of, result_of, skills_of, task_object
+from ..workers.protocol.dialects import skills_of, task_message, to_progress, to_result
 from ..workers.protocol.messages import (
     ID_HEADER,
     VERSION_HEADER,
@@ -178,7 +178,7 @@ async def result(request: web.Request) -> web.Response:
     worker_id = _speaker(request, said)
     check_signature(request, body, said, worker_id)
     await app[GATE].worker(request, _RESULT, worker_id)
-    told = result_of(said, worker_id, app[STAGE].clock.now())
+    told = to_result(said, worker_id, app[STAGE].clock.now())
     try:
         verdict, task = await app[DESK].result(told)
     except (StorageOutcomeUnknown, OrchestratorStopped):
@@ -201,7 +201,7 @@ async def event(request: web.Request) -> web.Response:
     check_signature(request, body, said, worker_id, event=True)
     await gate_of(request).worker(request, Context.EVENT, worker_id)
     try:
-        progress = progress_of(said)
+        progress = to_progress(said)
     except BadMessage as error:
         raise _refused(error) from error
     if progress is not None:
@@ -295,7 +295,7 @@ def _task_answer(stage: Stage, tasks: list[Task], plural: bool) -> web.Response:
     if not tasks:
         return web.Response(status=204)
     now, secret = stage.clock.now(), stage.config.orchestrator_secret_key
-    objects = [task_object(task, now, secret) for task in tasks]
+    objects = [task_message(task, now, secret) for task in tasks]
     return _answer({"tasks": objects} if plural else objects[0])
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 
 from ..schedules.schedule import Schedule
 from ..schedules.state import ScheduleRecord, fires_at, is_paused
-from ..schemas.job_view import Show
+from ..schemas.job_view import TimeFormat
 from ..schemas.jobs import Words
 from ..schemas.pages import Page
 from ..services.schedules import Tick
@@ -244,5 +244,5 @@ def _object(stage: Stage, entry: Entry) -> ScheduleObject:
     )
 
 
-def _shown(record: ScheduleRecord, show: Show) -> ScheduleRecord:
+def _shown(record: ScheduleRecord, show: TimeFormat) -> ScheduleRecord:
     return replace(record, at=show(record.at), tick=show(record.tick), last=show(record.last))

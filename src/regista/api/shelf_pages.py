@@ -6,7 +6,7 @@ from typing import TypeVar
 from aiohttp import web
 
 from ..model import Record
-from ..schemas.pages import Page, token_of
+from ..schemas.pages import Page, encode_position
 from ..storage.base import Shelves
 from . import parameters
 from .stage import STAGE
@@ -39,7 +39,7 @@ async def shelf_page(request: web.Request, collection: str, shown: Callable[[Rec
                 break
         if len(found) == limit or len(items) < _CHUNK:
             break
-    return Page(found, token_of(after) if await _is_more(stage.storage, collection, after) else None)
+    return Page(found, encode_position(after) if await _is_more(stage.storage, collection, after) else None)
 
 
 async def _is_more(shelves: Shelves, collection: str, after: str) -> bool:

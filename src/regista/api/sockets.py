@@ -10,7 +10,7 @@ from aiohttp import WSMsgType, web
 from ..config.rates import Context
 from ..model import job_id_of_task, split_attempt_id
 from ..workers.polling.service import Desk
-from ..workers.protocol.dialects import progress_of
+from ..workers.protocol.dialects import to_progress
 from ..workers.protocol.messages import BadMessage, WorkerEvent, decode_message
 from .middleware.ratelimit import gate_of
 from .performers import DESK
@@ -114,7 +114,7 @@ def hear(request: web.Request, desk: Desk, worker_id: str, body: bytes) -> None:
         check_signature(request, body, said, worker_id or said.worker_id or "", event=True)
         if said.worker_id and worker_id and said.worker_id != worker_id:
             raise BadMessage(f"the socket is {worker_id!r}'s, the message {said.worker_id!r}'s")
-        progress = progress_of(said)
+        progress = to_progress(said)
         speaker_id = worker_id or said.worker_id
         if progress is not None and not speaker_id:
             speaker_id = _holder(request, progress.attempt_id)

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from ..engines.live_events import LiveEvent
 from ..history.reader import read_events
-from ..schemas.job_view import Show
+from ..schemas.job_view import TimeFormat
 from ..schemas.jobs import Progress
 from . import view
 from .follow import News, Place, TooSlow, follow_all, follow_job
@@ -111,7 +111,7 @@ async def _write(response: web.StreamResponse, chunk: bytes) -> None:
         await response.write(chunk)
 
 
-def _chunk(news: LiveEvent | Progress, show: Show, wide: bool) -> bytes:
+def _chunk(news: LiveEvent | Progress, show: TimeFormat, wide: bool) -> bytes:
     if isinstance(news, Progress):
         return b"event: progress\ndata: %b\n\n" % _encode(msgspec.structs.replace(news, at=show(news.at)))
     if news.body is None:

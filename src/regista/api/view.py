@@ -13,7 +13,7 @@ from ..config import Config
 from ..errors import HistoryUnavailable, JobNotFound
 from ..history.reader import read_events_of_jobs
 from ..model import ClientConfig, Event, Job, JobStatus
-from ..schemas.job_view import Show, as_it_is, job_object
+from ..schemas.job_view import TimeFormat, as_stored, job_view
 from ..schemas.jobs import JobObject
 from .stage import CLIENT, STAGE, Stage
 
@@ -31,13 +31,13 @@ def json(answer: object, status: int = 200, headers: dict[str, str] | None = Non
     return web.Response(body=encode(answer), status=status, headers=_JSON | (headers or {}))
 
 
-def clock_of(config: Config) -> Show:
+def clock_of(config: Config) -> TimeFormat:
     """How this orchestrator shows times: in its zone."""
-    return as_it_is if config.tz == "UTC" else _shown_in(config.tz)
+    return as_stored if config.tz == "UTC" else _shown_in(config.tz)
 
 
 @lru_cache(maxsize=8)
-def _shown_in(tz: str) -> Show:
+def _shown_in(tz: str) -> TimeFormat:
     from zoneinfo import ZoneInfo  # a few milliseconds that most starts can save
 
     zone = ZoneInfo(tz)
@@ -48,9 +48,9 @@ def _shown_in(tz: str) -> Show:
     return show
 
 
-def shown(event: Event, show: Show) -> Event:
+def shown(event: Event, show: TimeFormat) -> Event:
     """The event with its time in the zone of this orchestrator."""
-    return event if show is as_it_is else replace(event, at=show(event.at))
+    return event if show is as_stored else replace(event, at=show(event.at))
 
 
 def may_see(client: ClientConfig, job: Job) -> bool:
@@ -76,14 +76,14 @@ async def current(stage: Stage, job_id: str) -> JobObject:
         tasks = []
     token = stage.engine.approval_token(job) if job.status is _WAITING_FOR_HUMAN else None
     stories = await _stories(stage, [job_id])
-    shown = job_object(job, stories.get(job_id, ()), tasks, token, clock_of(stage.config))
+    shown = job_view(job, stories.get(job_id, ()), tasks, token, clock_of(stage.config))
     return shown if job_id in stories else _without_story(shown)
 
 
 def fresh(stage: Stage, job: Job) -> JobObject:
     """A job that was just taken on, as it was written: nobody has to look at its tasks or its events for that."""
     token = stage.engine.approval_token(job) if job.status is _WAITING_FOR_HUMAN else None
-    return job_object(job, token=token, show=clock_of(stage.config))
+    return job_view(job, token=token, show=clock_of(stage.config))
 
 
 async def all_ended(stage: Stage, jobs: Sequence[Job], attempts: bool = True) -> list[JobObject]:
@@ -93,7 +93,7 @@ async def all_ended(stage: Stage, jobs: Sequence[Job], attempts: bool = True) ->
     """
     if not attempts:
         show = clock_of(stage.config)
-        return [job_object(job, show=show) for job in jobs]
+        return [job_view(job, show=show) for job in jobs]
     new = [job.id for job in jobs if job.status.terminal and job.id not in stage.shown]
     stories = await _stories(stage, new) if new else {}
     show = clock_of(stage.config)
@@ -101,11 +101,11 @@ async def all_ended(stage: Stage, jobs: Sequence[Job], attempts: bool = True) ->
     for job in jobs:
         events = stories.get(job.id)
         if events is not None:
-            stage.shown[job.id] = job_object(job, events, show=show)
+            stage.shown[job.id] = job_view(job, events, show=show)
         known = stage.shown.get(job.id)
         if known is None:
             away = job.status.terminal
-            known = _without_story(job_object(job, show=show)) if away else await current(stage, job.id)
+            known = _without_story(job_view(job, show=show)) if away else await current(stage, job.id)
         items.append(known)
     while len(stage.shown) > _SHOWN:
         stage.shown.popitem(last=False)

@@ -6,7 +6,7 @@ from datetime import datetime
 from aiohttp import web
 from msgspec import Struct
 
-from ..schemas.job_view import Show
+from ..schemas.job_view import TimeFormat
 from ..schemas.pages import Page
 from ..services.webhooks import DeliveryState, FoundDelivery
 from . import bodies, parameters, view
@@ -130,7 +130,7 @@ async def discard(request: web.Request) -> web.Response:
     return view.json(_object(found, view.clock_of(stage.config)))
 
 
-def _object(found: FoundDelivery, show: Show) -> DeliveryObject:
+def _object(found: FoundDelivery, show: TimeFormat) -> DeliveryObject:
     delivery = found.delivery
     return DeliveryObject(
         id=delivery.id,

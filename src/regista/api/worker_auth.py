@@ -21,7 +21,7 @@ from ..workers.protocol.messages import (
     Message,
     check_identifier,
 )
-from ..workers.protocol.signing import is_signed
+from ..workers.protocol.signing import verify
 from .certificate import certificate_name
 from .logins import LOGINS
 from .problems import Problem
@@ -205,7 +205,7 @@ def check_signature(
     leave_out = ("bubbling_chain",) if event else ()
     members = msgspec.json.decode(body)
     try:
-        right = [is_signed(members, security.signature, key, leave_out) for key in _keys(request, worker_id)]
+        right = [verify(members, security.signature, key, leave_out) for key in _keys(request, worker_id)]
     except BadMessage as error:
         raise Problem(400, "bad_message", str(error)) from error
     if not any(right):

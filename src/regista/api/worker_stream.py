@@ -17,7 +17,7 @@ from ..errors import OrchestratorStopped, StorageOutcomeUnknown, StorageUnavaila
 from ..model import ResultVerdict, Task, TaskResult, Worker
 from ..serialization import safe_text
 from ..workers.protocol import frames
-from ..workers.protocol.frame_sender import Pipe
+from ..workers.protocol.frame_sender import FrameSender
 from .address import peer_of
 from .doors import Guests
 from .middleware.ratelimit import gate_of
@@ -43,9 +43,9 @@ _WAITED_S = 0.001
 #: Pause before a result is tried again that the store could not take.
 _AGAIN_S = 0.5
 #: What an idle worker says, time and again.
-_IDLE = frames.encode([frames.Beat([])])
+_IDLE = frames.encode([frames.HeartbeatFrame([])])
 #: And what it is told.
-_HEARD = frames.Heard([])
+_HEARD = frames.HeartbeatAckFrame([])
 _HEARD_MESSAGE = frames.encode([_HEARD])
 #: Found once: a member of an enum that is looked up on its class costs more than to use it.
 _RESULT, _BINARY = Context.RESULT, WSMsgType.BINARY
@@ -55,7 +55,7 @@ _CLOSED = (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED)
 class Rest(Struct, frozen=True):
     """What is left of a message that was heard as far as that went without waiting for anything."""
 
-    batch: Sequence[frames.Up] = ()
+    batch: Sequence[frames.FromWorker] = ()
     #: The first of them that was not heard yet.
     index: int = 0
     #: As `Channel._since` was when it came.
@@ -119,10 +119,10 @@ class Channel:
         self._gate = gate_of(request)
         #: Who may come in, as it was when this one was found to be among them; None: ask each time.
         self._guests: Guests | None = None
-        self._pipe = Pipe(ws.send_bytes, self.abort, _MOST_WAITING, write=ws.say)
+        self._pipe = FrameSender(ws.send_bytes, self.abort, _MOST_WAITING, write=ws.say)
         #: Tasks that came before our welcome left; None afterwards.
         self._early: list[Task] | None = []
-        self._acks = frames.Acks([], {})
+        self._acks = frames.AcksFrame([], {})
         self._acks_in: list[Any] = []
         #: What it has told, and is not written down yet.
         self._reports: set[asyncio.Future[ResultVerdict]] = set()
@@ -151,10 +151,10 @@ class Channel:
         """The first message says who comes back with what."""
         try:
             message = await self._ws.receive(timeout=_GREETING_S)
-            batch = frames.decode_up(message.data) if message.type is _BINARY else []
+            batch = frames.decode_from_worker(message.data) if message.type is _BINARY else []
         except (TimeoutError, *_UNREADABLE):
             batch = []
-        if not batch or not isinstance(batch[0], frames.Hello):
+        if not batch or not isinstance(batch[0], frames.HelloFrame):
             await self._refuse(WSCloseCode.POLICY_VIOLATION, "expected the frame hello first")
             return False
         if not await self._take_seat(batch[0]):
@@ -162,14 +162,14 @@ class Channel:
         await self._handle(batch, 1)
         return True
 
-    async def _take_seat(self, hello: frames.Hello) -> bool:
+    async def _take_seat(self, hello: frames.HelloFrame) -> bool:
         stage, self.session = self._stage, hello.session
         lease_s = stage.config.lease_s
         stop = await stage.workers.attach(
             self.worker_id, hello.session, hello.running, self.send, self.cancel, "stream", lease_s
         )
         if stop is None:
-            await self.end(frames.Again())
+            await self.end(frames.RegisterAgainFrame())
             return False
         if hello.credit is not None:
             stage.dispatcher.grant(self.worker_id, hello.session, hello.credit)
@@ -179,7 +179,7 @@ class Channel:
             self.seat = seat if seat.send == self.send else None
             self._pipe.most = _MOST_WAITING + seat.worker.capacity
         self._channels.enter(self)
-        self._pipe.put(frames.Welcome(list(stop), lease_s, stage.config.max_body_bytes))
+        self._pipe.put(frames.WelcomeFrame(list(stop), lease_s, stage.config.max_body_bytes))
         early, self._early = self._early or [], None
         self.send(early)
         return True
@@ -235,17 +235,17 @@ class Channel:
             self._early.extend(tasks)
             return
         for task in tasks:
-            self._pipe.put(frames.offer_of(task))
+            self._pipe.put(frames.task_frame(task))
 
     def cancel(self, attempt_ids: Sequence[str]) -> None:
         """Tell the worker to stop these."""
         if self._early is None:
-            self._pipe.put(frames.Stop(list(attempt_ids)))
+            self._pipe.put(frames.CancelFrame(list(attempt_ids)))
 
     def tell_drain(self, on: bool) -> None:
         """An operator wants the worker to get no more tasks, or some again."""
         self.drain_told = on
-        self._pipe.put(frames.Drain(on))
+        self._pipe.put(frames.DrainFrame(on))
 
     # -- up --------------------------------------------------------------------------------------
 
@@ -259,13 +259,13 @@ class Channel:
             pause_s = self._gate.breather_s(_RESULT, self.worker_id, 1)
             return WSMessage(_BINARY, Rest(since=self._since, pause_s=pause_s), "") if pause_s else None
         try:
-            batch = frames.decode_up(data)
+            batch = frames.decode_from_worker(data)
         except _UNREADABLE:
             return message
         rest = self._begin(batch)
         return None if rest is None else WSMessage(_BINARY, rest, "")
 
-    def _begin(self, batch: Sequence[frames.Up]) -> Rest | None:
+    def _begin(self, batch: Sequence[frames.FromWorker]) -> Rest | None:
         """Handle these as far as that goes at once."""
         try:
             pause_s = self._gate.breather_s(_RESULT, self.worker_id, len(batch))
@@ -293,7 +293,7 @@ class Channel:
         if type(rest) is not Rest:
             self._came()
             try:
-                batch = frames.decode_up(rest)
+                batch = frames.decode_from_worker(rest)
             except _UNREADABLE as error:
                 await self._refuse(WSCloseCode.INVALID_TEXT, f"expected a msgpack list of frames: {error}")
                 return
@@ -308,14 +308,14 @@ class Channel:
 
     def hear_later(self, since: float) -> None:
         """There is more to say to a beat of an idle worker than `answer` does. `since` is of the moment it came."""
-        self._ws.hear_later(Rest([frames.Beat([])], since=since))
+        self._ws.hear_later(Rest([frames.HeartbeatFrame([])], since=since))
 
-    async def _handle(self, batch: Sequence[frames.Up], index: int) -> None:
+    async def _handle(self, batch: Sequence[frames.FromWorker], index: int) -> None:
         while (index := self._handle_now(batch, index)) < len(batch):
             await _SLOW[type(batch[index])](self, batch[index])
             index += 1
 
-    def _handle_now(self, batch: Sequence[frames.Up], index: int = 0) -> int:
+    def _handle_now(self, batch: Sequence[frames.FromWorker], index: int = 0) -> int:
         """In their order, but results that stand side by side go on together.
 
         Returns where the first one stands that has to be waited for; mostly that is the end.
@@ -323,7 +323,7 @@ class Channel:
         results: list[TaskResult] = []
         while index < len(batch):
             frame = batch[index]
-            if type(frame) is frames.Result:
+            if type(frame) is frames.ResultFrame:
                 results.append(self._own(frame.result))
             else:
                 if results:
@@ -374,7 +374,7 @@ class Channel:
         if told.cancelled() or error is not None:
             return  # the worker keeps the result, and sends it again
         if self._acks_in is not self._pipe.batch:
-            self._acks, self._acks_in = frames.Acks([], {}), self._pipe.batch
+            self._acks, self._acks_in = frames.AcksFrame([], {}), self._pipe.batch
             self._pipe.put(self._acks)
         verdict = told.result()
         if verdict.accepted:
@@ -386,12 +386,12 @@ class Channel:
         seat = self._stage.dispatcher.find(self.worker_id)
         return seat is not None and attempt_id in seat.holding
 
-    def _started(self, frame: frames.Started) -> None:
+    def _started(self, frame: frames.StartedFrame) -> None:
         for attempt_id in frame.attempts:
             if self._holds(attempt_id):
                 self._stage.workers.started(attempt_id)
 
-    def _progress(self, frame: frames.Progress) -> None:
+    def _progress(self, frame: frames.ProgressFrame) -> None:
         message = safe_text(frame.message)
         self._stage.workers.progress(frame.attempt_id, frame.value, message, frame.checkpoint, self.worker_id)
 
@@ -419,7 +419,7 @@ class Channel:
         """Its lease is renewed, and there is nothing to stop."""
         self._pipe.put_now(_HEARD, _HEARD_MESSAGE)
 
-    async def _beat(self, frame: frames.Beat) -> None:
+    async def _beat(self, frame: frames.HeartbeatFrame) -> None:
         if self.is_left():
             return  # an old word: it cannot know what the worker has got elsewhere since
         # While it has not read what we sent it cannot list it: such a beat renews the lease, and says nothing.
@@ -441,17 +441,17 @@ class Channel:
         if frame.hot is not None and seat is not None:
             profile = replace(seat.worker.profile, hot=tuple(frame.hot))
             self._stage.dispatcher.update(replace(seat.worker, profile=profile))
-        self._pipe.put(frames.Heard(list(beat.cancel)))
+        self._pipe.put(frames.HeartbeatAckFrame(list(beat.cancel)))
 
-    def farewell(self, newer: Worker | None, address: str = "") -> frames.Again:
+    def farewell(self, newer: Worker | None, address: str = "") -> frames.RegisterAgainFrame:
         """What it is told when its session is over. Another process that has its id is warned of, here and there."""
         incarnation = "" if self.worker is None else self.worker.incarnation
         rival = rival_of(newer, self.session, incarnation, self._stage.config.instance_id, address)
         if rival:
             warn_of_two(self.worker_id, rival, self.address)
-        return frames.Again(displaced=bool(rival), by=rival)
+        return frames.RegisterAgainFrame(displaced=bool(rival), by=rival)
 
-    def _credit(self, frame: frames.Credit) -> None:
+    def _credit(self, frame: frames.CreditFrame) -> None:
         """Credit is counted by steps, not set: offers that are on their way are not granted twice."""
         seat = self.seat
         if seat is None or seat.kind is None:
@@ -460,18 +460,18 @@ class Channel:
         if frame.more < 0:
             # What the store is being asked for is as good as offered.
             returned = max(0, min(now - seat.claiming, -frame.more))
-            self._pipe.put(frames.Credit(returned))
+            self._pipe.put(frames.CreditFrame(returned))
             self._stage.dispatcher.add_credit(self.worker_id, self.session, -returned)
         else:
             self._stage.dispatcher.add_credit(self.worker_id, self.session, frame.more)
 
-    def _drain(self, frame: frames.Drain) -> None:
+    def _drain(self, frame: frames.DrainFrame) -> None:
         if self.has_seat():
             self.drain_told = frame.on
             self._stage.workers.drain(self.worker_id, frame.on)
 
-    async def _bye(self, frame: frames.Bye) -> None:
-        self._drain(frames.Drain())  # nothing more for it, while what it told before is written down
+    async def _bye(self, frame: frames.LeaveFrame) -> None:
+        self._drain(frames.DrainFrame())  # nothing more for it, while what it told before is written down
         if self._reports:
             await asyncio.wait(self._reports, timeout=_CLOSING_S)
             await self._pipe.flush()
@@ -481,12 +481,12 @@ class Channel:
 
 #: Frame → what hears it, at once or in its turn. One table for all channels: there may be ten thousand of them.
 _QUICK: dict[type[frames.Frame], Callable[[Channel, Any], None]] = {
-    frames.Started: Channel._started,
-    frames.Progress: Channel._progress,
-    frames.Credit: Channel._credit,
-    frames.Drain: Channel._drain,
+    frames.StartedFrame: Channel._started,
+    frames.ProgressFrame: Channel._progress,
+    frames.CreditFrame: Channel._credit,
+    frames.DrainFrame: Channel._drain,
 }
 _SLOW: dict[type[frames.Frame], Callable[[Channel, Any], Awaitable[None]]] = {
-    frames.Beat: Channel._beat,
-    frames.Bye: Channel._bye,
+    frames.HeartbeatFrame: Channel._beat,
+    frames.LeaveFrame: Channel._bye,
 }

@@ -6,7 +6,7 @@ from typing import Any
 from aiohttp import web
 from msgspec import Struct
 
-from ..schemas.job_view import Show
+from ..schemas.job_view import TimeFormat
 from ..schemas.pages import Page
 from ..services.workers import ListedWorker
 from . import bodies, view
@@ -89,7 +89,7 @@ async def drain(request: web.Request) -> web.Response:
     return view.json(worker_view(listed, view.clock_of(stage.config)))
 
 
-def worker_view(listed: ListedWorker, show: Show) -> WorkerObject:
+def worker_view(listed: ListedWorker, show: TimeFormat) -> WorkerObject:
     """The worker as a response."""
     facts = listed.facts
     worker, profile = facts.worker, facts.worker.profile

@@ -17,7 +17,7 @@ from ..client import Client
 from ..config import Config, Connection, WorkerConfig
 from ..config.people import missing_tokens
 from ..errors import ApiError, ConfigError, RegistaError
-from ..tls import Files, look_at, server_context
+from ..tls import TlsFiles, inspect_certificate, server_context
 from ..tokens import CLIENT_FILE, WORKER_FILE, is_loopback
 from . import doctor_servers, exits
 from .finding import Finding
@@ -143,11 +143,11 @@ def certificate(config: Config) -> list[Finding]:
     """
     if not config.tls_cert_path or config.tls_enabled is False:
         return []
-    files = Files(config.tls_cert_path, config.tls_key_path, config.tls_ca_path)
+    files = TlsFiles(config.tls_cert_path, config.tls_key_path, config.tls_ca_path)
     try:
         server_context(files, require=config.tls_require_client_cert)
-        serves = look_at(files)
-        calls = serves if not serves.trouble else look_at(files, calls=True)
+        serves = inspect_certificate(files)
+        calls = serves if not serves.trouble else inspect_certificate(files, calls=True)
     except ConfigError as error:
         return [Finding("certificate", False, str(error), f"correct {error.name}")]
     renew = f"put a new one into {files.cert}; an orchestrator that serves it reads it on SIGHUP"

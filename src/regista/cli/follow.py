@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..client import Client
 from ..model import Event, EventType
-from ..schemas.job_view import ways_to_answer
+from ..schemas.job_view import answer_commands
 from ..schemas.jobs import JobObject, Progress
 from .output import STYLES, Screen, span, visible
 from .story import Piece, Stay, Story, Teller
@@ -134,7 +134,7 @@ def drawing(story: Story, now: datetime | None = None) -> "RenderableType":
     lines += [_draw_stay(stay, story, now) for stay in story.stays[-_STAYS_DRAWN:]]
     if story.status == "waiting_for_human":
         lines.append(Text(f"    {visible(story.waits)}", "cyan"))
-        ways = ways_to_answer(story.job_id, story.decisions or ("approve",))
+        ways = answer_commands(story.job_id, story.decisions or ("approve",))
         lines += [Text(f"    answer with: {visible(way, one_line=True)}", "dim") for way in ways]
     elif story.waits:
         lines.append(Text(f"    {visible(story.waits)}", "dim"))

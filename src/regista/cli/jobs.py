@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from ..client import Client
-from ..schemas.jobs import AttemptFault, JobObject
+from ..schemas.jobs import AttemptErrorView, JobObject
 from . import exits
 from .calls import attributes_in, client_for, maybe_object_in, object_in
 from .follow import follow, stream
@@ -236,7 +236,7 @@ def _fault(error: object) -> str:
     return f"{code}: {message}" if message else code
 
 
-def _details(error: AttemptFault | None) -> str:
+def _details(error: AttemptErrorView | None) -> str:
     """What a worker told beyond words, but for where it happened: JSON and the worker's log have that."""
     told = error.details if error is not None else None
     if not isinstance(told, dict):

@@ -6,7 +6,7 @@ import aiohttp
 import msgspec
 
 from .. import errors
-from ..connection_errors import why
+from ..connection_errors import describe
 from ..errors import ApiError, RegistaError, Unreachable
 
 #: code → the class that has it, for what an orchestrator may answer.
@@ -84,7 +84,7 @@ class RequestFailure(Exception):
 def failure_from_exception(error: Exception, never_answered: str) -> RequestFailure:
     """What a failed connection means. `never_answered`: the URL, if no answer has ever come from it."""
     return RequestFailure(
-        why(error, never_answered),
+        describe(error, never_answered),
         not_sent=isinstance(error, _NOT_CONNECTED),
         final=isinstance(error, aiohttp.ClientConnectorCertificateError),
     )

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 import aiohttp
 from yarl import URL
 
-from ..connection_errors import why
+from ..connection_errors import describe
 from ..errors import BadFileName, Unreachable
 from ..schemas.files import FileLink, FileObject
 from ..schemas.jobs import JobObject
@@ -130,7 +130,7 @@ class Files:
                 yield answer
         except (aiohttp.ClientError, TimeoutError) as error:
             place = urlsplit(link.url)
-            raise Unreachable(f"{place.scheme}://{place.netloc}", why(error)) from error
+            raise Unreachable(f"{place.scheme}://{place.netloc}", describe(error)) from error
 
 
 def _place(target: Path, name: str) -> Path:

@@ -16,7 +16,7 @@ from yarl import URL
 from ..config import Connection, url_for
 from ..errors import ApiError
 from ..schemas.pages import Page
-from ..tls import Files, client_context
+from ..tls import TlsFiles, client_context
 from ..tokens import CLIENT_FILE, find_token, is_loopback
 from ..trace_context import current_context, start_span
 from .errors import RequestFailure, failure_from_exception, raise_for_status
@@ -56,7 +56,7 @@ class Transport:
         #: The same, quoted; empty until it is needed.
         self._base = ""
         self._connection = connection
-        files = Files(connection.tls_cert_path, connection.tls_key_path, connection.tls_ca_path)
+        files = TlsFiles(connection.tls_cert_path, connection.tls_key_path, connection.tls_ca_path)
         self._tls = client_context(files)  # an error in them is raised now, not by the first request
         self._timeout_s = connection.timeout_s
         self._first_contact_s = min(first_contact_s, connection.timeout_s)

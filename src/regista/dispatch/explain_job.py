@@ -20,7 +20,7 @@ from ..model import (
     QueueKey,
     Task,
 )
-from ..schemas.job_view import ways_to_answer
+from ..schemas.job_view import answer_commands
 from .explain import Explanation, Reason
 
 #: Open branches that are named one by one.
@@ -113,7 +113,7 @@ def _waits(
     """The end of the sentence, and the reason."""
     match wait:
         case AwaitHuman():
-            unblock = ", or ".join(ways_to_answer(job_id, wait.transitions))
+            unblock = ", or ".join(answer_commands(job_id, wait.transitions))
             return "waits for a person", Reason("waiting_for_human", wait.message or "no message", unblock)
         case AwaitChild():
             detail = f"the child {wait.child_id} of blueprint {wait.blueprint!r} has not ended"

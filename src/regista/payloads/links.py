@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 PATH = "/_public/files"
 
 
-def link_to(secret: bytes, job_id: str, name: str, method: str, expires: int) -> str:
+def signed_path(secret: bytes, job_id: str, name: str, method: str, expires: int) -> str:
     """The path and query of a link that is good until the second `expires` (since 1970)."""
     query = {
         "method": method,
@@ -17,7 +17,7 @@ def link_to(secret: bytes, job_id: str, name: str, method: str, expires: int) ->
     return f"{PATH}/{quote(job_id, safe='')}/{quote(name)}?{urlencode(query)}"
 
 
-def is_signed(secret: bytes, job_id: str, name: str, method: str, expires: int, signature: str) -> bool:
+def is_valid_link(secret: bytes, job_id: str, name: str, method: str, expires: int, signature: str) -> bool:
     """The signature is ours, for exactly this. How long that takes says nothing about the right one."""
     right = _signature(secret, job_id, name, method, expires)
     return hmac.compare_digest(right.encode(), signature.encode("utf-8", "surrogateescape"))

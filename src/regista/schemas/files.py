@@ -6,8 +6,8 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 #: A link lives for at most a week, which is also what S3 allows.
-MOST_S = 7 * 86_400.0
-Seconds = Annotated[float, Meta(gt=0, le=MOST_S)]
+MAX_LINK_S = 7 * 86_400.0
+Seconds = Annotated[float, Meta(gt=0, le=MAX_LINK_S)]
 
 
 class FileObject(Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ Name = Annotated[
 ]
 
 
-class FileWish(Struct, frozen=True, forbid_unknown_fields=True):
+class UploadRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """The file that somebody wants to write, and for how many seconds the link shall be good."""
 
     name: Name

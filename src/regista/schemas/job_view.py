@@ -22,7 +22,7 @@ from ..model import (
     JobStatus,
     Task,
 )
-from .jobs import Attempt, AttemptFault, Bill, Fault, JobObject, WaitingFor
+from .jobs import Attempt, AttemptErrorView, Bill, ErrorView, JobObject, WaitingFor
 
 #: What an event makes of the attempt that it names.
 _STATES = {
@@ -42,10 +42,10 @@ _CLOSED, _DISPATCHED = AttemptState.CLOSED, EventType.TASK_DISPATCHED
 _NO_BILL = Bill(0.0, 0.0)
 
 #: A time as it is shown; None stays None.
-Show = Callable[[datetime | None], Any]
+TimeFormat = Callable[[datetime | None], Any]
 
 
-def as_it_is(moment: datetime | None) -> Any:
+def as_stored(moment: datetime | None) -> Any:
     """Times in UTC, as they are stored."""
     return moment
 
@@ -62,7 +62,7 @@ class _Try:
         self.state = "queued"
         self.worker_id: str | None = None
         self.started_at: datetime | None = None
-        self.error: AttemptFault | None = None
+        self.error: AttemptErrorView | None = None
 
     def hear(self, event: Event, state: str) -> None:
         """One more event of this attempt, and the state that it means."""
@@ -72,9 +72,9 @@ class _Try:
             self.started_at = event.at
         elif state not in _OPEN and event.code is not None:
             details = event.detail.get("error", UNSET)
-            self.error = AttemptFault(event.code, event.message or "", details)
+            self.error = AttemptErrorView(event.code, event.message or "", details)
 
-    def shown(self, name: str, kind: str, show: Show) -> Attempt:
+    def shown(self, name: str, kind: str, show: TimeFormat) -> Attempt:
         """The attempt as its owner sees it."""
         return Attempt(
             task_id=name,
@@ -88,7 +88,7 @@ class _Try:
         )
 
 
-def ways_to_answer(job_id: str, decisions: Iterable[str]) -> list[str]:
+def answer_commands(job_id: str, decisions: Iterable[str]) -> list[str]:
     """The command for each word that the job takes from a person."""
     own = ("approve", "reject")
     return [
@@ -99,17 +99,17 @@ def ways_to_answer(job_id: str, decisions: Iterable[str]) -> list[str]:
     ]
 
 
-def job_object(
+def job_view(
     job: Job,
     events: Iterable[Event] = (),
     tasks: Sequence[Task] = (),
     token: str | None = None,
-    show: Show = as_it_is,
+    show: TimeFormat = as_stored,
 ) -> JobObject:
     """The job as its owner sees it. `token` lets an outsider answer for the person that it waits for."""
     attempts, bill = _attempts(job, events, tasks, show) if events or tasks else ([], _NO_BILL)
     created, updated, finished = job.created_at, job.updated_at, job.finished_at
-    if show is not as_it_is:
+    if show is not as_stored:
         created, updated, finished = show(created), show(updated), show(finished)
     status, error = job.status, job.error
     return JobObject(
@@ -122,7 +122,7 @@ def job_object(
         job.input,
         data=job.data,
         result=job.result,
-        error=None if error is None else Fault(error.code, error.message),
+        error=None if error is None else ErrorView(error.code, error.message),
         progress=1.0 if status is _FINISHED else _progress(tasks) if tasks else None,
         waiting_for=None if status.terminal else _waiting_for(job, tasks, token, show),
         attempts=attempts,
@@ -136,7 +136,7 @@ def job_object(
 
 
 def _attempts(
-    job: Job, events: Iterable[Event], tasks: Sequence[Task], show: Show
+    job: Job, events: Iterable[Event], tasks: Sequence[Task], show: TimeFormat
 ) -> tuple[list[Attempt], Bill]:
     tries: dict[str, _Try] = {}
     types: dict[str, str] = {}
@@ -183,7 +183,7 @@ def _progress(tasks: Sequence[Task]) -> float | None:
     return sum(value or 0.0 for value in told) / len(told)
 
 
-def _waiting_for(job: Job, tasks: Sequence[Task], token: str | None, show: Show) -> WaitingFor | None:
+def _waiting_for(job: Job, tasks: Sequence[Task], token: str | None, show: TimeFormat) -> WaitingFor | None:
     if job.status is _QUARANTINED:
         return WaitingFor("release", {}, show(job.waiting_since or job.updated_at))
     if job.status is _CANCELLING and job.cancel is not None:
@@ -198,7 +198,9 @@ def _waiting_for(job: Job, tasks: Sequence[Task], token: str | None, show: Show)
     return WaitingFor(kind, detail, show(job.waiting_since))
 
 
-def _detail(job: Job, tasks: Sequence[Task], token: str | None, show: Show) -> tuple[str, dict[str, Any]]:
+def _detail(
+    job: Job, tasks: Sequence[Task], token: str | None, show: TimeFormat
+) -> tuple[str, dict[str, Any]]:
     match job.wait:
         case AwaitTask(task_id):
             found = next((task for task in tasks if task.id == task_id), None)

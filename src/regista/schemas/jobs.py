@@ -20,7 +20,7 @@ WebhookUrl = Annotated[
 Words = Annotated[str, Meta(max_length=10_000)]
 
 
-class Wish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JobRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job that somebody wants."""
 
     blueprint: Text
@@ -55,7 +55,7 @@ class Release(Struct, frozen=True, forbid_unknown_fields=True):
     data: dict[str, Any] = field(default_factory=dict)
 
 
-class GiveUp(Struct, frozen=True, forbid_unknown_fields=True):
+class FailRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """End a quarantined job as failed."""
 
     reason: Words = ""
@@ -81,14 +81,14 @@ class WaitForAny(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     attempts: bool = True
 
 
-class Fault(Struct, frozen=True):
+class ErrorView(Struct, frozen=True):
     """What went wrong."""
 
     code: str
     message: str = ""
 
 
-class AttemptFault(Fault, frozen=True):
+class AttemptErrorView(ErrorView, frozen=True):
     """What went wrong in an attempt. `details` is there where its worker told more than words."""
 
     details: Any | UnsetType = UNSET
@@ -111,7 +111,7 @@ class Attempt(Struct, frozen=True):
     #: queued, offered, started; then finished, failed, lost, undelivered, timed_out or cancelled.
     state: str
     started_at: datetime | None
-    error: AttemptFault | None
+    error: AttemptErrorView | None
     attempt_id: str
     #: Which try of its task it is, from 1.
     attempt: int
@@ -137,7 +137,7 @@ class JobObject(Struct, frozen=True):
     input: dict[str, Any]
     data: dict[str, Any]
     result: Any
-    error: Fault | None
+    error: ErrorView | None
     progress: float | None
     waiting_for: WaitingFor | None
     attempts: list[Attempt]

@@ -18,20 +18,20 @@ class Page(Struct, Generic[T], frozen=True):
     next: str | None
 
 
-class BadToken(ValueError):
+class BadPageToken(ValueError):
     """Not a word that a page gave."""
 
 
-def token_of(place: object) -> str:
+def encode_position(place: object) -> str:
     """The word for a place in a list: safe in a URL, and nobody's business what it says."""
     return urlsafe_b64encode(_encode(place)).decode().rstrip("=")
 
 
-def place_of(token: str, shape: type[T]) -> T:
+def decode_position(token: str, shape: type[T]) -> T:
     """The place that a word names; BadToken for words that no page gave."""
     try:
         body = urlsafe_b64decode(token.encode("ascii") + b"=" * (-len(token) % 4))
         place = msgspec.msgpack.decode(body, type=shape)
     except (ValueError, msgspec.MsgspecError) as error:
-        raise BadToken(f"expected the `next` of an earlier page, got {token[:60]!r}") from error
+        raise BadPageToken(f"expected the `next` of an earlier page, got {token[:60]!r}") from error
     return place

@@ -9,7 +9,7 @@ import aiohttp
 
 from .. import model
 from ..config import WorkerConfig
-from ..connection_errors import nobody_listens, why
+from ..connection_errors import describe, is_refused
 from .credentials import OrchestratorCredentials
 from .profile import registration_body
 from .registration import hint_for, register
@@ -148,9 +148,9 @@ class OrchestratorConnection:
             except SessionEnded as error:
                 self._cut(error)
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
-                self._nobody = nobody_listens(error)
+                self._nobody = is_refused(error)
                 self._log_unavailable(
-                    f"cannot be reached: {why(error, '' if self._was_connected else self.target.url)}"
+                    f"cannot be reached: {describe(error, '' if self._was_connected else self.target.url)}"
                 )
             except Exception:
                 log.exception("speaking with %s failed; it is tried again", self.target.url)
@@ -166,13 +166,13 @@ class OrchestratorConnection:
         named = f"has another worker named {self.worker_id!r} now ({rival or 'nobody knows from where'})"
         self._log_unavailable(f"{named}; give each its own WORKER_ID", slow=True, level=level)
 
-    def _log_unavailable(self, why: str, slow: bool = False, level: int | None = None) -> None:
-        """Say once that we wait, and why."""
+    def _log_unavailable(self, reason: str, slow: bool = False, level: int | None = None) -> None:
+        """Say once that we wait, and the reason."""
         self._tries = _SLOW if slow else min(max(self._tries, self._short_ends) + 1, _SLOW - 1)
-        if why != self._told:
-            self._told = why
+        if reason != self._told:
+            self._told = reason
             level = level or (logging.ERROR if slow else logging.WARNING)
-            log.log(level, "%s %s; trying again", self.target.url, why, extra=self._extra("waiting"))
+            log.log(level, "%s %s; trying again", self.target.url, reason, extra=self._extra("waiting"))
         self._failed = True
         self._on_change()
 
@@ -274,8 +274,8 @@ class OrchestratorConnection:
             return None
         try:
             return await open_stream(self._http, session, opening_s(session, self._runtime))
-        except StreamUnavailable as why:
-            log.info("%s: no stream (%s); polling", self.target.url, why, extra=self._extra("polling"))
+        except StreamUnavailable as error:
+            log.info("%s: no stream (%s); polling", self.target.url, error, extra=self._extra("polling"))
             return None
 
     async def _stream(self, socket: aiohttp.ClientWebSocketResponse, session: WorkerSession) -> None:

@@ -14,7 +14,7 @@ from .. import model
 from ..clock import Clock, SystemClock
 from ..config import WorkerConfig
 from ..payloads.task_files import FilesRoom
-from ..tls import Files, client_context
+from ..tls import TlsFiles, client_context
 from .connection import OrchestratorConnection
 from .credentials import OrchestratorCredentials
 from .profile import build_worker_record, choose_worker_id
@@ -86,7 +86,7 @@ class RemoteWorker:
         self._task_runner.resume()
         # No limit on connections: a poll that is open must not keep a result from being sent.
         tls = client_context(
-            Files(self.config.tls_cert_path, self.config.tls_key_path, self.config.tls_ca_path)
+            TlsFiles(self.config.tls_cert_path, self.config.tls_key_path, self.config.tls_ca_path)
         )
         self._http = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, ssl=tls or True))
         self._links = [self._link(number) for number in range(len(self._targets))]

@@ -10,7 +10,7 @@ from ..model.delivery import WebhookDelivery
 from ..storage.base import StorageBackend
 from ..webhooks.addresses import AddressPolicy
 from ..webhooks.base import DeliveryResult, DeliveryTransport
-from ..webhooks.body import render
+from ..webhooks.body import render_body
 from ..webhooks.registry import WebhookRegistry
 from .webhooks import WebhookSender
 
@@ -31,7 +31,7 @@ def build_sender(
 
     def body_of(delivery: WebhookDelivery) -> bytes:
         asks = isinstance(delivery.job.wait, AwaitHuman)
-        return render(delivery, token_of(delivery.job) if asks else "", config.public_url)
+        return render_body(delivery, token_of(delivery.job) if asks else "", config.public_url)
 
     def open_transport() -> DeliveryTransport:
         from ..webhooks.client import WebhookClient  # aiohttp: most orchestrators never need it here

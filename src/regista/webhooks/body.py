@@ -9,14 +9,14 @@ from msgspec import UNSET, Struct, UnsetType
 
 from ..model import AwaitHuman
 from ..model.delivery import WebhookDelivery
-from ..schemas.job_view import job_object
-from ..schemas.jobs import Fault, JobObject, WaitingFor
+from ..schemas.job_view import job_view
+from ..schemas.jobs import ErrorView, JobObject, WaitingFor
 
 #: Where a person's decision comes in (api/approvals.py).
 APPROVAL_PATH = "/_public/webhooks/approval/{job_id}?token={token}"
 
 
-class ToldJob(Struct, frozen=True, kw_only=True):
+class WebhookJob(Struct, frozen=True, kw_only=True):
     """The job as its owner sees it, without what it was given and what it keeps: those are asked for."""
 
     id: str
@@ -32,7 +32,7 @@ class ToldJob(Struct, frozen=True, kw_only=True):
     parent_id: str | None
 
 
-class Question(Struct, frozen=True, kw_only=True):
+class ApprovalRequest(Struct, frozen=True, kw_only=True):
     """What a person is asked. A POST of `{"decision": …}` to `url` answers it; no other token is needed."""
 
     message: str
@@ -42,7 +42,7 @@ class Question(Struct, frozen=True, kw_only=True):
     url: str
 
 
-class Notice(Struct, frozen=True, kw_only=True):
+class WebhookBody(Struct, frozen=True, kw_only=True):
     """The body of a delivery."""
 
     #: The same in every try, and in the header `webhook-id`.
@@ -57,9 +57,9 @@ class Notice(Struct, frozen=True, kw_only=True):
     job_id: str
     status: str
     result: Any
-    error: Fault | None
-    data: ToldJob
-    approval: Question | UnsetType = UNSET
+    error: ErrorView | None
+    data: WebhookJob
+    approval: ApprovalRequest | UnsetType = UNSET
     #: Members that were too large to be told; GET /api/v1/jobs/{id} has them.
     omitted: list[str] | UnsetType = UNSET
 
@@ -67,13 +67,13 @@ class Notice(Struct, frozen=True, kw_only=True):
 _encode = msgspec.json.Encoder().encode
 
 
-def render(delivery: WebhookDelivery, token: str, public_url: str = "") -> bytes:
+def render_body(delivery: WebhookDelivery, token: str, public_url: str = "") -> bytes:
     """The body; the same bytes in every try. `token` lets its receiver answer the question of this very job."""
     job = delivery.job
     asked = job.wait if isinstance(job.wait, AwaitHuman) and delivery.event == "waiting_for_human" else None
-    shown = job_object(job)  # its token stands in `approval`, and nowhere else
+    shown = job_view(job)  # its token stands in `approval`, and nowhere else
     return _encode(
-        Notice(
+        WebhookBody(
             id=delivery.id,
             type=f"job.{delivery.event}",
             event=f"job_{delivery.event}",
@@ -90,8 +90,8 @@ def render(delivery: WebhookDelivery, token: str, public_url: str = "") -> bytes
     )
 
 
-def _told(shown: JobObject) -> ToldJob:
-    return ToldJob(
+def _told(shown: JobObject) -> WebhookJob:
+    return WebhookJob(
         id=shown.id,
         blueprint=shown.blueprint,
         version=shown.version,
@@ -106,9 +106,9 @@ def _told(shown: JobObject) -> ToldJob:
     )
 
 
-def _question(job_id: str, asked: AwaitHuman, token: str, public_url: str) -> Question:
+def _question(job_id: str, asked: AwaitHuman, token: str, public_url: str) -> ApprovalRequest:
     path = APPROVAL_PATH.format(job_id=quote(job_id, safe=""), token=token)
-    return Question(
+    return ApprovalRequest(
         message=asked.message,
         decisions=sorted(asked.transitions),
         integration=asked.integration,

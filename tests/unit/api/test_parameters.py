@@ -7,7 +7,7 @@ from aiohttp.test_utils import make_mocked_request
 from regista.api import parameters
 from regista.api.problems import Problem
 from regista.model import JobStatus
-from regista.schemas.pages import token_of
+from regista.schemas.pages import encode_position
 
 
 def asked(query: str, **headers: str) -> Any:
@@ -28,7 +28,7 @@ def asked(query: str, **headers: str) -> Any:
         (lambda r: parameters.choice(r, "status", JobStatus), "", None),
         (lambda r: parameters.choice(r, "status", JobStatus), "status=failed", JobStatus.FAILED),
         (lambda r: parameters.place(r, int), "next=", None),
-        (lambda r: parameters.place(r, int), f"next={token_of(17)}", 17),
+        (lambda r: parameters.place(r, int), f"next={encode_position(17)}", 17),
     ],
 )
 def test_a_parameter_becomes_a_value(read: Callable[[Any], Any], query: str, value: Any) -> None:

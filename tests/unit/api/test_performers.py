@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from regista import JobStatus
-from regista.workers.protocol.signing import is_signed, sign
+from regista.workers.protocol.signing import sign, verify
 from tests.acceptance.house import OLD, TOKEN, House, Raw, house, raw, until
 from tests.stopwatch import Stopwatch
 
@@ -330,7 +330,7 @@ def test_tasks_are_signed_when_there_is_a_key_for_it() -> None:
         await here.submit("echo", a=1)
         task = await worker.poll()
         left_out = ("sig", "stable_task_id", "attempt", "checkpoint")
-        assert is_signed(task, task["sig"], "a-secret-of-ours", left_out)
+        assert verify(task, task["sig"], "a-secret-of-ours", left_out)
 
     play(scenario, orchestrator_secret_key="a-secret-of-ours")
 

@@ -256,11 +256,11 @@ def test_a_stream_whose_token_was_changed_ends_with_its_next_heartbeat(tmp_path:
         ):
             registered = await owner.register()
             await greet(socket, registered["session"])
-            await socket.send_bytes(frames.encode([frames.Beat([], None)]))
+            await socket.send_bytes(frames.encode([frames.HeartbeatFrame([], None)]))
             assert (await socket.receive(timeout=2)).type is aiohttp.WSMsgType.BINARY
             workers.write_text('["raw"]\ntoken = "second"\n')
             assert here.director.reload()
-            await socket.send_bytes(frames.encode([frames.Beat([], None)]))
+            await socket.send_bytes(frames.encode([frames.HeartbeatFrame([], None)]))
             assert (await socket.receive(timeout=2)).data == 1008
 
     play(scenario, workers_config_path=str(workers))
@@ -287,7 +287,7 @@ def test_what_was_done_with_tokens_is_on_record_and_no_token_is() -> None:
 
 
 async def greet(socket: aiohttp.ClientWebSocketResponse, session: int) -> None:
-    await socket.send_bytes(frames.encode([frames.Hello(session, [], 1)]))
+    await socket.send_bytes(frames.encode([frames.HelloFrame(session, [], 1)]))
     assert (await socket.receive(timeout=2)).type is aiohttp.WSMsgType.BINARY
 
 

@@ -6,7 +6,7 @@ import pytest
 from regista.api.bodies import parse
 from regista.api.problems import Problem
 from regista.model import JobStatus
-from regista.schemas.jobs import Wish
+from regista.schemas.jobs import JobRequest
 
 
 class Part(msgspec.Struct):
@@ -49,4 +49,4 @@ def test_a_refusal_names_the_choices_and_says_what_a_pattern_is_for(
 
 def test_a_webhook_that_is_no_url_is_told_without_a_pattern() -> None:
     with pytest.raises(Problem, match="webhook_url: expected an http or https URL, like https://"):
-        parse(b'{"blueprint": "b", "webhook_url": "nowhere"}', Wish)
+        parse(b'{"blueprint": "b", "webhook_url": "nowhere"}', JobRequest)

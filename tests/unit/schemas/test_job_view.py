@@ -23,7 +23,7 @@ from regista.model import (
     Task,
     Wait,
 )
-from regista.schemas.job_view import job_object
+from regista.schemas.job_view import job_view
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -67,7 +67,7 @@ def test_attempts_are_told_from_events_in_the_order_in_which_they_began() -> Non
         ),
     ]
 
-    told = job_object(make_job(JobStatus.FINISHED), events)
+    told = job_view(make_job(JobStatus.FINISHED), events)
 
     assert [(one.task_id, one.worker_id, one.state) for one in told.attempts] == [
         ("job_1_0-1", "w1", "failed"),
@@ -93,7 +93,7 @@ def test_an_attempts_error_has_what_the_worker_told_beyond_words() -> None:
         make_event(EventType.TASK_FAILED, attempt=2, code="PERMANENT_ERROR", message="no"),
     ]
 
-    with_more, without = [one.error for one in job_object(make_job(), events).attempts]
+    with_more, without = [one.error for one in job_view(make_job(), events).attempts]
 
     assert msgspec.to_builtins(with_more) == {"code": "PERMANENT_ERROR", "message": "no", "details": told}
     assert msgspec.to_builtins(without) == {"code": "PERMANENT_ERROR", "message": "no"}
@@ -102,14 +102,14 @@ def test_an_attempts_error_has_what_the_worker_told_beyond_words() -> None:
 def test_open_tasks_say_more_than_the_events_do_yet() -> None:
     task = make_task(state=AttemptState.OFFERED, worker_id="w1", progress=0.5)
 
-    told = job_object(make_job(wait=AwaitTask("job_1_0")), [make_event(EventType.TASK_DISPATCHED)], [task])
+    told = job_view(make_job(wait=AwaitTask("job_1_0")), [make_event(EventType.TASK_DISPATCHED)], [task])
 
     assert [(one.state, one.worker_id, one.type) for one in told.attempts] == [("offered", "w1", "resize")]
     assert told.progress == 0.5
 
 
 def test_an_attempt_that_was_open_when_its_job_ended_was_called_off() -> None:
-    told = job_object(make_job(JobStatus.CANCELLED), [make_event(EventType.TASK_STARTED)])
+    told = job_view(make_job(JobStatus.CANCELLED), [make_event(EventType.TASK_STARTED)])
 
     assert [one.state for one in told.attempts] == ["cancelled"]
 
@@ -117,8 +117,8 @@ def test_an_attempt_that_was_open_when_its_job_ended_was_called_off() -> None:
 def test_the_progress_of_a_fan_out_is_the_mean_of_its_branches() -> None:
     tasks = [make_task(0, state=AttemptState.CLOSED), make_task(1, progress=0.5), make_task(2)]
 
-    assert job_object(make_job(), tasks=tasks).progress == 0.5
-    assert job_object(make_job(), tasks=[make_task(1)]).progress is None
+    assert job_view(make_job(), tasks=tasks).progress == 0.5
+    assert job_view(make_job(), tasks=[make_task(1)]).progress is None
 
 
 @pytest.mark.parametrize(
@@ -150,19 +150,19 @@ def test_the_progress_of_a_fan_out_is_the_mean_of_its_branches() -> None:
 def test_what_a_job_waits_for_is_told_by_kind(wait: Wait, kind: str, detail: dict[str, Any]) -> None:
     job = make_job(wait=wait, waiting_since=START)
 
-    waiting = job_object(job, tasks=[make_task()], token="secret").waiting_for
+    waiting = job_view(job, tasks=[make_task()], token="secret").waiting_for
 
     assert waiting is not None
     assert (waiting.kind, waiting.detail, waiting.since) == (kind, detail, START)
 
 
 def test_a_quarantined_job_waits_for_its_release_and_a_cancelled_one_for_its_worker() -> None:
-    sick = job_object(make_job(JobStatus.QUARANTINED, error=Fault("lost", "gone"))).waiting_for
+    sick = job_view(make_job(JobStatus.QUARANTINED, error=Fault("lost", "gone"))).waiting_for
     until = START + timedelta(seconds=30)
     ending = make_job(
         JobStatus.CANCELLING, cancel=Cancellation(START, until, "enough"), wait=AwaitTask("job_1_0")
     )
-    going = job_object(ending).waiting_for
+    going = job_view(ending).waiting_for
 
     assert sick is not None
     assert sick.kind == "release"
@@ -171,13 +171,13 @@ def test_a_quarantined_job_waits_for_its_release_and_a_cancelled_one_for_its_wor
 
 
 def test_an_ended_job_waits_for_nothing() -> None:
-    assert job_object(make_job(JobStatus.FAILED, wait=AwaitTask("job_1_0"))).waiting_for is None
+    assert job_view(make_job(JobStatus.FAILED, wait=AwaitTask("job_1_0"))).waiting_for is None
 
 
 def test_times_are_shown_as_asked_for() -> None:
     zone = ZoneInfo("Europe/Madrid")
 
-    told = job_object(
+    told = job_view(
         make_job(JobStatus.FINISHED, finished_at=START),
         show=lambda moment: moment and moment.astimezone(zone),
     )

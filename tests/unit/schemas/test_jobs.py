@@ -3,7 +3,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from regista.schemas.jobs import Decision, Fork, JobObject, WaitForAny, Wish
+from regista.schemas.jobs import Decision, Fork, JobObject, JobRequest, WaitForAny
 
 #: The members of a job, in their order (spec/wire.md, A17).
 MEMBERS = [
@@ -19,7 +19,7 @@ def test_a_job_has_exactly_the_members_that_the_wire_promises() -> None:
 
 
 def test_a_wish_needs_a_blueprint_alone() -> None:
-    wish = msgspec.json.decode(b'{"blueprint": "x"}', type=Wish)
+    wish = msgspec.json.decode(b'{"blueprint": "x"}', type=JobRequest)
 
     assert (wish.blueprint, wish.input, wish.priority) == ("x", {}, 0.0)
 
@@ -27,9 +27,9 @@ def test_a_wish_needs_a_blueprint_alone() -> None:
 @pytest.mark.parametrize(
     ("shape", "body"),
     [
-        (Wish, {"blueprint": "x", "webhook_url": "file:///etc/passwd"}),
-        (Wish, {"blueprint": "x", "result_timeout": 0}),
-        (Wish, {"blueprint": "x" * 1001}),
+        (JobRequest, {"blueprint": "x", "webhook_url": "file:///etc/passwd"}),
+        (JobRequest, {"blueprint": "x", "result_timeout": 0}),
+        (JobRequest, {"blueprint": "x" * 1001}),
         (Decision, {"comment": "yes"}),
         (Fork, {"blueprint": "another"}),
         (WaitForAny, {"ids": []}),

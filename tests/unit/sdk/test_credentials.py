@@ -13,7 +13,7 @@ from regista.sdk.credentials import OrchestratorCredentials
 from regista.sdk.transports.base import RegistrationRejected
 from regista.workers.credentials import Credentials, Lifetimes
 from regista.workers.one_time_passwords import Passwords
-from regista.workers.protocol.signing import is_signed
+from regista.workers.protocol.signing import verify
 from tests.acceptance.house import TOKEN, House, house
 from tests.acceptance.odd_kit import OddOrchestrator, says
 
@@ -151,7 +151,7 @@ def test_a_body_is_signed_with_what_we_have() -> None:
     mine.signature_required = True
     said = mine.sign_body(body)
     assert said["security"]["signer_id"] == "w"
-    assert is_signed(said, said["security"]["signature"], "key")
+    assert verify(said, said["security"]["signature"], "key")
 
 
 @pytest.mark.parametrize(("status", "later"), [(503, True), (429, True), (404, False), (501, False)])

@@ -28,7 +28,7 @@ from regista.upkeep.webhooks import PAUSES_S, WebhookSender
 from regista.webhooks import verify
 from regista.webhooks.addresses import AddressPolicy
 from regista.webhooks.base import DeliveryResult
-from regista.webhooks.body import render
+from regista.webhooks.body import render_body
 from regista.webhooks.registry import WebhookRegistry
 from tests.support import script
 from tests.webhook_kit import THEN, delivery
@@ -272,7 +272,7 @@ def sender(
         storage,
         lambda: post,
         book,
-        lambda one: render(one, "token"),
+        lambda one: render_body(one, "token"),
         clock,
         random.Random(1),
         concurrency=concurrency,

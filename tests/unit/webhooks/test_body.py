@@ -4,14 +4,14 @@ import msgspec
 
 from regista import JobStatus
 from regista.model import AwaitHuman, Fault
-from regista.webhooks.body import render
+from regista.webhooks.body import render_body
 from tests.webhook_kit import delivery
 
 ASKED = AwaitHuman("May it?", {"yes": "done", "no": "end"}, "mail")
 
 
 def test_a_finished_job_is_told_in_both_vocabularies() -> None:
-    told = msgspec.json.decode(render(delivery(), "secret"))
+    told = msgspec.json.decode(render_body(delivery(), "secret"))
     assert told == {
         "id": "job-1-000002",
         "type": "job.finished",
@@ -40,7 +40,7 @@ def test_a_finished_job_is_told_in_both_vocabularies() -> None:
 
 def test_a_question_carries_how_to_answer_it() -> None:
     one = delivery(status=JobStatus.WAITING_FOR_HUMAN, wait=ASKED)
-    told = msgspec.json.decode(render(one, "t-0k", "https://jobs.example.com/"))
+    told = msgspec.json.decode(render_body(one, "t-0k", "https://jobs.example.com/"))
     assert told["approval"] == {
         "message": "May it?",
         "decisions": ["no", "yes"],
@@ -51,20 +51,22 @@ def test_a_question_carries_how_to_answer_it() -> None:
 
 
 def test_the_token_is_in_no_other_word() -> None:
-    asking = msgspec.json.decode(render(delivery(status=JobStatus.WAITING_FOR_HUMAN, wait=ASKED), "t-0k"))
+    asking = msgspec.json.decode(
+        render_body(delivery(status=JobStatus.WAITING_FOR_HUMAN, wait=ASKED), "t-0k")
+    )
     del asking["approval"]
     assert "t-0k" not in str(asking)
     for status in JobStatus:
         if status is not JobStatus.WAITING_FOR_HUMAN:
-            assert b"t-0k" not in render(delivery(status=status, wait=ASKED), "t-0k")
+            assert b"t-0k" not in render_body(delivery(status=status, wait=ASKED), "t-0k")
 
 
 def test_what_was_left_out_is_named() -> None:
-    assert msgspec.json.decode(render(delivery(omitted=("result",)), ""))["omitted"] == ["result"]
+    assert msgspec.json.decode(render_body(delivery(omitted=("result",)), ""))["omitted"] == ["result"]
 
 
 def test_every_try_says_the_same_bytes() -> None:
-    assert render(delivery(tries=0), "t") == render(delivery(tries=7, error="answered 500"), "t")
+    assert render_body(delivery(tries=0), "t") == render_body(delivery(tries=7, error="answered 500"), "t")
 
 
 def test_why_a_job_failed_is_told() -> None:
@@ -72,4 +74,4 @@ def test_why_a_job_failed_is_told() -> None:
     failed = msgspec.structs.replace(
         one, job=msgspec.structs.replace(one.job, error=Fault("broken", "it is"))
     )
-    assert msgspec.json.decode(render(failed, ""))["error"] == {"code": "broken", "message": "it is"}
+    assert msgspec.json.decode(render_body(failed, ""))["error"] == {"code": "broken", "message": "it is"}

@@ -12,7 +12,7 @@ import msgspec
 
 from ...config import WorkerConfig
 from ...serialization import safe_text
-from ...workers.protocol.frames import Offer
+from ...workers.protocol.frames import TaskFrame
 from ..credentials import strings_in
 from ..task_runner import RunningTask
 from .base import RegistrationRejected, SessionEnded, WorkerIdTaken, WorkerRuntime, WorkerSession
@@ -133,7 +133,7 @@ class PollingTransport:
         slots = self._runtime.slots
         return slots.credit_of(self) if slots else self._runtime.task_runner.free
 
-    async def _poll(self, limit: int) -> list[Offer]:
+    async def _poll(self, limit: int) -> list[TaskFrame]:
         asked = {"timeout": f"{self._poll_s:g}", "limit": str(limit), "session": str(self._session.number)}
         asked["incarnation"] = self._runtime.incarnation
         loop = asyncio.get_running_loop()
@@ -147,7 +147,7 @@ class PollingTransport:
             await asyncio.sleep(min(_LAST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(self._hasty, 10)))
         return offers
 
-    async def _read_offers(self, body: bytes) -> list[Offer]:
+    async def _read_offers(self, body: bytes) -> list[TaskFrame]:
         try:
             found = _decode(body)
             return [_offer(task) for task in found.get("tasks", [found])]
@@ -282,10 +282,10 @@ class PollingTransport:
         self._beat_now.set()
 
 
-def _offer(task: dict[str, Any]) -> Offer:
+def _offer(task: dict[str, Any]) -> TaskFrame:
     """A wire task; members that an older orchestrator leaves out follow from the others."""
     deadline = task.get("deadline")
-    return Offer(
+    return TaskFrame(
         attempt_id=task["task_id"],
         id=task.get("stable_task_id") or task["task_id"],
         job_id=task["job_id"],

@@ -165,7 +165,7 @@ _decode_any = msgspec.msgpack.Decoder().decode
 def encode_result(result: TaskResult, max_bytes: int) -> msgspec.Raw:
     """The frame; a result that cannot be written down is the function's mistake, and says so."""
     try:
-        frame = frames.encode(frames.Result(result))
+        frame = frames.encode(frames.ResultFrame(result))
     except Exception as error:  # noqa: BLE001  # the user's own objects are asked for what is in them
         return encode_result(no_plain_data(result, error), max_bytes)
     if max_bytes and len(frame) + _ROUND_IT > max_bytes:
@@ -176,7 +176,7 @@ def encode_result(result: TaskResult, max_bytes: int) -> msgspec.Raw:
 def readable(result: TaskResult) -> TaskResult:
     """The result, or what is said in place of one that can be written down and then not read."""
     try:
-        frames.decode_up(frames.encode([frames.Result(result)]))
+        frames.decode_from_worker(frames.encode([frames.ResultFrame(result)]))
         to_storable(result.data, _decode_any, "data")
         to_storable(
             None if result.error is None else result.error.details, _decode_any, "the details of the error"

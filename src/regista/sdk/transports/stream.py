@@ -11,7 +11,7 @@ from aiohttp import ClientWebSocketResponse, WSCloseCode, WSMsgType
 
 from ...serialization import safe_text
 from ...workers.protocol import frames
-from ...workers.protocol.frame_sender import Pipe
+from ...workers.protocol.frame_sender import FrameSender
 from ..task_runner import RunningTask
 from .base import (
     LEAST_LEASE_S,
@@ -90,7 +90,7 @@ class StreamTransport:
         self._runtime = runtime
         #: Its share of the free slots.
         self.weight = weight
-        self._pipe = Pipe(socket.send_bytes, self._give_up)
+        self._pipe = FrameSender(socket.send_bytes, self._give_up)
         self._loop = asyncio.get_running_loop()
         self._lease_s = session.lease_s
         self._max_bytes = 0
@@ -98,7 +98,7 @@ class StreamTransport:
         #: Attempt → when its result left.
         self._sent: dict[str, float] = {}
         self._unsaid: dict[str, RunningTask] = {}
-        self._unsaid_progress: dict[str, frames.Progress] = {}
+        self._unsaid_progress: dict[str, frames.ProgressFrame] = {}
         self._told_hot = runtime.hot()
         self._more = 0
         self._leaving = False
@@ -144,7 +144,7 @@ class StreamTransport:
         slots = self._runtime.slots
         credit = slots.join(self) if slots is not None else None
         running = self._runtime.held(self._session.destination)
-        hello = frames.Hello(self._session.number, running, credit)
+        hello = frames.HelloFrame(self._session.number, running, credit)
         try:
             await self._socket.send_bytes(frames.encode([hello]))
             message = await self._socket.receive(timeout=opening_s(self._session, self._runtime))
@@ -162,7 +162,7 @@ class StreamTransport:
     async def leave(self) -> None:
         """Hand back what we hold; returns when the orchestrator has heard it, or does not answer."""
         self._leaving = True
-        self._pipe.put(frames.Bye())
+        self._pipe.put(frames.LeaveFrame())
         try:
             async with asyncio.timeout(_GOODBYE_S):
                 await self._ended.wait()
@@ -183,7 +183,7 @@ class StreamTransport:
             hot = self._runtime.hot()
             told = None if hot == self._told_hot else list(hot)
             self._told_hot = hot
-            self._pipe.put(frames.Beat(self._runtime.held(self._session.destination), told))
+            self._pipe.put(frames.HeartbeatFrame(self._runtime.held(self._session.destination), told))
             if self._is_overlong(now):
                 self._overlong = True
                 await self._socket.close()
@@ -217,9 +217,9 @@ class StreamTransport:
         """Everything of one message; all tasks of it begin together."""
         self._heard_at = self._loop.time()
         self._unheard = 0
-        offers: list[frames.Offer] = []
+        offers: list[frames.TaskFrame] = []
         for frame in _frames_in(data):
-            if type(frame) is frames.Offer:
+            if type(frame) is frames.TaskFrame:
                 offers.append(frame)
             else:
                 self._obey(frame)
@@ -228,25 +228,25 @@ class StreamTransport:
                 self._runtime.slots.spent(self, len(offers))
             self._runtime.task_runner.accept(offers, self._session.destination)
 
-    def _obey(self, frame: frames.Down) -> None:
+    def _obey(self, frame: frames.ToWorker) -> None:
         match frame:
-            case frames.Acks(accepted, refused):
+            case frames.AcksFrame(accepted, refused):
                 for attempt_id in accepted:
                     self._acknowledged(attempt_id)
                 for attempt_id, why in refused.items():
                     log.info("the result of %s is not wanted: %s", attempt_id, why)
                     self._acknowledged(attempt_id)
-            case frames.Heard(stop) | frames.Stop(stop):
+            case frames.HeartbeatAckFrame(stop) | frames.CancelFrame(stop):
                 self._runtime.task_runner.cancel(stop)
-            case frames.Welcome(stop, lease_s, max_bytes):
+            case frames.WelcomeFrame(stop, lease_s, max_bytes):
                 self._lease_s = max(LEAST_LEASE_S, lease_s)
                 self._max_bytes = self._pipe.max_bytes = max_bytes
                 self._runtime.task_runner.cancel(stop)
-            case frames.Credit(more) if self._runtime.slots is not None:
+            case frames.CreditFrame(more) if self._runtime.slots is not None:
                 self._runtime.slots.returned(self, more)
-            case frames.Drain(on):
+            case frames.DrainFrame(on):
                 log.info("the orchestrator %s", "sends no more tasks" if on else "sends tasks again")
-            case frames.Again(displaced, by):
+            case frames.RegisterAgainFrame(displaced, by):
                 if displaced:
                     raise WorkerIdTaken(safe_text(by))
                 raise SessionEnded("the orchestrator asks us to register again")
@@ -267,7 +267,7 @@ class StreamTransport:
         attempts = [attempt for attempt, one in self._unsaid.items() if one.result is None]
         self._unsaid.clear()
         if attempts:
-            self._pipe.put(frames.Started(attempts))
+            self._pipe.put(frames.StartedFrame(attempts))
 
     def progress(self, running_task: RunningTask, value: float | None, message: str, checkpoint: Any) -> None:
         """How far it is. Of many words in a short time the last one is said, with the last checkpoint."""
@@ -276,7 +276,7 @@ class StreamTransport:
         old = self._unsaid_progress.get(running_task.attempt_id)
         if checkpoint is None and old is not None:
             checkpoint = old.checkpoint
-        word = frames.Progress(running_task.attempt_id, value, message, checkpoint)
+        word = frames.ProgressFrame(running_task.attempt_id, value, message, checkpoint)
         self._unsaid_progress[running_task.attempt_id] = word
 
     def _say_progress(self) -> None:
@@ -304,21 +304,21 @@ class StreamTransport:
     def _say_credit(self) -> None:
         more, self._more = self._more, 0
         if more and not self._leaving:
-            self._pipe.put(frames.Credit(more))
+            self._pipe.put(frames.CreditFrame(more))
 
     def ask_back(self, some: int) -> None:
         """Ask for unused credit."""
-        self._pipe.put(frames.Credit(-some))
+        self._pipe.put(frames.CreditFrame(-some))
 
     def drain(self, on: bool) -> None:
         """No more tasks, please; or some again."""
         self._leaving = on
-        self._pipe.put(frames.Drain(on))
+        self._pipe.put(frames.DrainFrame(on))
 
 
-def _frames_in(data: Any) -> list[frames.Down]:
+def _frames_in(data: Any) -> list[frames.ToWorker]:
     try:
-        return frames.decode_down(data)
+        return frames.decode_to_worker(data)
     except _UNREADABLE as error:
         # What is too large for us, or no WebSocket at all, comes as an exception.
         told = data if isinstance(data, Exception) else error

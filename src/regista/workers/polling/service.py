@@ -12,7 +12,7 @@ from ...clock import Clock
 from ...dispatch.dispatcher import Dispatcher
 from ...errors import OrchestratorStopped, StorageOutcomeUnknown
 from ...model import ResultVerdict, Task, TaskResult, Worker
-from ..protocol.dialects import Progress, Pulse, pulse_of, stranger, worker_of
+from ..protocol.dialects import HeartbeatReport, ProgressReport, to_heartbeat, to_worker, unregistered_worker
 from ..protocol.messages import Heartbeat, Registration, registers_again
 from ..service import Beat, WorkerService
 from .mailbox import Poll
@@ -102,7 +102,7 @@ class Desk:
     async def register(self, said: Registration, address: str = "") -> Arrival:
         """A worker registers, for the first time or again; its older session is over."""
         ours = said.current_tasks is not None
-        worker = worker_of(said, self._lease_s if ours else self._poll_lease_s)
+        worker = to_worker(said, self._lease_s if ours else self._poll_lease_s)
         worker = replace(worker, address=address)
         running = said.current_tasks
         if said.cluster_id and said.cluster_id != await self._service.cluster_id():
@@ -229,7 +229,9 @@ class Desk:
         else:
             session = self._sessions.open(worker_id)
             if available:
-                await self._take_in(session, stranger(worker_id, available, hot or (), self._poll_lease_s))
+                await self._take_in(
+                    session, unregistered_worker(worker_id, available, hot or (), self._poll_lease_s)
+                )
         self._seating.sort_out(session)
         return session
 
@@ -241,7 +243,7 @@ class Desk:
 
     async def beat(self, worker_id: str, said: Heartbeat, began: float, version: str | None = None) -> Answer:
         """A heartbeat that arrived at `began` (by `elapsed`), from an SDK of this protocol version."""
-        pulse = pulse_of(said)
+        pulse = to_heartbeat(said)
         named = pulse.session is not None
         session = await self._session_of(worker_id, pulse.session, only_heartbeat=named)
         if session is None and named:
@@ -265,20 +267,22 @@ class Desk:
             session.asked_at = now
         return now - session.asked_at < _ASKING_S
 
-    async def _take_in_by(self, pulse: Pulse, worker_id: str) -> Session:
+    async def _take_in_by(self, pulse: HeartbeatReport, worker_id: str) -> Session:
         session = self._sessions.open(worker_id)
         skills = pulse.skills or pulse.available or ()
-        await self._take_in(session, stranger(worker_id, skills, pulse.hot or (), self._poll_lease_s))
+        await self._take_in(
+            session, unregistered_worker(worker_id, skills, pulse.hot or (), self._poll_lease_s)
+        )
         return session
 
-    async def _heard(self, session: Session, worker_id: str, pulse: Pulse, began: float) -> Beat:
+    async def _heard(self, session: Session, worker_id: str, pulse: HeartbeatReport, began: float) -> Beat:
         self._heed(session, worker_id, pulse)
         fresh = session.fresh(began)
         # What has just left for a worker that sits elsewhere is not known here, so its heartbeat decides nothing.
         running = None if self._seating.find(session) is None else pulse.running
         return await self._service.heartbeat(worker_id, session.number, running, began=began, fresh=fresh)
 
-    def _heed(self, session: Session, worker_id: str, pulse: Pulse) -> None:
+    def _heed(self, session: Session, worker_id: str, pulse: HeartbeatReport) -> None:
         available = pulse.available
         if pulse.skills is not None and pulse.status != "offline":
             session.skills, session.provisional = pulse.skills, False
@@ -311,7 +315,7 @@ class Desk:
             await self._leave_if_done(session, result.worker_id)
         return verdict, known
 
-    def progress(self, said: Progress, worker_id: str) -> None:
+    def progress(self, said: ProgressReport, worker_id: str) -> None:
         """How far an attempt of this worker is; an empty id is one that nobody could tell."""
         self._service.progress(said.attempt_id, said.value, said.message, said.checkpoint, worker_id)
 
@@ -351,7 +355,7 @@ class Desk:
 
     # -- going -----------------------------------------------------------------------------------
 
-    async def _goodbye(self, session: Session, worker_id: str, pulse: Pulse) -> None:
+    async def _goodbye(self, session: Session, worker_id: str, pulse: HeartbeatReport) -> None:
         """No more tasks for it. What it lists it may still finish; its lease says how long."""
         session.leaving = True
         self._service.drain(worker_id)

@@ -25,7 +25,7 @@ from .messages import (
 from .signing import sign
 
 #: Of a worker that does not say how many tasks it does at once, each open poll says that it has room for one.
-UNTOLD_CAPACITY = 10_000
+UNKNOWN_CAPACITY = 10_000
 #: Longer lists are a mistake, or worse.
 MAX_SKILLS = 10_000
 #: Members of a task that the stock SDK knows; the signature covers these and no others.
@@ -39,7 +39,7 @@ _PROGRESS = ("progress", "progress_update")
 # -- coming in -------------------------------------------------------------------------------------------
 
 
-class Pulse(Struct, frozen=True, kw_only=True):
+class HeartbeatReport(Struct, frozen=True, kw_only=True):
     """What a heartbeat says."""
 
     #: idle, busy, full, draining or offline.
@@ -54,7 +54,7 @@ class Pulse(Struct, frozen=True, kw_only=True):
     session: int | None = None
 
 
-class Progress(Struct, frozen=True, kw_only=True):
+class ProgressReport(Struct, frozen=True, kw_only=True):
     """How far an attempt is."""
 
     attempt_id: str
@@ -63,7 +63,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     checkpoint: Any = None
 
 
-def worker_of(said: Registration, lease_s: float) -> Worker:
+def to_worker(said: Registration, lease_s: float) -> Worker:
     """The worker that registers, with everything that it can do."""
     resources = said.resources or Resources()
     return Worker(
@@ -81,19 +81,21 @@ def worker_of(said: Registration, lease_s: float) -> Worker:
     )
 
 
-def stranger(worker_id: str, skills: tuple[str, ...], hot: tuple[str, ...], lease_s: float) -> Worker:
+def unregistered_worker(
+    worker_id: str, skills: tuple[str, ...], hot: tuple[str, ...], lease_s: float
+) -> Worker:
     """A worker that we know by a poll or a heartbeat only, since we were away when it registered."""
     return Worker(
         id=worker_id,
         skills=skills,
-        capacity=UNTOLD_CAPACITY,
+        capacity=UNKNOWN_CAPACITY,
         profile=Profile(hot=hot),
         transport="poll",
         lease_s=lease_s,
     )
 
 
-def pulse_of(said: Heartbeat) -> Pulse:
+def to_heartbeat(said: Heartbeat) -> HeartbeatReport:
     """What a heartbeat says; the two generations mean different things by `supported_skills`."""
     told = said.supported_skills
     by_name = told is not None and all(isinstance(skill, str) for skill in told) and said.skills_hash is None
@@ -105,7 +107,7 @@ def pulse_of(said: Heartbeat) -> Pulse:
     hot = None
     if said.hot_skills is not None or said.hot_cache is not None or said.skills_hash is not None:
         hot = _names([*(said.hot_skills or ()), *(said.hot_cache or ())])
-    return Pulse(
+    return HeartbeatReport(
         status=status,
         running=None if said.current_tasks is None else tuple(said.current_tasks),
         skills=None if by_name else names,
@@ -115,7 +117,7 @@ def pulse_of(said: Heartbeat) -> Pulse:
     )
 
 
-def result_of(said: Result, worker_id: str, now: datetime) -> TaskResult:
+def to_result(said: Result, worker_id: str, now: datetime) -> TaskResult:
     """A result."""
     error = said.error
     if error is None:
@@ -135,7 +137,7 @@ def result_of(said: Result, worker_id: str, now: datetime) -> TaskResult:
     )
 
 
-def progress_of(said: WorkerEvent) -> Progress | None:
+def to_progress(said: WorkerEvent) -> ProgressReport | None:
     """The progress that an event tells; None for any other event."""
     if said.event in _PROGRESS:
         attempt, payload = said.task_id, {"progress": said.progress, "message": said.message}
@@ -150,7 +152,7 @@ def progress_of(said: WorkerEvent) -> Progress | None:
     value, message = payload.get("progress"), payload.get("message")
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
         raise BadMessage(f"progress: expected a number from 0 to 1, got {type(value).__name__}")
-    return Progress(
+    return ProgressReport(
         attempt_id=attempt,
         # Bounded before it becomes a float: an integer of 400 digits would not fit into one.
         value=None if value is None else float(min(1, max(0, value))),
@@ -170,7 +172,7 @@ def skills_of(told: Iterable[Skill | str]) -> tuple[str, ...]:
 # -- going out -------------------------------------------------------------------------------------------
 
 
-def task_object(task: Task, now: datetime, secret: str = "") -> dict[str, Any]:
+def task_message(task: Task, now: datetime, secret: str = "") -> dict[str, Any]:
     """A task as both generations read it, and what ours reads beyond that. Signed where there is a secret."""
     members: dict[str, Any] = {
         "job_id": task.job_id,
@@ -203,9 +205,9 @@ def _as_read(members: Mapping[str, Any]) -> dict[str, Any]:
 
 def _capacity(told: int | None) -> int:
     if told is None:
-        return UNTOLD_CAPACITY
-    if not 1 <= told <= UNTOLD_CAPACITY:
-        raise BadMessage(f"max_concurrent_tasks: expected 1 to {UNTOLD_CAPACITY}, got {told}")
+        return UNKNOWN_CAPACITY
+    if not 1 <= told <= UNKNOWN_CAPACITY:
+        raise BadMessage(f"max_concurrent_tasks: expected 1 to {UNKNOWN_CAPACITY}, got {told}")
     return told
 
 

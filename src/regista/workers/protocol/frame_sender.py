@@ -9,10 +9,10 @@ from msgspec import Raw
 from .frames import Frame, encode
 
 #: A frame, or one that was encoded before.
-Word = Frame | Raw
+EncodableFrame = Frame | Raw
 
 
-class Pipe:
+class FrameSender:
     """Writes messages without ever making anybody wait.
 
     `put` only notes the frame, and what has gathered leaves with the next turn of the loop: at once by `write`, where
@@ -48,7 +48,7 @@ class Pipe:
         self._on_stuck = on_stuck
         self._stuck = False
         self._closed = False
-        self._frames: list[Word] = []
+        self._frames: list[EncodableFrame] = []
         #: What has gathered leaves soon.
         self._leaving: asyncio.Handle | None = None
         self._sender: asyncio.Task[None] | None = None
@@ -59,7 +59,7 @@ class Pipe:
         self.max_bytes = max_bytes
 
     @property
-    def batch(self) -> list[Word]:
+    def batch(self) -> list[EncodableFrame]:
         """What has not left yet; another list after each message."""
         return self._frames
 
@@ -68,7 +68,7 @@ class Pipe:
         """The other side has not read what was sent before; it cannot know what came since."""
         return self.since is not None
 
-    def put(self, frame: Word) -> None:
+    def put(self, frame: EncodableFrame) -> None:
         """Send this soon. After `close` it goes nowhere."""
         if self._closed:
             return
@@ -81,7 +81,7 @@ class Pipe:
             # With the next turn: acknowledgements and the tasks that follow from them leave together.
             self._leaving = asyncio.get_running_loop().call_soon(self._leave)
 
-    def put_now(self, frame: Word, message: bytes) -> None:
+    def put_now(self, frame: EncodableFrame, message: bytes) -> None:
         """Send this frame, of which `message` is the whole message, at once where nothing is before it; else soon."""
         if self._frames or self._sender is not None or self._closed or self._write is None:
             self.put(frame)
@@ -139,7 +139,7 @@ class Pipe:
         frames, self._frames = self._frames, []
         return self._messages(frames) if frames else []
 
-    def _messages(self, frames: list[Word]) -> list[bytes]:
+    def _messages(self, frames: list[EncodableFrame]) -> list[bytes]:
         message = encode(frames)
         if not self.max_bytes or len(message) <= self.max_bytes or len(frames) == 1:
             return [message]

@@ -25,7 +25,7 @@ class Frame(Struct, frozen=True, array_like=True, gc=False, tag_field="frame"):
 # -- worker to orchestrator --------------------------------------------------------------------------
 
 
-class Hello(Frame, frozen=True, tag="hello"):
+class HelloFrame(Frame, frozen=True, tag="hello"):
     """The first word: which registration this is, and what is in the worker's hands."""
 
     session: int
@@ -34,19 +34,19 @@ class Hello(Frame, frozen=True, tag="hello"):
     credit: int | None = None
 
 
-class Result(Frame, frozen=True, tag="result"):
+class ResultFrame(Frame, frozen=True, tag="result"):
     """How an attempt went. Said again until it is acknowledged."""
 
     result: TaskResult
 
 
-class Started(Frame, frozen=True, tag="started"):
+class StartedFrame(Frame, frozen=True, tag="started"):
     """These have begun and take a while."""
 
     attempts: list[str]
 
 
-class Progress(Frame, frozen=True, tag="progress"):
+class ProgressFrame(Frame, frozen=True, tag="progress"):
     """How far an attempt is."""
 
     attempt_id: str
@@ -55,7 +55,7 @@ class Progress(Frame, frozen=True, tag="progress"):
     checkpoint: Any = None
 
 
-class Beat(Frame, frozen=True, tag="beat"):
+class HeartbeatFrame(Frame, frozen=True, tag="beat"):
     """A sign of life, with everything that is in the worker's hands."""
 
     running: list[str]
@@ -63,20 +63,20 @@ class Beat(Frame, frozen=True, tag="beat"):
     hot: list[str] | None = None
 
 
-class Bye(Frame, frozen=True, tag="bye"):
+class LeaveFrame(Frame, frozen=True, tag="bye"):
     """The worker leaves: what it still holds is handed back. Answered by closing the socket."""
 
 
 # -- both ways ---------------------------------------------------------------------------------------
 
 
-class Credit(Frame, frozen=True, tag="credit"):
+class CreditFrame(Frame, frozen=True, tag="credit"):
     """Up: take so many more offers; a negative number asks some back. Down: so many were given back."""
 
     more: int
 
 
-class Drain(Frame, frozen=True, tag="drain"):
+class DrainFrame(Frame, frozen=True, tag="drain"):
     """Up: no more tasks for me, please. Down: you will get no more (or, with False, again)."""
 
     on: bool = True
@@ -85,7 +85,7 @@ class Drain(Frame, frozen=True, tag="drain"):
 # -- orchestrator to worker --------------------------------------------------------------------------
 
 
-class Welcome(Frame, frozen=True, tag="welcome"):
+class WelcomeFrame(Frame, frozen=True, tag="welcome"):
     """The answer to hello."""
 
     #: Attempts that are no longer the worker's.
@@ -96,7 +96,7 @@ class Welcome(Frame, frozen=True, tag="welcome"):
     max_bytes: int
 
 
-class Offer(Frame, frozen=True, tag="task"):
+class TaskFrame(Frame, frozen=True, tag="task"):
     """A task to do. Its names are those of `model.Task`, so that a performer need not know the difference."""
 
     attempt_id: str
@@ -116,43 +116,61 @@ class Offer(Frame, frozen=True, tag="task"):
         return self.tracing_context
 
 
-class Acks(Frame, frozen=True, tag="acks"):
+class AcksFrame(Frame, frozen=True, tag="acks"):
     """These results are in the store; or it does not want them, and says why. The worker may forget both."""
 
     accepted: list[str]
     refused: dict[str, str]
 
 
-class Heard(Frame, frozen=True, tag="heard"):
+class HeartbeatAckFrame(Frame, frozen=True, tag="heard"):
     """The answer to a beat: what to stop."""
 
     stop: list[str]
 
 
-class Stop(Frame, frozen=True, tag="stop"):
+class CancelFrame(Frame, frozen=True, tag="stop"):
     """Stop these attempts."""
 
     attempts: list[str]
 
 
-class Again(Frame, frozen=True, tag="again"):
+class RegisterAgainFrame(Frame, frozen=True, tag="again"):
     """The session is over. Register again, unless `displaced`: then another worker, `by` words, has this id."""
 
     displaced: bool = False
     by: str = ""
 
 
-Up = Hello | Result | Started | Progress | Beat | Credit | Drain | Bye
-Down = Welcome | Offer | Acks | Heard | Stop | Credit | Drain | Again
+FromWorker = (
+    HelloFrame
+    | ResultFrame
+    | StartedFrame
+    | ProgressFrame
+    | HeartbeatFrame
+    | CreditFrame
+    | DrainFrame
+    | LeaveFrame
+)
+ToWorker = (
+    WelcomeFrame
+    | TaskFrame
+    | AcksFrame
+    | HeartbeatAckFrame
+    | CancelFrame
+    | CreditFrame
+    | DrainFrame
+    | RegisterAgainFrame
+)
 
 encode = msgspec.msgpack.Encoder().encode
-decode_up = msgspec.msgpack.Decoder(list[Up]).decode
-decode_down = msgspec.msgpack.Decoder(list[Down]).decode
+decode_from_worker = msgspec.msgpack.Decoder(list[FromWorker]).decode
+decode_to_worker = msgspec.msgpack.Decoder(list[ToWorker]).decode
 
 
-def offer_of(task: Task) -> Offer:
+def task_frame(task: Task) -> TaskFrame:
     """A task on its way to a worker."""
-    return Offer(
+    return TaskFrame(
         attempt_id=task.attempt_id,
         id=task.id,
         job_id=task.job_id,

@@ -38,7 +38,7 @@ def sign(members: Mapping[str, Any], key: str, leave_out: Collection[str] = ()) 
     return hmac.new(key.encode(), canonical(members, leave_out), sha256).hexdigest()
 
 
-def is_signed(members: Mapping[str, Any], signature: str, key: str, leave_out: Collection[str] = ()) -> bool:
+def verify(members: Mapping[str, Any], signature: str, key: str, leave_out: Collection[str] = ()) -> bool:
     """The signature fits. How long the comparison takes says nothing about the right one."""
     return hmac.compare_digest(sign(members, key, leave_out).encode(), signature.encode())
 

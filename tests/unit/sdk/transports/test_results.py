@@ -16,8 +16,8 @@ def result_of(data: Any = None, error: TaskFailure | None = None) -> TaskResult:
 
 
 def heard(frame: msgspec.Raw) -> TaskResult:
-    [word] = frames.decode_up(frames.encode([frame]))
-    assert isinstance(word, frames.Result)
+    [word] = frames.decode_from_worker(frames.encode([frame]))
+    assert isinstance(word, frames.ResultFrame)
     return word.result
 
 

@@ -8,13 +8,13 @@ import pytest
 
 from regista.model import Gpu, Task
 from regista.workers.protocol.dialects import (
-    UNTOLD_CAPACITY,
-    progress_of,
-    pulse_of,
-    result_of,
-    stranger,
-    task_object,
-    worker_of,
+    UNKNOWN_CAPACITY,
+    task_message,
+    to_heartbeat,
+    to_progress,
+    to_result,
+    to_worker,
+    unregistered_worker,
 )
 from regista.workers.protocol.messages import (
     BadMessage,
@@ -24,7 +24,7 @@ from regista.workers.protocol.messages import (
     WorkerEvent,
     decode_message,
 )
-from regista.workers.protocol.signing import is_signed
+from regista.workers.protocol.signing import verify
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -84,7 +84,7 @@ def heartbeat(**members: Any) -> Heartbeat:
 
 
 def test_the_older_registration_becomes_a_worker() -> None:
-    worker = worker_of(registration(OLD), 45)
+    worker = to_worker(registration(OLD), 45)
 
     assert (worker.id, worker.skills, worker.capacity, worker.queues) == (
         "old-1",
@@ -100,9 +100,9 @@ def test_the_older_registration_becomes_a_worker() -> None:
 
 
 def test_the_newer_registration_becomes_the_same_worker() -> None:
-    worker = worker_of(registration(NEW), 45)
+    worker = to_worker(registration(NEW), 45)
 
-    assert (worker.skills, worker.capacity) == (("render", "encode"), UNTOLD_CAPACITY)
+    assert (worker.skills, worker.capacity) == (("render", "encode"), UNKNOWN_CAPACITY)
     assert worker.schemas == {"render": {"type": "object"}}
     profile = worker.profile
     assert (profile.cpu_cores, profile.ram_gb, profile.gpus) == (8, 32, (Gpu("RTX 4090", 24),))
@@ -122,7 +122,7 @@ def test_our_own_registration_says_more() -> None:
         "schemas": {"render": {}},
         "current_tasks": [],
     }
-    worker = worker_of(registration(ours), 30)
+    worker = to_worker(registration(ours), 30)
 
     assert (worker.queues, worker.limits, worker.schemas) == (("night",), {"render": 1}, {"render": {}})
     assert (worker.profile.zone, worker.profile.taints) == ("z1", ("slow",))
@@ -130,7 +130,7 @@ def test_our_own_registration_says_more() -> None:
 
 
 def test_what_is_missing_or_null_is_left_at_its_default_and_what_is_unknown_ignored() -> None:
-    least = worker_of(registration({"worker_id": "w", "resources": None, "future": {"deep": [1]}}), 45)
+    least = to_worker(registration({"worker_id": "w", "resources": None, "future": {"deep": [1]}}), 45)
 
     assert (least.skills, least.profile.labels) == ((), {})
 
@@ -155,20 +155,20 @@ def test_what_is_missing_or_null_is_left_at_its_default_and_what_is_unknown_igno
 )
 def test_a_registration_that_makes_no_sense_is_a_bad_message(wrong: dict[str, Any]) -> None:
     with pytest.raises(BadMessage):
-        worker_of(registration({**OLD, **wrong}), 45)
+        to_worker(registration({**OLD, **wrong}), 45)
 
 
 def test_a_stranger_is_bounded_by_its_polls_alone() -> None:
-    worker = stranger("w", ("render",), ("sd",), 45)
+    worker = unregistered_worker("w", ("render",), ("sd",), 45)
 
-    assert (worker.capacity, worker.profile.hot, worker.transport) == (UNTOLD_CAPACITY, ("sd",), "poll")
+    assert (worker.capacity, worker.profile.hot, worker.transport) == (UNKNOWN_CAPACITY, ("sd",), "poll")
 
 
 # -- heartbeats --------------------------------------------------------------------------------------
 
 
 def test_the_older_heartbeat_lists_what_can_be_started_now() -> None:
-    pulse = pulse_of(
+    pulse = to_heartbeat(
         heartbeat(
             worker_id="w",
             status="idle",
@@ -190,21 +190,21 @@ def test_the_older_heartbeat_lists_what_can_be_started_now() -> None:
 
 
 def test_the_newer_heartbeat_lists_everything_only_when_it_has_changed() -> None:
-    quiet = pulse_of(heartbeat(status="idle", available_skills=["a"], skills_hash="1", timestamp=5))
+    quiet = to_heartbeat(heartbeat(status="idle", available_skills=["a"], skills_hash="1", timestamp=5))
     assert (quiet.skills, quiet.available, quiet.hot) == (None, ("a",), ())
-    changed = pulse_of(
+    changed = to_heartbeat(
         heartbeat(status="idle", supported_skills=[{"name": "a"}, {"name": "b"}], skills_hash="2")
     )
     assert (changed.skills, changed.available) == (("a", "b"), None)
 
 
 def test_a_full_worker_of_the_newer_kind_can_start_nothing() -> None:
-    assert pulse_of(heartbeat(status="full", current_tasks=["t"], skills_hash="1")).available == ()
+    assert to_heartbeat(heartbeat(status="full", current_tasks=["t"], skills_hash="1")).available == ()
 
 
 def test_a_heartbeat_without_a_list_does_not_say_that_nothing_runs() -> None:
-    assert pulse_of(heartbeat(status="idle")).running is None
-    assert pulse_of(heartbeat(status="idle", current_tasks=[])).running == ()
+    assert to_heartbeat(heartbeat(status="idle")).running is None
+    assert to_heartbeat(heartbeat(status="idle", current_tasks=[])).running == ()
 
 
 # -- results and events ------------------------------------------------------------------------------
@@ -215,24 +215,24 @@ def result(**members: Any) -> Result:
 
 
 def test_a_result_of_either_generation() -> None:
-    assert result_of(result(), "w", NOW).outcome == "success"
-    assert result_of(result(status="partial", data={"a": 1}), "w", NOW).outcome == "partial"
-    failed = result_of(result(status="failure", error={"code": "PERMANENT_ERROR", "message": "no"}), "w", NOW)
+    assert to_result(result(), "w", NOW).outcome == "success"
+    assert to_result(result(status="partial", data={"a": 1}), "w", NOW).outcome == "partial"
+    failed = to_result(result(status="failure", error={"code": "PERMANENT_ERROR", "message": "no"}), "w", NOW)
     assert failed.error is not None
     assert (failed.outcome, failed.error.code, failed.error.message) == ("failure", "PERMANENT_ERROR", "no")
 
 
 def test_an_error_that_is_only_a_text_is_transient() -> None:
-    told = result_of(result(error="hiccup"), "w", NOW)
+    told = to_result(result(error="hiccup"), "w", NOW)
 
     assert told.error is not None
     assert (told.error.code, told.error.message) == ("TRANSIENT_ERROR", "hiccup")
 
 
 def test_how_long_it_took_says_when_it_began() -> None:
-    took = result_of(result(costs={"execution_time_seconds": 2.5}), "w", NOW)
+    took = to_result(result(costs={"execution_time_seconds": 2.5}), "w", NOW)
     assert took.started_at == NOW - timedelta(seconds=2.5)
-    assert result_of(result(costs={"execution_time_seconds": "long"}), "w", NOW).started_at is None
+    assert to_result(result(costs={"execution_time_seconds": "long"}), "w", NOW).started_at is None
 
 
 def event(**members: Any) -> WorkerEvent:
@@ -240,8 +240,8 @@ def event(**members: Any) -> WorkerEvent:
 
 
 def test_progress_of_either_generation() -> None:
-    old = progress_of(event(event="progress_update", task_id="t", job_id="j", progress=0.5, message="half"))
-    new = progress_of(
+    old = to_progress(event(event="progress_update", task_id="t", job_id="j", progress=0.5, message="half"))
+    new = to_progress(
         event(event_type="progress", target_task_id="t", payload={"progress": 0.5, "message": "half"})
     )
 
@@ -251,10 +251,10 @@ def test_progress_of_either_generation() -> None:
 
 
 def test_progress_stays_between_0_and_1_and_other_events_are_none_of_it() -> None:
-    too_far = progress_of(event(event_type="progress", target_task_id="t", payload={"progress": 7}))
+    too_far = to_progress(event(event_type="progress", target_task_id="t", payload={"progress": 7}))
     assert too_far is not None
     assert too_far.value == 1.0
-    assert progress_of(event(event_type="frame_rendered", payload={})) is None
+    assert to_progress(event(event_type="frame_rendered", payload={})) is None
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_progress_stays_between_0_and_1_and_other_events_are_none_of_it() -> Non
 )
 def test_an_event_that_makes_no_sense_is_a_bad_message(wrong: dict[str, Any]) -> None:
     with pytest.raises(BadMessage):
-        progress_of(event(**wrong))
+        to_progress(event(**wrong))
 
 
 # -- tasks -------------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ def task(**members: Any) -> Task:
 
 
 def test_a_task_has_the_members_of_both_generations_and_ours() -> None:
-    told = task_object(task(attempt=3, checkpoint={"frame": 7}, result_by=NOW), NOW)
+    told = task_message(task(attempt=3, checkpoint={"frame": 7}, result_by=NOW), NOW)
 
     assert told["task_id"] == "j_2_0-3"
     assert (told["stable_task_id"], told["attempt"], told["checkpoint"]) == ("j_2_0", 3, {"frame": 7})
@@ -289,10 +289,10 @@ def test_a_task_has_the_members_of_both_generations_and_ours() -> None:
 
 
 def test_a_task_is_signed_over_what_the_stock_sdk_reads_of_it() -> None:
-    told = task_object(task(), NOW, "secret")
+    told = task_message(task(), NOW, "secret")
 
     read_by_it = ("job_id", "task_id", "type", "params", "tracing_context", "priority", "timestamp", "step")
-    assert is_signed({name: told[name] for name in read_by_it}, told["sig"], "secret")
+    assert verify({name: told[name] for name in read_by_it}, told["sig"], "secret")
 
 
 # -- numbers that are too large ----------------------------------------------------------------------
@@ -302,7 +302,7 @@ HUGE = 10**400
 
 @pytest.mark.parametrize(("said", "meant"), [(HUGE, 1.0), (-HUGE, 0.0), (3, 1.0), (0.25, 0.25), (1, 1.0)])
 def test_progress_is_bounded_however_large_the_number(said: float, meant: float) -> None:
-    told = progress_of(event(event_type="progress", target_task_id="t", payload={"progress": said}))
+    told = to_progress(event(event_type="progress", target_task_id="t", payload={"progress": said}))
 
     assert told is not None
     assert told.value == meant
@@ -315,7 +315,7 @@ def test_resources_that_fit_into_no_number_are_not_told() -> None:
         "devices": [{"type": "gpu", "properties": {"vram_gb": HUGE}}],
     }
     said = {"worker_id": "w", "supported_skills": ["a"], "resources": resources}
-    profile = worker_of(msgspec.convert(said, Registration), 30.0).profile
+    profile = to_worker(msgspec.convert(said, Registration), 30.0).profile
 
     assert (profile.cpu_cores, profile.ram_gb, profile.gpus) == (0.0, 16.0, (Gpu("", 0.0),))
 
@@ -323,4 +323,4 @@ def test_resources_that_fit_into_no_number_are_not_told() -> None:
 def test_a_duration_that_fits_into_no_number_says_nothing_about_the_beginning() -> None:
     said = Result(job_id="j", task_id="j_1_0-1", costs={"execution_time_seconds": HUGE})
 
-    assert result_of(said, "w", NOW).started_at is None
+    assert to_result(said, "w", NOW).started_at is None

@@ -3,28 +3,28 @@
 import asyncio
 
 from regista.workers.protocol import frames
-from regista.workers.protocol.frame_sender import Pipe
+from regista.workers.protocol.frame_sender import FrameSender
 
-FRAMES: list[frames.Up] = [
-    frames.Started(["a-1"]),
-    frames.Progress("a-1", 0.5, "half", {"frame": 7}),
-    frames.Beat(["a-1"], ["llama"]),
-    frames.Credit(-3),
-    frames.Drain(),
-    frames.Bye(),
+FRAMES: list[frames.FromWorker] = [
+    frames.StartedFrame(["a-1"]),
+    frames.ProgressFrame("a-1", 0.5, "half", {"frame": 7}),
+    frames.HeartbeatFrame(["a-1"], ["llama"]),
+    frames.CreditFrame(-3),
+    frames.DrainFrame(),
+    frames.LeaveFrame(),
 ]
 
 
 class Socket:
     def __init__(self) -> None:
-        self.messages: list[list[frames.Up]] = []
+        self.messages: list[list[frames.FromWorker]] = []
         self.gate = asyncio.Event()
         self.gate.set()
         self.stuck = 0
 
     async def send(self, message: bytes) -> None:
         await self.gate.wait()
-        self.messages.append(frames.decode_up(message))
+        self.messages.append(frames.decode_from_worker(message))
 
     def on_stuck(self) -> None:
         self.stuck += 1
@@ -32,7 +32,7 @@ class Socket:
 
 async def test_frames_of_one_turn_leave_as_one_message_in_order() -> None:
     socket = Socket()
-    pipe = Pipe(socket.send, socket.on_stuck)
+    pipe = FrameSender(socket.send, socket.on_stuck)
     for frame in FRAMES:
         pipe.put(frame)
     await pipe.flush()
@@ -44,8 +44,8 @@ async def test_frames_of_one_turn_leave_as_one_message_in_order() -> None:
 
 async def test_a_message_is_cut_to_size_but_a_frame_never_is() -> None:
     socket = Socket()
-    pipe = Pipe(socket.send, socket.on_stuck, max_bytes=60)
-    large = frames.Started(["x" * 200])
+    pipe = FrameSender(socket.send, socket.on_stuck, max_bytes=60)
+    large = frames.StartedFrame(["x" * 200])
     every = [*FRAMES, large, *FRAMES]
     for frame in every:
         pipe.put(frame)
@@ -57,14 +57,14 @@ async def test_a_message_is_cut_to_size_but_a_frame_never_is() -> None:
 async def test_a_reader_that_does_not_read_is_told_of_once_and_nobody_waits() -> None:
     socket = Socket()
     socket.gate.clear()
-    pipe = Pipe(socket.send, socket.on_stuck, most=10)
-    pipe.put(frames.Bye())
+    pipe = FrameSender(socket.send, socket.on_stuck, most=10)
+    pipe.put(frames.LeaveFrame())
     await asyncio.sleep(0.01)
     for _ in range(30):
-        pipe.put(frames.Bye())
+        pipe.put(frames.LeaveFrame())
     assert socket.stuck == 1
     pipe.close()
-    pipe.put(frames.Bye())
+    pipe.put(frames.LeaveFrame())
     await asyncio.sleep(0.01)
     assert socket.messages == []
     assert pipe.batch == []
@@ -74,16 +74,16 @@ async def test_a_socket_that_is_gone_is_noticed_by_whoever_reads_not_by_whoever_
     async def gone(message: bytes) -> None:
         raise ConnectionResetError
 
-    pipe = Pipe(gone, lambda: None)
-    pipe.put(frames.Bye())
+    pipe = FrameSender(gone, lambda: None)
+    pipe.put(frames.LeaveFrame())
     await pipe.flush()
 
 
 async def test_how_long_a_message_is_being_sent_can_be_seen() -> None:
     socket = Socket()
     socket.gate.clear()
-    pipe = Pipe(socket.send, socket.on_stuck)
-    pipe.put(frames.Bye())
+    pipe = FrameSender(socket.send, socket.on_stuck)
+    pipe.put(frames.LeaveFrame())
     await asyncio.sleep(0.01)
     began = pipe.since
     socket.gate.set()
@@ -100,7 +100,7 @@ class Quick(Socket):
 
     def write(self, message: bytes) -> bool:
         if self.keeps_up:
-            self.messages.append(frames.decode_up(message))
+            self.messages.append(frames.decode_from_worker(message))
         return self.keeps_up
 
 
@@ -108,7 +108,7 @@ async def test_where_the_reader_keeps_up_the_frames_of_a_turn_leave_with_the_nex
     None
 ):
     socket = Quick()
-    pipe = Pipe(socket.send, socket.on_stuck, write=socket.write)
+    pipe = FrameSender(socket.send, socket.on_stuck, write=socket.write)
     before = asyncio.all_tasks()
     for frame in FRAMES:
         pipe.put(frame)
@@ -119,7 +119,7 @@ async def test_where_the_reader_keeps_up_the_frames_of_a_turn_leave_with_the_nex
 
 async def test_what_is_flushed_has_left_before_the_next_turn() -> None:
     socket = Quick()
-    pipe = Pipe(socket.send, socket.on_stuck, write=socket.write)
+    pipe = FrameSender(socket.send, socket.on_stuck, write=socket.write)
     pipe.put(FRAMES[0])
     await pipe.flush()
     assert socket.messages == [FRAMES[:1]]
@@ -131,7 +131,7 @@ async def test_a_reader_that_falls_behind_is_waited_for_and_the_order_stays() ->
     socket = Quick()
     socket.keeps_up = False
     socket.gate.clear()
-    pipe = Pipe(socket.send, socket.on_stuck, write=socket.write)
+    pipe = FrameSender(socket.send, socket.on_stuck, write=socket.write)
     pipe.put(FRAMES[0])
     await asyncio.sleep(0.01)
     assert pipe.is_blocked
@@ -147,7 +147,7 @@ async def test_a_reader_that_falls_behind_is_waited_for_and_the_order_stays() ->
 
 async def test_a_whole_message_leaves_at_once_unless_something_is_before_it() -> None:
     socket = Quick()
-    pipe = Pipe(socket.send, socket.on_stuck, write=socket.write)
+    pipe = FrameSender(socket.send, socket.on_stuck, write=socket.write)
     message = frames.encode([FRAMES[2]])
     pipe.put_now(FRAMES[2], message)
     assert socket.messages == [[FRAMES[2]]]
@@ -165,7 +165,7 @@ async def test_a_socket_that_is_gone_takes_nothing_and_nobody_who_writes_hears_o
         raise ConnectionResetError
 
     socket = Socket()
-    pipe = Pipe(socket.send, socket.on_stuck, write=gone)
+    pipe = FrameSender(socket.send, socket.on_stuck, write=gone)
     pipe.put(FRAMES[0])
     pipe.put_now(FRAMES[2], frames.encode([FRAMES[2]]))
     await pipe.flush()
