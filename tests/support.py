@@ -8,7 +8,7 @@ from regista.blueprint import ActionFactory, JobContext
 from regista.model import ResultVerdict, Task, TaskFailure
 from regista.model import Worker as WorkerRecord
 from regista.testing.orchestrator import TestOrchestrator
-from regista.workers.service import Beat
+from regista.workers.service import HeartbeatReply
 
 Handler = Callable[[JobContext, ActionFactory], Any]
 
@@ -122,7 +122,7 @@ class Puppet:
         """Let everything happen that can at this instant."""
         self._kit.skip(0)
 
-    def beat(self, *running: str) -> Beat:
+    def beat(self, *running: str) -> HeartbeatReply:
         service = self._kit.director.workers
         usual, service.lease_s = service.lease_s, self._lease_s
         beat = self._kit.call(lambda: service.heartbeat(self.id, self.session, running))

@@ -110,11 +110,11 @@ def test_3_a_dispatch_timeout_really_fires(storage: str) -> None:
 def test_4_a_poll_whose_client_went_away_takes_no_task(storage: str) -> None:
     async def scenario(here: House, worker: Raw) -> None:
         await worker.register()
-        seat = here.director.dispatcher.find("raw")
-        assert seat is not None
+        connected = here.director.dispatcher.find("raw")
+        assert connected is not None
         for _ in range(20):
             poll = asyncio.create_task(worker.poll(10))
-            await until(lambda: seat.credit == 1)
+            await until(lambda: connected.credit == 1)
             submitting = asyncio.create_task(here.submit("echo"))
             poll.cancel()  # at the very moment when a task comes
             await asyncio.gather(poll, return_exceptions=True)
@@ -126,7 +126,7 @@ def test_4_a_poll_whose_client_went_away_takes_no_task(storage: str) -> None:
                 task = await worker.poll(5)
             await worker.finish(task)
             assert (await here.director.wait(job_id, 5)).status is JobStatus.FINISHED
-        assert len(seat.holding) == 0
+        assert len(connected.attempts) == 0
 
     play(scenario, storage)
 
@@ -350,7 +350,10 @@ async def test_16_many_waiting_workers_cost_nobody_an_error() -> None:
             await asyncio.gather(*(worker.register() for worker in workers))
             polls = [asyncio.create_task(worker.poll(5)) for worker in workers]
             await until(
-                lambda: sum(seat.credit == 1 for seat in here.director.dispatcher.seats()) == len(workers)
+                lambda: (
+                    sum(connected.credit == 1 for connected in here.director.dispatcher.connected_workers())
+                    == len(workers)
+                )
             )
             await here.director.submit("crowd", {"count": len(workers)})
             tasks = await asyncio.gather(*polls)

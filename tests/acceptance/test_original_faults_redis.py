@@ -236,8 +236,8 @@ def test_16_waiting_workers_cost_redis_no_connection(url: str) -> None:
                 workers = [Raw(http, f"w{number}") for number in range(200)]
                 await asyncio.gather(*(worker.register() for worker in workers))
                 polls = [asyncio.create_task(worker.poll(5)) for worker in workers]
-                seats = here.director.dispatcher.seats
-                await until(lambda: sum(seat.credit == 1 for seat in seats()) == len(workers))
+                seats = here.director.dispatcher.connected_workers
+                await until(lambda: sum(connected.credit == 1 for connected in seats()) == len(workers))
                 assert line.info("clients")["connected_clients"] == before
                 await here.director.submit("crowd", {"count": len(workers)})
                 tasks = await asyncio.gather(*polls)

@@ -24,8 +24,8 @@ def clumsy() -> Worker:
 
 
 def shown(director: OrchestratorEngine) -> float | None:
-    seat = director.dispatcher.find("clumsy")
-    return None if seat is None else seat.worker.profile.reputation
+    connected = director.dispatcher.find("clumsy")
+    return None if connected is None else connected.worker.profile.reputation
 
 
 async def _count(director: OrchestratorEngine) -> int:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from regista import JobStatus
-from regista.workers.credentials import SHELF, Credentials
-from regista.workers.one_time_passwords import Passwords
+from regista.workers.credentials import SHELF, WorkerTokenStore
+from regista.workers.one_time_passwords import OneTimePasswords
 from tests.acceptance.house import TOKEN, house, until
 from tests.acceptance.stock import stock, stock_worker
 from tests.certificates import Authority
@@ -69,7 +69,7 @@ async def test_the_newer_one_comes_with_a_password_and_gets_a_login_with_its_reg
 ) -> None:
     async with house(worker_token="nobody-knows-this") as here:
         storage, clock = here.director.storage, here.director.clock
-        made = await Passwords(storage, Credentials(storage, clock)).make("stock-1")
+        made = await OneTimePasswords(storage, WorkerTokenStore(storage, clock)).make("stock-1")
         async with stock_worker(stock, "new", here.site.url, WORKER_TOKEN=made.text):
             assert (await here.run("echo", n=1)).status is JobStatus.FINISHED
             assert (await here.run("echo", n=2)).status is JobStatus.FINISHED

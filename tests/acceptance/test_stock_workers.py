@@ -134,9 +134,9 @@ async def test_cancel_is_obeyed_with_a_heartbeat_where_there_is_no_socket(
         job = await here.director.wait(job_id, 5)
         assert job.status is JobStatus.CANCELLED
         # and its slot is free again
-        seat = here.director.dispatcher.find("stock-1")
-        assert seat is not None
-        await until(lambda: not seat.holding)
+        connected = here.director.dispatcher.find("stock-1")
+        assert connected is not None
+        await until(lambda: not connected.attempts)
 
 
 @both
@@ -270,9 +270,9 @@ async def test_beating_all_the_time_costs_it_no_slot(stock: Path, generation: st
         await here.joined()
         job = await here.director.run_job("crowd", {"count": 300}, timeout_s=30)
         assert job.status is JobStatus.FINISHED
-        seat = here.director.dispatcher.find("stock-1")
-        assert seat is not None
-        await until(lambda: not seat.holding)
+        connected = here.director.dispatcher.find("stock-1")
+        assert connected is not None
+        await until(lambda: not connected.attempts)
 
 
 async def test_both_kinds_together_bring_a_crowd_home_through_three_restarts(

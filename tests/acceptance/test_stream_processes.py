@@ -155,7 +155,9 @@ def test_a_worker_stopped_past_its_lease_comes_late_and_its_result_is_refused(tm
                 await process.until_line("ended 1")
                 # It comes back by itself, hears that its result is not wanted, and has a free slot again.
                 dispatcher = house.director.dispatcher
-                await until(lambda: (seat := dispatcher.find("sleepy")) is not None and seat.free == 10)
+                await until(
+                    lambda: (connected := dispatcher.find("sleepy")) is not None and connected.free == 10
+                )
                 happened = await house.events(job)
                 assert happened.count(EventType.TASK_FINISHED.value) == 1
                 assert (await house.director.get(job.id)).data == {"by": "second"}

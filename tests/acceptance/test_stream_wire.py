@@ -383,11 +383,11 @@ def test_one_that_polls_since_its_stream_is_dead_is_offered_tasks_whatever_the_s
             await worker.hear()
             # when: the stream is silent and open, and the same session polls
             first = asyncio.create_task(worker.poll())
-            seat = house.director.dispatcher.find
-            await until(lambda: (one := seat(worker.id)) is not None and one.credit == 1)
+            find = house.director.dispatcher.find
+            await until(lambda: (one := find(worker.id)) is not None and one.credit == 1)
             await worker.say(frames.CreditFrame(5), frames.DrainFrame())  # said long ago
             assert await worker.closed() == 1000
-            one = seat(worker.id)
+            one = find(worker.id)
             assert one is not None
             assert (one.credit, one.draining, one.disconnected_at) == (1, False, None)
             # then: the stream's end is not the worker's
@@ -524,9 +524,9 @@ def test_what_the_store_says_an_idle_worker_has_is_taken_back_although_its_seat_
             job = await house.submit()
             offer = await worker.hear()
             assert isinstance(offer, frames.TaskFrame)
-            seat = house.director.dispatcher.find("raw")
-            assert seat is not None
-            seat.holding.clear()  # as after an offer that crossed a new connection
+            known = house.director.dispatcher.find("raw")
+            assert known is not None
+            known.attempts.clear()  # as after an offer that crossed a new connection
             for pause_s in (0.05, 2.1):
                 await asyncio.sleep(pause_s)
                 await worker.say(frames.HeartbeatFrame([]))
@@ -609,9 +609,9 @@ def test_while_the_socket_is_closed_nothing_is_offered_and_the_next_one_gets_it(
             await worker.connect()
             await worker.hear()
             await worker.ws.close()
-            seat = house.director.dispatcher.find("raw")
-            assert seat is not None
-            await until(lambda: seat.free == 0)
+            known = house.director.dispatcher.find("raw")
+            assert known is not None
+            await until(lambda: known.free == 0)
             job = await house.submit()
             other = Worker("other")
             other.task("work")(lambda params: {"by": "other"})

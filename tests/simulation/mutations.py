@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from regista.dispatch import matcher
-from regista.dispatch.connected import Seats
+from regista.dispatch.connected import ConnectedWorkers
 from regista.engines.native.executor import JobExecutor
 from regista.machine import retries, task_results, transitions
 from regista.model import (
@@ -180,22 +180,22 @@ def expire_everything_after_an_outage(patch: pytest.MonkeyPatch) -> None:
 
 def offer_without_taking_from_the_lane(patch: pytest.MonkeyPatch) -> None:
     """The same attempt is handed to two workers."""
-    patch.setattr(Line, "take", lambda self, limit: [self.head()[2]])
+    patch.setattr(Line, "take", lambda self, limit: [self.next_free()[2]])
 
 
 def ignore_what_a_task_requires(patch: pytest.MonkeyPatch) -> None:
     """Any worker will do."""
-    patch.setattr(matcher, "blocker", lambda queue_key, worker: None)
+    patch.setattr(matcher, "first_mismatch", lambda queue_key, worker: None)
 
 
 def never_free_a_slot(patch: pytest.MonkeyPatch) -> None:
     """A worker that was given as many tasks as it has slots gets no more."""
-    patch.setattr(Seats, "let_go", lambda self, seat, attempt_id: False)
+    patch.setattr(ConnectedWorkers, "release", lambda self, connected, attempt_id: False)
 
 
 def forget_that_something_waits(patch: pytest.MonkeyPatch) -> None:
     """A task that found no worker is never offered again."""
-    patch.setattr(matcher.Board, "waits", lambda self, queue_key: None)
+    patch.setattr(matcher.MatchIndex, "mark_waiting", lambda self, queue_key: None)
 
 
 def retry_under_the_same_attempt(patch: pytest.MonkeyPatch) -> None:

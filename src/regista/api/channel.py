@@ -120,13 +120,13 @@ class Channels:
         elif channel.is_silent(now, self._lease_s):
             channel.abort()
             return
-        seat = self._dispatcher.find(channel.worker_id)
+        connected = self._dispatcher.find(channel.worker_id)
         if channel.is_left():
             # It polls. A worker that still reads here would wait in vain: it is hung up on, and comes back.
             del self._open[channel.worker_id]
             self._finish(channel.shut(WSCloseCode.OK))
-        elif seat is not None and seat.draining != channel.drain_told:
-            channel.tell_drain(seat.draining)
+        elif connected is not None and connected.draining != channel.drain_told:
+            channel.tell_drain(connected.draining)
 
     async def close(self, _: web.Application) -> None:
         """The orchestrator stops: every worker is told, and looks for another one."""

@@ -6,8 +6,8 @@ from collections import OrderedDict
 from aiohttp import web
 from msgspec import Struct, field
 
-from ..workers.credentials import Credentials, Lifetimes, Login
-from ..workers.one_time_passwords import Passwords
+from ..workers.credentials import TokenFamily, TokenLifetimes, WorkerTokenStore
+from ..workers.one_time_passwords import OneTimePasswords
 from .doors import Doors
 from .stage import STAGE, Stage
 
@@ -42,11 +42,11 @@ class Keys:
 class Logins(Struct, frozen=True):
     """One application's share of them."""
 
-    credentials: Credentials
-    passwords: Passwords
+    credentials: WorkerTokenStore
+    passwords: OneTimePasswords
     keys: Keys = field(default_factory=Keys)
 
-    async def is_grounded(self, login: Login, doors: Doors) -> bool:
+    async def is_grounded(self, login: TokenFamily, doors: Doors) -> bool:
         """The configured token that a login was given for is still the worker's; others stand by themselves."""
         if not login.grounds:
             return True
@@ -64,6 +64,6 @@ def install(app: web.Application) -> None:
 
 def logins_of(stage: Stage) -> Logins:
     """The logins that this store holds."""
-    lifetimes = Lifetimes(stage.config.sts_token_s, stage.config.sts_refresh_s)
-    credentials = Credentials(stage.storage, stage.clock, lifetimes)
-    return Logins(credentials, Passwords(stage.storage, credentials))
+    lifetimes = TokenLifetimes(stage.config.sts_token_s, stage.config.sts_refresh_s)
+    credentials = WorkerTokenStore(stage.storage, stage.clock, lifetimes)
+    return Logins(credentials, OneTimePasswords(stage.storage, credentials))

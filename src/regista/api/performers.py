@@ -11,8 +11,8 @@ from ..config.rates import Context
 from ..errors import OrchestratorStopped, StorageOutcomeUnknown
 from ..model import ResultVerdict, Task, TaskResult, split_attempt_id
 from ..serialization import safe_text
-from ..workers.polling.service import Desk, UnknownWorker
-from ..workers.polling.session import Handed
+from ..workers.polling.service import PollingService, UnknownWorker
+from ..workers.polling.session import DeliveredTask
 from ..workers.protocol.dialects import skills_of, task_message, to_progress, to_result
 from ..workers.protocol.messages import (
     ID_HEADER,
@@ -42,7 +42,7 @@ MAX_TASKS = 1000
 _RESULT = Context.RESULT
 _JSON: dict[str, str] = {hdrs.CONTENT_TYPE: "application/json"}
 
-DESK = web.AppKey("desk", Desk)
+DESK = web.AppKey("desk", PollingService)
 M = TypeVar("M")
 _encode = msgspec.json.Encoder().encode
 
@@ -62,7 +62,9 @@ def install(app: web.Application) -> None:
     """Add the worker protocol to an application."""
     stage = app[STAGE]
     config = stage.config
-    desk = app[DESK] = Desk(stage.workers, stage.dispatcher, stage.clock, config.lease_s, config.poll_lease_s)
+    desk = app[DESK] = PollingService(
+        stage.workers, stage.dispatcher, stage.clock, config.lease_s, config.poll_lease_s
+    )
 
     async def close(_: web.Application) -> None:
         await desk.close()
@@ -299,7 +301,7 @@ def _task_answer(stage: Stage, tasks: list[Task], plural: bool) -> web.Response:
     return _answer({"tasks": objects} if plural else objects[0])
 
 
-def _transition(task: Handed | None, told: TaskResult) -> str:
+def _transition(task: DeliveredTask | None, told: TaskResult) -> str:
     """The wire's word for what an accepted result did."""
     if task is not None and task.branch:
         return "parallel_branch_accepted"
@@ -313,7 +315,7 @@ def _transition(task: Handed | None, told: TaskResult) -> str:
     return "success_transition"
 
 
-def _reason(verdict: ResultVerdict, task: Handed | None, told: TaskResult) -> str:
+def _reason(verdict: ResultVerdict, task: DeliveredTask | None, told: TaskResult) -> str:
     current = task is not None and task.attempt == split_attempt_id(told.task_id)[1]
     if verdict is ResultVerdict.STALE_TASK and current and task is not None and task.worker_id is not None:
         return "worker_mismatch" if task.worker_id != told.worker_id else str(verdict)

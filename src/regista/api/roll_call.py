@@ -4,7 +4,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from ..dispatch.connected import Seat
+from ..dispatch.connected import ConnectedWorker
 from ..errors import StorageOutcomeUnknown
 from ..workers.service import WorkerService
 
@@ -31,13 +31,13 @@ class RollCall:
         self._workers = workers
         self._patience_s = min(_PATIENCE_S, lease_s * _SHARE)
         #: Whoever has said so, and `since` when that beat may have been written.
-        self._noted: list[tuple[Channel, Seat, float]] = []
+        self._noted: list[tuple[Channel, ConnectedWorker, float]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._answering: asyncio.Task[None] | None = None
 
-    def note(self, channel: "Channel", seat: Seat, since: float) -> None:
+    def note(self, channel: "Channel", connected: ConnectedWorker, since: float) -> None:
         """The worker is there, and idle."""
-        self._noted.append((channel, seat, since))
+        self._noted.append((channel, connected, since))
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._patience_s, self._begin)
 
@@ -64,9 +64,9 @@ class RollCall:
         finally:
             self._timer = self._answering = None
 
-    async def _answer(self, noted: "list[tuple[Channel, Seat, float]]") -> None:
+    async def _answer(self, noted: "list[tuple[Channel, ConnectedWorker, float]]") -> None:
         try:
-            renewed = await self._workers.renew([seat for _, seat, _ in noted])
+            renewed = await self._workers.renew([connected for _, connected, _ in noted])
         except StorageOutcomeUnknown:  # each of them meets the same, and knows what to do about it
             renewed = [False] * len(noted)
         except Exception:

@@ -9,7 +9,7 @@ from aiohttp import WSMsgType, web
 
 from ..config.rates import Context
 from ..model import job_id_of_task, split_attempt_id
-from ..workers.polling.service import Desk
+from ..workers.polling.service import PollingService
 from ..workers.protocol.dialects import to_progress
 from ..workers.protocol.messages import BadMessage, WorkerEvent, decode_message
 from .middleware.ratelimit import gate_of
@@ -105,7 +105,7 @@ class SocketLine:
             pass  # gone; the reader notices too
 
 
-def hear(request: web.Request, desk: Desk, worker_id: str, body: bytes) -> None:
+def hear(request: web.Request, desk: PollingService, worker_id: str, body: bytes) -> None:
     """One message of a worker. A bad one is noted and forgotten: there is no answer on this socket."""
     try:
         said = decode_message(body, WorkerEvent)
@@ -133,8 +133,8 @@ def _holder(request: web.Request, attempt_id: str) -> str | None:
     those of workers that have a token of their own.
     """
     stage = request.app[STAGE]
-    for seat in stage.dispatcher.seats():
-        if attempt_id in seat.holding:
-            check_claim(stage, request[SPEAKER], seat.worker.id)
-            return seat.worker.id
+    for connected in stage.dispatcher.connected_workers():
+        if attempt_id in connected.attempts:
+            check_claim(stage, request[SPEAKER], connected.worker.id)
+            return connected.worker.id
     return None

@@ -6,7 +6,7 @@ import msgspec
 from aiohttp import web
 
 from ..config.rates import Context
-from ..workers.credentials import TokenRefused, Tokens
+from ..workers.credentials import TokenRefused, WorkerTokens
 from ..workers.one_time_passwords import WrongWorker
 from ..workers.protocol.messages import (
     ID_HEADER,
@@ -93,7 +93,7 @@ async def refresh(request: web.Request) -> web.Response:
     return _answer(tokens)
 
 
-async def trade(request: web.Request, worker_id: str, request_id: str = "") -> Tokens:
+async def trade(request: web.Request, worker_id: str, request_id: str = "") -> WorkerTokens:
     """The login that the one-time password of this request is good for, once."""
     logins, token = request.app[LOGINS], request[SPEAKER].token
     audit, caller = request.app[STAGE].services.audit, worker_calling(request, worker_id)
@@ -116,7 +116,7 @@ def refused(refusal: TokenRefused) -> Problem:
     return Problem(401, refusal.code, str(refusal), headers={"WWW-Authenticate": "Bearer"})
 
 
-def shown(tokens: Tokens) -> dict[str, Any]:
+def shown(tokens: WorkerTokens) -> dict[str, Any]:
     """The members of an answer that carry tokens."""
     # The stock SDK takes whole seconds only.
     return {
@@ -127,7 +127,7 @@ def shown(tokens: Tokens) -> dict[str, Any]:
     }
 
 
-def _answer(tokens: Tokens) -> web.Response:
+def _answer(tokens: WorkerTokens) -> web.Response:
     body = msgspec.json.encode(shown(tokens))
     return web.Response(body=body, content_type="application/json", headers=_NO_STORE)
 

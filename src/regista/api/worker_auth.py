@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import hdrs, web
 from msgspec import Struct
 
-from ..workers.credentials import Login, TokenRefused, is_access
+from ..workers.credentials import TokenFamily, TokenRefused, is_access
 from ..workers.one_time_passwords import UNKNOWN, is_password
 from ..workers.protocol.messages import (
     ID_HEADER,
@@ -101,7 +101,7 @@ async def _recognise(
     return Speaker("token", token)
 
 
-async def _login(request: web.Request, token: str, must: bool) -> Login | None:
+async def _login(request: web.Request, token: str, must: bool) -> TokenFamily | None:
     """The login of an access token. One that is no good is refused, unless a certificate does instead."""
     stage, logins = request.app[STAGE], request.app[LOGINS]
     try:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..config.rates import Context
-from ..dispatch.connected import Seat
+from ..dispatch.connected import ConnectedWorker
 from ..errors import OrchestratorStopped, StorageOutcomeUnknown, StorageUnavailable
 from ..model import ResultVerdict, Task, TaskResult, Worker
 from ..serialization import safe_text
@@ -106,7 +106,7 @@ class Channel:
         self.session = 0
         #: Its record, and its seat, once it sits. A seat that leads elsewhere by now, or nowhere, is of no class any more.
         self.worker: Worker | None = None
-        self.seat: Seat | None = None
+        self.seat: ConnectedWorker | None = None
         self._loop = asyncio.get_running_loop()
         #: Loop time of the last message.
         self.heard_at = self._loop.time()
@@ -173,11 +173,11 @@ class Channel:
             return False
         if hello.credit is not None:
             stage.dispatcher.grant(self.worker_id, hello.session, hello.credit)
-        seat = stage.dispatcher.find(self.worker_id)
-        if seat is not None:
-            self.worker = seat.worker
-            self.seat = seat if seat.send == self.send else None
-            self._pipe.most = _MOST_WAITING + seat.worker.capacity
+        connected = stage.dispatcher.find(self.worker_id)
+        if connected is not None:
+            self.worker = connected.worker
+            self.seat = connected if connected.send == self.send else None
+            self._pipe.most = _MOST_WAITING + connected.worker.capacity
         self._channels.enter(self)
         self._pipe.put(frames.WelcomeFrame(list(stop), lease_s, stage.config.max_body_bytes))
         early, self._early = self._early or [], None
@@ -186,14 +186,16 @@ class Channel:
 
     def has_seat(self) -> bool:
         """The worker's seat leads here. It may poll by now, or have a newer stream, under the same session."""
-        return self.seat is not None and self.seat.kind is not None
+        return self.seat is not None and self.seat.worker_class is not None
 
     def is_left(self) -> bool:
         """The worker goes on elsewhere, under the same session."""
         if self.has_seat():
             return False
-        seat = self._stage.dispatcher.find(self.worker_id)
-        return seat is not None and seat.worker.session == self.session and seat.send != self.send
+        connected = self._stage.dispatcher.find(self.worker_id)
+        return (
+            connected is not None and connected.worker.session == self.session and connected.send != self.send
+        )
 
     async def end(self, frame: frames.Frame, code: int = WSCloseCode.OK) -> None:
         """Say a last word, and close."""
@@ -211,8 +213,8 @@ class Channel:
 
     def is_odd(self, now: float, lease_s: float) -> bool:
         """Somebody should look at it: it is silent, has no seat, or does not know whether it is drained."""
-        seat = self.seat
-        if seat is None or seat.kind is None or seat.draining is not self.drain_told:
+        connected = self.seat
+        if connected is None or connected.worker_class is None or connected.draining is not self.drain_told:
             return True
         return self.is_silent(now, lease_s)
 
@@ -383,8 +385,8 @@ class Channel:
             self._acks.refused[result.task_id] = str(verdict)
 
     def _holds(self, attempt_id: str) -> bool:
-        seat = self._stage.dispatcher.find(self.worker_id)
-        return seat is not None and attempt_id in seat.holding
+        connected = self._stage.dispatcher.find(self.worker_id)
+        return connected is not None and attempt_id in connected.attempts
 
     def _started(self, frame: frames.StartedFrame) -> None:
         for attempt_id in frame.attempts:
@@ -407,12 +409,17 @@ class Channel:
 
     def _note_idle(self) -> bool:
         """Let the lease be renewed together with those of others. False where there may be more to it than that."""
-        roll, seat = self._channels.roll, self.seat
-        if roll is None or seat is None or seat.kind is None or self._pipe.since is not None:
+        roll, connected = self._channels.roll, self.seat
+        if (
+            roll is None
+            or connected is None
+            or connected.worker_class is None
+            or self._pipe.since is not None
+        ):
             return False
         if self._guests is not self._stage.doors.guests:
             return False
-        roll.note(self, seat, self._since)
+        roll.note(self, connected, self._since)
         return True
 
     def answer(self) -> None:
@@ -437,10 +444,10 @@ class Channel:
         if not beat.known:
             await self.end(self.farewell(await self._stage.workers.recall(self.worker_id)))
             return
-        seat = self._stage.dispatcher.find(self.worker_id)
-        if frame.hot is not None and seat is not None:
-            profile = replace(seat.worker.profile, hot=tuple(frame.hot))
-            self._stage.dispatcher.update(replace(seat.worker, profile=profile))
+        connected = self._stage.dispatcher.find(self.worker_id)
+        if frame.hot is not None and connected is not None:
+            profile = replace(connected.worker.profile, hot=tuple(frame.hot))
+            self._stage.dispatcher.update(replace(connected.worker, profile=profile))
         self._pipe.put(frames.HeartbeatAckFrame(list(beat.cancel)))
 
     def farewell(self, newer: Worker | None, address: str = "") -> frames.RegisterAgainFrame:
@@ -453,13 +460,13 @@ class Channel:
 
     def _credit(self, frame: frames.CreditFrame) -> None:
         """Credit is counted by steps, not set: offers that are on their way are not granted twice."""
-        seat = self.seat
-        if seat is None or seat.kind is None:
+        connected = self.seat
+        if connected is None or connected.worker_class is None:
             return
-        now = seat.credit or 0
+        now = connected.credit or 0
         if frame.more < 0:
             # What the store is being asked for is as good as offered.
-            returned = max(0, min(now - seat.claiming, -frame.more))
+            returned = max(0, min(now - connected.claimed_slots, -frame.more))
             self._pipe.put(frames.CreditFrame(returned))
             self._stage.dispatcher.add_credit(self.worker_id, self.session, -returned)
         else:

@@ -11,8 +11,8 @@ from ..clock import Clock
 from ..errors import StorageOutcomeUnknown
 from ..model import QueueKey, Task, match_options
 from ..storage.base import StorageBackend
-from .connected import Seat
-from .matcher import Board
+from .connected import ConnectedWorker
+from .matcher import MatchIndex
 
 log = logging.getLogger("regista.dispatch")
 
@@ -25,17 +25,17 @@ _SEATS_ASKED = 64
 _REFUSED_S = 1.0
 
 
-class _Question(NamedTuple):
+class ClaimRequest(NamedTuple):
     """What the store is asked for one seat."""
 
-    seat: Seat
+    connected: ConnectedWorker
     lanes: tuple[QueueKey, ...]
     limit: int
     #: What came to wait later was not seen by the store: it stays marked.
     asked: int
 
 
-class Puller:
+class TaskClaimer:
     """Brings what waits in the store to free slots. Runs when there is news, and looks only at that:
     lanes in which something came to wait, and seats in which a slot became free.
 
@@ -44,21 +44,25 @@ class Puller:
     """
 
     def __init__(
-        self, storage: StorageBackend, clock: Clock, board: Board, deliver: Callable[[Sequence[Task]], None]
+        self,
+        storage: StorageBackend,
+        clock: Clock,
+        index: MatchIndex,
+        deliver: Callable[[Sequence[Task]], None],
     ) -> None:
         self._storage = storage
         self._clock = clock
-        self._board = board
-        self._seats = board.seats
+        self._index = index
+        self._connected = index.connected
         self._deliver = deliver
         #: The lanes of the store were looked at since the start; before that, anything might wait there.
-        self.informed = False
+        self.synced = False
         #: Look at all lanes of the store before the next offers.
         self._look = True
         #: What has changed since it was last seen to.
         self._news: dict[QueueKey, None] = {}
         #: An ordered dictionary, since taking from the front of a plain one walks over all that was taken before.
-        self._freed: OrderedDict[Seat, None] = OrderedDict()
+        self._freed: OrderedDict[ConnectedWorker, None] = OrderedDict()
         self._running: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -69,7 +73,7 @@ class Puller:
     async def stop(self) -> None:
         """No more offers from here."""
         self._closed = True
-        self.informed = False  # who knows what others leave in the lanes meanwhile
+        self.synced = False  # who knows what others leave in the lanes meanwhile
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
@@ -81,21 +85,25 @@ class Puller:
         self._look = True
         self._run_soon()
 
-    def tasks_wait(self, queue_key: QueueKey) -> None:
+    def task_queued(self, queue_key: QueueKey) -> None:
         """A task was left in a lane."""
-        behind = queue_key in self._board.waiting
-        self._board.waits(queue_key)
+        behind = queue_key in self._index.waiting
+        self._index.mark_waiting(queue_key)
         if not behind or self._look or match_options(queue_key).isolated:
             self._news[queue_key] = None
             self._run_soon()
 
-    def freed(self, seat: Seat) -> None:
+    def slot_freed(self, connected: ConnectedWorker) -> None:
         """The seat may have a free slot: whatever waits for its class comes first."""
-        kind = seat.kind
-        if kind is None:
+        worker_class = connected.worker_class
+        if worker_class is None:
             return
-        if seat.is_idle if seat.reserved_for is not None else kind.owed and seat.free:
-            self._freed[seat] = None
+        if (
+            connected.is_idle
+            if connected.reserved_for is not None
+            else worker_class.waiting_queues and connected.free
+        ):
+            self._freed[connected] = None
             self._run_soon()
 
     def _run_soon(self) -> None:
@@ -130,100 +138,113 @@ class Puller:
 
     async def _look_at_all(self) -> None:
         """Learn what waits from the store itself: hints may be lost, and say nothing of what was there before."""
-        asked, known = self._board.now, list(self._board.waiting)
+        asked, known = self._index.now, list(self._index.waiting)
         self._look = False
         found = dict.fromkeys(status.queue_key for status in await self._storage.lanes())
         self._clear([queue_key for queue_key in known if queue_key not in found], asked)
         for queue_key in found:
-            self._board.waits(queue_key)
+            self._index.mark_waiting(queue_key)
         # Those as well that came while we looked: whoever left them there thought that we would find them.
-        self._news.update(dict.fromkeys(self._board.waiting))
-        self.informed = True
+        self._news.update(dict.fromkeys(self._index.waiting))
+        self.synced = True
 
-    def _questions(self, most: int) -> list[_Question]:
+    def _questions(self, most: int) -> list[ClaimRequest]:
         """What to ask for whoever has a free slot; nothing when one of the two has come to its end."""
-        questions: list[_Question] = []
-        while len(questions) < most and (seat := self._next_seat()) is not None:
-            lanes, room = self._wanted(seat)
+        questions: list[ClaimRequest] = []
+        while len(questions) < most and (connected := self._next_seat()) is not None:
+            lanes, room = self._wanted(connected)
             if room:
-                self._seats.claim(seat, room)
-                questions.append(_Question(seat, lanes, room, self._board.now))
+                self._connected.claim(connected, room)
+                questions.append(ClaimRequest(connected, lanes, room, self._index.now))
         return questions
 
-    def _next_seat(self) -> Seat | None:
+    def _next_seat(self) -> ConnectedWorker | None:
         """Somebody with a free slot for something that waits. Looks only at what is new."""
         while self._freed:
-            seat, _ = self._freed.popitem(last=False)
-            if seat.kind is not None and (seat.kind.owed or seat.reserved_for is not None):
-                return seat
+            connected, _ = self._freed.popitem(last=False)
+            if connected.worker_class is not None and (
+                connected.worker_class.waiting_queues or connected.reserved_for is not None
+            ):
+                return connected
         while self._news:
             queue_key = next(iter(self._news))
-            if queue_key in self._board.waiting and (found := self._seat_for(queue_key)) is not None:
+            if queue_key in self._index.waiting and (found := self._seat_for(queue_key)) is not None:
                 return found
             del self._news[queue_key]
         return None
 
-    def _seat_for(self, queue_key: QueueKey) -> Seat | None:
+    def _seat_for(self, queue_key: QueueKey) -> ConnectedWorker | None:
         if not match_options(queue_key).isolated:
-            return self._board.choose(queue_key, fresh=False)
-        seat = self._board.reserve(queue_key)
+            return self._index.choose(queue_key, fresh=False)
+        connected = self._index.reserve(queue_key)
         # One that still has something in its hands is looked at again when it has finished.
-        return seat if seat is not None and seat.is_idle else None
+        return connected if connected is not None and connected.is_idle else None
 
     def _clear(self, lanes: Iterable[QueueKey], asked: int) -> None:
-        for seat in self._board.clear(lanes, asked):
-            self.freed(seat)
+        for connected in self._index.clear(lanes, asked):
+            self.slot_freed(connected)
 
     @staticmethod
-    def _wanted(seat: Seat) -> tuple[tuple[QueueKey, ...], int]:
+    def _wanted(connected: ConnectedWorker) -> tuple[tuple[QueueKey, ...], int]:
         """The waiting lanes that the seat has room for, and how many tasks all of them may give at once."""
-        assert seat.kind is not None
-        if seat.reserved_for is not None:
-            return (seat.reserved_for,), int(seat.is_idle)
-        owed, limits = seat.kind.owed, seat.worker.limits
-        if not limits and len(owed) <= _LANES_ASKED:
-            return tuple(owed), seat.free
+        assert connected.worker_class is not None
+        if connected.reserved_for is not None:
+            return (connected.reserved_for,), int(connected.is_idle)
+        waiting_queues, limits = connected.worker_class.waiting_queues, connected.worker.limits
+        if not limits and len(waiting_queues) <= _LANES_ASKED:
+            return tuple(waiting_queues), connected.free
         lanes = tuple(
-            islice((queue_key for queue_key in owed if seat.room_for(queue_key.type) > 0), _LANES_ASKED)
+            islice(
+                (queue_key for queue_key in waiting_queues if connected.room_for(queue_key.type) > 0),
+                _LANES_ASKED,
+            )
         )
-        if len(owed) > _LANES_ASKED:
+        if len(waiting_queues) > _LANES_ASKED:
             for queue_key in lanes:  # to the end of the row: the others have their turn
-                del owed[queue_key]
-                owed[queue_key] = None
-        room = min((seat.room_for(queue_key.type) for queue_key in lanes), default=0) if limits else seat.free
+                del waiting_queues[queue_key]
+                waiting_queues[queue_key] = None
+        room = (
+            min((connected.room_for(queue_key.type) for queue_key in lanes), default=0)
+            if limits
+            else connected.free
+        )
         return lanes, room
 
-    async def _ask(self, question: _Question) -> bool:
+    async def _ask(self, question: ClaimRequest) -> bool:
         """Let the seat have what the store gives it. True when that was all it could take."""
-        seat, lanes, limit, asked = question
+        connected, lanes, limit, asked = question
         try:
-            tasks, exhausted = await self._storage.claim_tasks(seat.worker, lanes, limit, self._clock.now())
+            tasks, exhausted = await self._storage.claim_tasks(
+                connected.worker, lanes, limit, self._clock.now()
+            )
         except BaseException:
-            self._seats.claimed(seat, limit, [])
+            self._connected.claimed(connected, limit, [])
             raise
         if not tasks and not exhausted:
-            self._leave_alone(seat, limit)
+            self._leave_alone(connected, limit)
             return False
-        self._seats.claimed(seat, limit, tasks)
+        self._connected.claimed(connected, limit, tasks)
         full = len(tasks) == limit
         if exhausted:
             self._clear(lanes, asked)
-        if tasks and seat.reserved_for is not None:
-            self._board.release_reserved(seat.reserved_for)
+        if tasks and connected.reserved_for is not None:
+            self._index.release_reserved(connected.reserved_for)
             self._news.update(dict.fromkeys(lanes))  # another worker for the next one that waits there
-        if seat.kind is None:
+        if connected.worker_class is None:
             self._deliver(tasks)  # it sits elsewhere by now, or is gone
         elif tasks:
-            seat.send(tasks)
-        if not full or seat.worker.limits:
-            self.freed(seat)  # it has room for more than it asked for, and something may have come meanwhile
+            connected.send(tasks)
+        if not full or connected.worker.limits:
+            self.slot_freed(
+                connected
+            )  # it has room for more than it asked for, and something may have come meanwhile
         return full
 
-    def _leave_alone(self, seat: Seat, slots: int) -> None:
+    def _leave_alone(self, connected: ConnectedWorker, slots: int) -> None:
         """The store gives nothing to this worker: others get what waits while these slots stay reserved."""
 
         def free_again() -> None:
-            self._seats.claimed(seat, slots, [])
-            self.freed(seat)
+            self._connected.claimed(connected, slots, [])
+            self.slot_freed(connected)
 
         asyncio.get_running_loop().call_later(_REFUSED_S, free_again)

@@ -8,7 +8,7 @@ import msgspec
 from ..model import FreeSlots, QueueKey, Worker
 
 if TYPE_CHECKING:
-    from .connected import Seat
+    from .connected import ConnectedWorker
 
 _in_order = msgspec.json.Encoder(order="deterministic", enc_hook=repr)
 
@@ -29,7 +29,7 @@ def class_key(worker: Worker) -> ClassKey:
     )
 
 
-class Room:
+class FreeSlotIndex:
     """Seats with a free slot, by how many attempts each holds. Every step costs the same for any number.
 
     Ordered dictionaries, since taking from the front of a plain one walks over all that was taken before.
@@ -39,38 +39,38 @@ class Room:
 
     def __init__(self) -> None:
         #: An empty level is kept: it is needed again soon.
-        self._levels: dict[int, OrderedDict[Seat, None]] = {}
-        self._level_of: dict[Seat, int] = {}
+        self._levels: dict[int, OrderedDict[ConnectedWorker, None]] = {}
+        self._level_of: dict[ConnectedWorker, int] = {}
         self._least = 0
 
     def __len__(self) -> int:
         return len(self._level_of)
 
-    def put(self, seat: "Seat", level: int) -> None:
+    def put(self, connected: "ConnectedWorker", level: int) -> None:
         """The seat holds `level` attempts and can take more. It stands behind the others that hold so many."""
-        old = self._level_of.get(seat)
+        old = self._level_of.get(connected)
         if old == level:
-            self._levels[level].move_to_end(seat)
+            self._levels[level].move_to_end(connected)
             return
         seats = self._levels.get(level)
         if seats is None:
             seats = self._levels[level] = OrderedDict()
-        seats[seat] = None
+        seats[connected] = None
         if level < self._least or not self._level_of:
             self._least = level
-        self._level_of[seat] = level
+        self._level_of[connected] = level
         if old is not None:
-            self._leave(seat, old)
+            self._leave(connected, old)
 
-    def take_out(self, seat: "Seat") -> None:
+    def take_out(self, connected: "ConnectedWorker") -> None:
         """The seat can take no more. Twice is fine."""
-        level = self._level_of.pop(seat, None)
+        level = self._level_of.pop(connected, None)
         if level is not None:
-            self._leave(seat, level)
+            self._leave(connected, level)
 
-    def _leave(self, seat: "Seat", level: int) -> None:
+    def _leave(self, connected: "ConnectedWorker", level: int) -> None:
         seats = self._levels[level]
-        del seats[seat]
+        del seats[connected]
         if not seats and level == self._least:
             # Mostly it has just taken one task more than those beside it.
             above = self._levels.get(level + 1)
@@ -78,7 +78,7 @@ class Room:
                 level + 1 if above else min((n for n, some in self._levels.items() if some), default=0)
             )
 
-    def head(self) -> "Seat | None":
+    def next_free(self) -> "ConnectedWorker | None":
         """Of those that hold the least, the one that has not changed for longest."""
         return next(iter(self._levels[self._least])) if self._level_of else None
 
@@ -90,7 +90,17 @@ class WorkerClass:
     `moved`; whoever asks for a free slot has them find their places first.
     """
 
-    __slots__ = ("_free", "_limited", "_room", "key", "moved", "number", "owed", "seats", "worker")
+    __slots__ = (
+        "_free",
+        "_limited",
+        "_room",
+        "key",
+        "members",
+        "moved",
+        "number",
+        "waiting_queues",
+        "worker",
+    )
 
     def __init__(self, key: ClassKey, worker: Worker, number: int) -> None:
         self.key = key
@@ -98,16 +108,16 @@ class WorkerClass:
         self.worker = worker
         #: Counts the classes of an instance, so that ties have an order.
         self.number = number
-        self.seats: dict[Seat, None] = {}
+        self.members: dict[ConnectedWorker, None] = {}
         #: The lanes in which something waits that this class may do: its free slots belong to those.
-        self.owed: dict[QueueKey, None] = {}
-        #: Seats that hold or may take another number of attempts than when they were placed, the latest change last.
-        self.moved: dict[Seat, None] = {}
+        self.waiting_queues: dict[QueueKey, None] = {}
+        #: Seats that hold or may take another number of attempts than when they were note_change, the latest change last.
+        self.moved: dict[ConnectedWorker, None] = {}
         #: How many tasks all of them can take.
         self._free = 0
-        self._room = Room()
+        self._room = FreeSlotIndex()
         #: A skill with a limit of its own → who has room for it.
-        self._limited = {skill: Room() for skill in worker.limits}
+        self._limited = {skill: FreeSlotIndex() for skill in worker.limits}
 
     @property
     def open(self) -> int:
@@ -117,57 +127,57 @@ class WorkerClass:
 
     def _settle(self) -> None:
         if self.moved:
-            for seat in self.moved:
-                self._place(seat)
+            for connected in self.moved:
+                self._place(connected)
             self.moved.clear()
 
-    def _place(self, seat: "Seat") -> None:
-        free = seat.free
-        self._free += free - seat.counted
-        seat.counted = free
+    def _place(self, connected: "ConnectedWorker") -> None:
+        free = connected.free
+        self._free += free - connected.counted
+        connected.counted = free
         if free > 0:
-            self._room.put(seat, len(seat.holding) + seat.claiming)
+            self._room.put(connected, len(connected.attempts) + connected.claimed_slots)
         else:
-            self._room.take_out(seat)
+            self._room.take_out(connected)
         if self._limited:
-            self._place_by_skill(seat)
+            self._place_by_skill(connected)
 
-    def _place_by_skill(self, seat: "Seat") -> None:
+    def _place_by_skill(self, connected: "ConnectedWorker") -> None:
         for skill, room in self._limited.items():
-            if seat.room_for(skill) > 0:
-                room.put(seat, len(seat.holding) + seat.claiming)
+            if connected.room_for(skill) > 0:
+                room.put(connected, len(connected.attempts) + connected.claimed_slots)
             else:
-                room.take_out(seat)
+                room.take_out(connected)
 
-    def add(self, seat: "Seat") -> None:
-        self.seats[seat] = None
-        self.moved[seat] = None
+    def add(self, connected: "ConnectedWorker") -> None:
+        self.members[connected] = None
+        self.moved[connected] = None
 
-    def remove(self, seat: "Seat") -> None:
-        del self.seats[seat]
-        self.moved.pop(seat, None)
-        self._free -= seat.counted
-        seat.counted = 0
+    def remove(self, connected: "ConnectedWorker") -> None:
+        del self.members[connected]
+        self.moved.pop(connected, None)
+        self._free -= connected.counted
+        connected.counted = 0
         for room in (self._room, *self._limited.values()):
-            room.take_out(seat)
+            room.take_out(connected)
 
-    def head(self, skill: str) -> "Seat | None":
+    def next_free(self, skill: str) -> "ConnectedWorker | None":
         """The seat that a task of this skill would go to."""
         self._settle()
-        return self._limited.get(skill, self._room).head()
+        return self._limited.get(skill, self._room).next_free()
 
     def slots(self) -> FreeSlots:
         """What there is to tell other instances."""
         self._settle()
-        head = self._room.head()
+        head = self._room.next_free()
         return FreeSlots(
-            self.worker, len(self._room), self._free, len(head.holding) if head is not None else 0
+            self.worker, len(self._room), self._free, len(head.attempts) if head is not None else 0
         )
 
-    def hungry(self) -> "Seat | None":
+    def free_for_waiting(self) -> "ConnectedWorker | None":
         """A seat that could take something of what waits for this class."""
         self._settle()
         if not self._limited:
-            return self._room.head() if self.owed else None
-        heads = (self.head(queue_key.type) for queue_key in self.owed)
+            return self._room.next_free() if self.waiting_queues else None
+        heads = (self.next_free(queue_key.type) for queue_key in self.waiting_queues)
         return next((head for head in heads if head is not None), None)

@@ -12,7 +12,7 @@ Send = Callable[[Sequence[Task]], None]
 Cancel = Callable[[Sequence[str]], None]
 
 
-class Seat:
+class ConnectedWorker:
     """One connected worker.
 
     Its free slots are counted from the attempts it holds, never by a counter of their own: releasing
@@ -20,8 +20,8 @@ class Seat:
     """
 
     __slots__ = (
-        "cancel", "claiming", "counted", "credit", "disconnected_at", "draining", "grant", "holding", "isolated", "kind",
-        "reserved_for", "send", "turn", "unsent", "worker",
+        "attempts", "cancel", "claimed_slots", "counted", "credit", "credit_epoch", "disconnected_at", "draining",
+        "isolated", "last_served", "reserved_for", "send", "unsent_offers", "worker", "worker_class",
     )  # fmt: skip
 
     def __init__(
@@ -36,7 +36,7 @@ class Seat:
         self.send = send
         self.cancel = cancel
         #: Attempt → its skill; empty where nobody said.
-        self.holding: dict[str, str] = (
+        self.attempts: dict[str, str] = (
             dict(holding) if isinstance(holding, Mapping) else dict.fromkeys(holding, "")
         )
         #: Held attempts that run alone: while there is one, the worker takes nothing else.
@@ -50,14 +50,14 @@ class Seat:
         #: a poll is open (FENCES 10).
         self.credit: int | None = 0 if worker.transport == "poll" else None
         #: Counts how often credit was taken back, so that an unsent offer does not give back what is gone.
-        self.grant = 0
-        self.unsent: dict[str, int] = {}
+        self.credit_epoch = 0
+        self.unsent_offers: dict[str, int] = {}
         #: Slots that the store is being asked for.
-        self.claiming = 0
+        self.claimed_slots = 0
         #: When it last got a task, in turns of all.
-        self.turn = 0
+        self.last_served = 0
         #: None once it is gone.
-        self.kind: WorkerClass | None = None
+        self.worker_class: WorkerClass | None = None
         #: Free slots, as its class has counted them.
         self.counted = 0
 
@@ -66,16 +66,16 @@ class Seat:
         """How many tasks it would take now."""
         if self.draining or self.isolated or self.reserved_for is not None:
             return 0
-        slots = self.worker.capacity - len(self.holding)
+        slots = self.worker.capacity - len(self.attempts)
         if self.credit is not None and self.credit < slots:
             slots = self.credit
-        slots -= self.claiming
+        slots -= self.claimed_slots
         return slots if slots > 0 else 0
 
     @property
     def is_idle(self) -> bool:
         """It could take a task that runs alone: it has nothing in its hands, and takes offers."""
-        busy = self.holding or self.claiming or self.draining
+        busy = self.attempts or self.claimed_slots or self.draining
         return not busy and (self.credit is None or self.credit > 0)
 
     def room_for(self, skill: str) -> int:
@@ -83,11 +83,11 @@ class Seat:
         limit = self.worker.limits.get(skill)
         if limit is None:
             return self.free
-        held = sum(one == skill for one in self.holding.values())
-        return max(0, min(self.free, limit - held - self.claiming))
+        held = sum(one == skill for one in self.attempts.values())
+        return max(0, min(self.free, limit - held - self.claimed_slots))
 
 
-class Seats:
+class ConnectedWorkers:
     """All seats of an instance, by worker and by class.
 
     `joined` and `left` are told of every class that comes to be or is gone.
@@ -95,13 +95,13 @@ class Seats:
 
     def __init__(
         self,
-        joined: Callable[[WorkerClass], None] = lambda kind: None,
-        left: Callable[[WorkerClass], None] = lambda kind: None,
+        joined: Callable[[WorkerClass], None] = lambda worker_class: None,
+        left: Callable[[WorkerClass], None] = lambda worker_class: None,
     ) -> None:
         self._joined = joined
         self._left = left
-        self._seats: dict[str, Seat] = {}
-        self._kinds: dict[ClassKey, WorkerClass] = {}
+        self._connected: dict[str, ConnectedWorker] = {}
+        self._classes: dict[ClassKey, WorkerClass] = {}
         self._numbers = 0
         self._turns = 0
         #: Called when there is more or less room than before; None while nobody wants to know.
@@ -110,164 +110,164 @@ class Seats:
         #: Classes in which a seat has changed since `open` was asked for.
         self._moved: dict[WorkerClass, None] = {}
 
-    def __iter__(self) -> Iterator[Seat]:
-        return iter(list(self._seats.values()))
+    def __iter__(self) -> Iterator[ConnectedWorker]:
+        return iter(list(self._connected.values()))
 
     def __len__(self) -> int:
-        return len(self._seats)
+        return len(self._connected)
 
     @property
-    def kinds(self) -> list[WorkerClass]:
+    def classes(self) -> list[WorkerClass]:
         """All classes, the oldest first."""
-        return list(self._kinds.values())
+        return list(self._classes.values())
 
     @property
     def open(self) -> dict[WorkerClass, None]:
         """Classes with a free slot. Kept so that a full house of many classes is seen at a glance."""
-        for kind in self._moved:
-            if kind.open:
-                self._open[kind] = None
+        for worker_class in self._moved:
+            if worker_class.open:
+                self._open[worker_class] = None
             else:
-                self._open.pop(kind, None)
+                self._open.pop(worker_class, None)
         self._moved.clear()
         return self._open
 
-    def find(self, worker_id: str | None) -> Seat | None:
-        return self._seats.get(worker_id or "")
+    def find(self, worker_id: str | None) -> ConnectedWorker | None:
+        return self._connected.get(worker_id or "")
 
     # -- coming and going ------------------------------------------------------------------------
 
-    def add(self, seat: Seat) -> None:
+    def add(self, connected: ConnectedWorker) -> None:
         """A newer session of the same worker takes the place of the older one."""
-        old = self._seats.pop(seat.worker.id, None)
+        old = self._connected.pop(connected.worker.id, None)
         if old is not None:
-            self._leave_kind(old)
-        self._seats[seat.worker.id] = seat
-        self._join_kind(seat)
+            self._leave_class(old)
+        self._connected[connected.worker.id] = connected
+        self._join_class(connected)
 
-    def remove(self, worker_id: str, session: int) -> Seat | None:
+    def remove(self, worker_id: str, session: int) -> ConnectedWorker | None:
         """Take the seat away, unless a newer session sits there."""
-        seat = self._seats.get(worker_id)
-        if seat is None or seat.worker.session != session:
+        connected = self._connected.get(worker_id)
+        if connected is None or connected.worker.session != session:
             return None
-        del self._seats[worker_id]
-        self._leave_kind(seat)
-        return seat
+        del self._connected[worker_id]
+        self._leave_class(connected)
+        return connected
 
-    def change(self, seat: Seat, worker: Worker) -> None:
+    def change(self, connected: ConnectedWorker, worker: Worker) -> None:
         """The worker is not what it was: another class, the same hands."""
-        kind = seat.kind
-        if kind is not None and kind.key == class_key(worker):
-            seat.worker = worker
-        elif kind is not None:
-            self._leave_kind(seat)
-            seat.worker = worker
-            self._join_kind(seat)
+        worker_class = connected.worker_class
+        if worker_class is not None and worker_class.key == class_key(worker):
+            connected.worker = worker
+        elif worker_class is not None:
+            self._leave_class(connected)
+            connected.worker = worker
+            self._join_class(connected)
 
-    def _join_kind(self, seat: Seat) -> None:
-        key = class_key(seat.worker)
-        kind = self._kinds.get(key)
-        if kind is None:
+    def _join_class(self, connected: ConnectedWorker) -> None:
+        key = class_key(connected.worker)
+        worker_class = self._classes.get(key)
+        if worker_class is None:
             self._numbers += 1
-            kind = self._kinds[key] = WorkerClass(key, seat.worker, self._numbers)
-            self._joined(kind)
-        seat.kind = kind
-        kind.add(seat)
-        self._moved[kind] = None
+            worker_class = self._classes[key] = WorkerClass(key, connected.worker, self._numbers)
+            self._joined(worker_class)
+        connected.worker_class = worker_class
+        worker_class.add(connected)
+        self._moved[worker_class] = None
 
-    def _leave_kind(self, seat: Seat) -> None:
-        kind, seat.kind = seat.kind, None
-        if kind is None:
+    def _leave_class(self, connected: ConnectedWorker) -> None:
+        worker_class, connected.worker_class = connected.worker_class, None
+        if worker_class is None:
             return
-        kind.remove(seat)
-        self._moved[kind] = None
-        if not kind.seats:
-            del self._kinds[kind.key], self._moved[kind]
-            self._open.pop(kind, None)
-            self._left(kind)
+        worker_class.remove(connected)
+        self._moved[worker_class] = None
+        if not worker_class.members:
+            del self._classes[worker_class.key], self._moved[worker_class]
+            self._open.pop(worker_class, None)
+            self._left(worker_class)
 
     # -- slots -----------------------------------------------------------------------------------
 
-    def reserve(self, seat: Seat, queue_key: QueueKey) -> None:
+    def reserve(self, connected: ConnectedWorker, queue_key: QueueKey) -> None:
         """The worker takes nothing new but the isolated task that waits in this lane."""
-        seat.reserved_for = queue_key
-        self.placed(seat)
+        connected.reserved_for = queue_key
+        self.note_change(connected)
 
-    def end_reservation(self, seat: Seat) -> None:
+    def end_reservation(self, connected: ConnectedWorker) -> None:
         """The worker takes any task again."""
-        seat.reserved_for = None
-        self.placed(seat)
+        connected.reserved_for = None
+        self.note_change(connected)
 
-    def hold(self, seat: Seat, attempt_id: str, skill: str) -> None:
+    def hold(self, connected: ConnectedWorker, attempt_id: str, skill: str) -> None:
         """Take a slot for an offer that is not sent yet."""
-        seat.holding[attempt_id] = skill
-        if seat.credit is not None:
-            seat.credit -= 1
-            seat.unsent[attempt_id] = seat.grant
+        connected.attempts[attempt_id] = skill
+        if connected.credit is not None:
+            connected.credit -= 1
+            connected.unsent_offers[attempt_id] = connected.credit_epoch
         self._turns += 1
-        seat.turn = self._turns
-        self.placed(seat)
+        connected.last_served = self._turns
+        self.note_change(connected)
 
-    def sent(self, seat: Seat, attempt_ids: Iterable[str]) -> None:
+    def sent(self, connected: ConnectedWorker, attempt_ids: Iterable[str]) -> None:
         """The offers are on their way: what they used up of the credit is gone."""
-        if seat.unsent:
+        if connected.unsent_offers:
             for attempt_id in attempt_ids:
-                seat.unsent.pop(attempt_id, None)
+                connected.unsent_offers.pop(attempt_id, None)
 
-    def let_go(self, seat: Seat, attempt_id: str) -> bool:
+    def release(self, connected: ConnectedWorker, attempt_id: str) -> bool:
         """Free the slot of an attempt. An offer that was never sent gives its credit back."""
-        if seat.holding.pop(attempt_id, None) is None:
+        if connected.attempts.pop(attempt_id, None) is None:
             return False
-        seat.isolated.discard(attempt_id)
-        if seat.unsent:
-            grant = seat.unsent.pop(attempt_id, None)
-            if grant == seat.grant and seat.credit is not None:
-                seat.credit += 1
-        self.placed(seat)
+        connected.isolated.discard(attempt_id)
+        if connected.unsent_offers:
+            grant = connected.unsent_offers.pop(attempt_id, None)
+            if grant == connected.credit_epoch and connected.credit is not None:
+                connected.credit += 1
+        self.note_change(connected)
         return True
 
-    def claim(self, seat: Seat, slots: int) -> None:
+    def claim(self, connected: ConnectedWorker, slots: int) -> None:
         """Keep these slots for what the store is asked for."""
-        seat.claiming += slots
-        self.placed(seat)
+        connected.claimed_slots += slots
+        self.note_change(connected)
 
-    def claimed(self, seat: Seat, slots: int, tasks: Sequence[Task]) -> None:
+    def claimed(self, connected: ConnectedWorker, slots: int, tasks: Sequence[Task]) -> None:
         """The store has answered."""
-        seat.claiming -= slots
+        connected.claimed_slots -= slots
         for task in tasks:
-            seat.holding[task.attempt_id] = task.type
+            connected.attempts[task.attempt_id] = task.type
             if task.isolated:
-                seat.isolated.add(task.attempt_id)
+                connected.isolated.add(task.attempt_id)
         if tasks:
             self._turns += 1
-            seat.turn = self._turns
-            if seat.credit is not None:
-                seat.credit = max(0, seat.credit - len(tasks))
-        self.placed(seat)
+            connected.last_served = self._turns
+            if connected.credit is not None:
+                connected.credit = max(0, connected.credit - len(tasks))
+        self.note_change(connected)
 
-    def give(self, seat: Seat, credit: int | None) -> None:
+    def give(self, connected: ConnectedWorker, credit: int | None) -> None:
         """From now on it takes so many further offers."""
-        if credit is not None and (seat.credit is None or credit < seat.credit):
-            seat.grant += 1
-        seat.credit = credit
-        self.placed(seat)
+        if credit is not None and (connected.credit is None or credit < connected.credit):
+            connected.credit_epoch += 1
+        connected.credit = credit
+        self.note_change(connected)
 
-    def add_credit(self, seat: Seat, more: int) -> None:
+    def add_credit(self, connected: ConnectedWorker, more: int) -> None:
         """It takes so many offers more, or fewer."""
-        seat.credit = max(0, (seat.credit or 0) + more)
-        self.placed(seat)
+        connected.credit = max(0, (connected.credit or 0) + more)
+        self.note_change(connected)
 
-    def drain(self, seat: Seat, on: bool) -> None:
-        seat.draining = on
-        self.placed(seat)
+    def drain(self, connected: ConnectedWorker, on: bool) -> None:
+        connected.draining = on
+        self.note_change(connected)
 
-    def placed(self, seat: Seat) -> None:
+    def note_change(self, connected: ConnectedWorker) -> None:
         """What the seat holds or may take has changed."""
-        kind = seat.kind
-        if kind is not None:
-            moved = kind.moved
-            moved.pop(seat, None)
-            moved[seat] = None
-            self._moved[kind] = None
+        worker_class = connected.worker_class
+        if worker_class is not None:
+            moved = worker_class.moved
+            moved.pop(connected, None)
+            moved[connected] = None
+            self._moved[worker_class] = None
             if self.changed is not None:
                 self.changed()

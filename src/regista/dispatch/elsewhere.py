@@ -10,9 +10,9 @@ others are told of the lane as well.
 from collections.abc import Callable, Mapping, Sequence
 
 from ..model import FreeSlots, QueueKey
-from .connected import Seat
-from .filters import blocker
-from .strategies import Standing, Strategy, strategy_of
+from .connected import ConnectedWorker
+from .filters import first_mismatch
+from .strategies import StaticRank, Strategy, strategy_of
 
 
 class Rival:
@@ -45,7 +45,7 @@ class Elsewhere:
     def __init__(self) -> None:
         #: Whoever has something free; mostly, and where nobody shares the store always, nobody.
         self.rivals: list[Rival] = []
-        self._by_lane: dict[QueueKey, list[tuple[Standing, Rival]]] = {}
+        self._by_lane: dict[QueueKey, list[tuple[StaticRank, Rival]]] = {}
         #: Lanes in which a task was left to another instance; whoever sees to them empties it.
         self.left: dict[QueueKey, None] = {}
         #: Called with the first of them.
@@ -56,17 +56,17 @@ class Elsewhere:
         self.rivals = [Rival(name, one) for name in sorted(slots) for one in slots[name] if one.free > 0]
         self._by_lane = {}
 
-    def better_than(self, seat: Seat | None, queue_key: QueueKey) -> Rival | None:
+    def better_than(self, connected: ConnectedWorker | None, queue_key: QueueKey) -> Rival | None:
         """Who should get a task of this lane instead of `seat`; None: nobody, or nobody else."""
         best = self._best(queue_key)
-        if best is None or seat is None:
+        if best is None or connected is None:
             return None if best is None else best[1]
-        standing, rival = best
+        static_rank, rival = best
         strategy = strategy_of(queue_key)
-        ours = strategy.standing(seat.worker, queue_key)
-        if standing != ours:
-            return rival if standing < ours else None
-        return rival if strategy.spreads and rival.load < len(seat.holding) else None
+        ours = strategy.static_rank(connected.worker, queue_key)
+        if static_rank != ours:
+            return rival if static_rank < ours else None
+        return rival if strategy.spreads and rival.load < len(connected.attempts) else None
 
     def leave(self, rival: Rival, queue_key: QueueKey) -> str:
         """Leave a task of this lane to it; returns the instance to wake."""
@@ -75,16 +75,16 @@ class Elsewhere:
         self.left[queue_key] = None
         return rival.take()
 
-    def _best(self, queue_key: QueueKey) -> tuple[Standing, Rival] | None:
+    def _best(self, queue_key: QueueKey) -> tuple[StaticRank, Rival] | None:
         if queue_key not in self._by_lane:
             self._by_lane[queue_key] = self._judge(queue_key, strategy_of(queue_key))
         free = [
-            (standing, rival.load, n)
-            for n, (standing, rival) in enumerate(self._by_lane[queue_key])
+            (static_rank, rival.load, n)
+            for n, (static_rank, rival) in enumerate(self._by_lane[queue_key])
             if rival.free > 0
         ]
         return self._by_lane[queue_key][min(free)[2]] if free else None
 
-    def _judge(self, queue_key: QueueKey, strategy: Strategy) -> list[tuple[Standing, Rival]]:
-        fit = [rival for rival in self.rivals if blocker(queue_key, rival.slots.worker) is None]
-        return [(strategy.standing(rival.slots.worker, queue_key), rival) for rival in fit]
+    def _judge(self, queue_key: QueueKey, strategy: Strategy) -> list[tuple[StaticRank, Rival]]:
+        fit = [rival for rival in self.rivals if first_mismatch(queue_key, rival.slots.worker) is None]
+        return [(strategy.static_rank(rival.slots.worker, queue_key), rival) for rival in fit]

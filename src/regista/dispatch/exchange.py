@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from ..errors import StorageOutcomeUnknown
 from ..model import FreeSlots, Worker, queue_key_text
 from ..storage.base import Hint, HintKind, StorageBackend
-from .connected import Seats
+from .connected import ConnectedWorkers
 from .elsewhere import Elsewhere
 
 log = logging.getLogger("regista.dispatch")
@@ -24,7 +24,9 @@ PATIENCE_S = 0.25
 class Exchange:
     """Pushes when something has changed, and pulls when somebody else has pushed."""
 
-    def __init__(self, store: StorageBackend, seats: Seats, elsewhere: Elsewhere, instance: str) -> None:
+    def __init__(
+        self, store: StorageBackend, seats: ConnectedWorkers, elsewhere: Elsewhere, instance: str
+    ) -> None:
         self._store = store
         self._seats = seats
         self._elsewhere = elsewhere

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from ..model import AttemptState, QueueKey, QueueStatus, Task, Worker
 from .classes import WorkerClass
-from .filters import Blocker, blockers
+from .filters import Mismatch, mismatches
 from .strategies import cost, is_warm, strategy_of
 
 #: Different details that one reason names; the rest is counted.
@@ -73,9 +73,9 @@ class ClassFacts(Struct, frozen=True, kw_only=True):
     elsewhere: bool = False
 
 
-def facts_of(kinds: Iterable[WorkerClass], others: Iterable[Worker], skill: str) -> list[ClassFacts]:
+def class_facts(classes: Iterable[WorkerClass], others: Iterable[Worker], skill: str) -> list[ClassFacts]:
     """Everybody: those who sit here, by class, and those who are connected elsewhere."""
-    facts = [_facts(kind, skill) for kind in kinds]
+    facts = [_facts(kind, skill) for kind in classes]
     return facts + [_facts_elsewhere(worker) for worker in others]
 
 
@@ -88,21 +88,29 @@ def _facts_elsewhere(worker: Worker) -> ClassFacts:
     return ClassFacts(worker=worker, elsewhere=True)
 
 
-def _facts(kind: WorkerClass, skill: str) -> ClassFacts:
-    seats = list(kind.seats)
-    cut = [seat for seat in seats if seat.disconnected_at is not None]
-    draining = [seat for seat in seats if seat.draining and seat.disconnected_at is None]
-    awake = [seat for seat in seats if not seat.draining and seat.disconnected_at is None]
-    no_poll = [seat for seat in awake if seat.credit == 0 and len(seat.holding) < seat.worker.capacity]
+def _facts(worker_class: WorkerClass, skill: str) -> ClassFacts:
+    members = list(worker_class.members)
+    cut = [connected for connected in members if connected.disconnected_at is not None]
+    draining = [
+        connected for connected in members if connected.draining and connected.disconnected_at is None
+    ]
+    awake = [
+        connected for connected in members if not connected.draining and connected.disconnected_at is None
+    ]
+    no_poll = [
+        connected
+        for connected in awake
+        if connected.credit == 0 and len(connected.attempts) < connected.worker.capacity
+    ]
     return ClassFacts(
-        worker=kind.worker,
-        workers=len(seats),
+        worker=worker_class.worker,
+        workers=len(members),
         draining=len(draining),
         drained=draining[0].worker.id if draining else "",
         cut=len(cut),
         no_poll=len(no_poll),
-        full=sum(seat.room_for(skill) == 0 for seat in awake) - len(no_poll),
-        free=sum(seat.room_for(skill) for seat in awake),
+        full=sum(connected.room_for(skill) == 0 for connected in awake) - len(no_poll),
+        free=sum(connected.room_for(skill) for connected in awake),
     )
 
 
@@ -133,7 +141,7 @@ def explain(
 
 
 def _summary(task: Task, classes: Sequence[ClassFacts]) -> str:
-    able = sum(facts.workers for facts in classes if not any(blockers(task.queue_key, facts.worker)))
+    able = sum(facts.workers for facts in classes if not any(mismatches(task.queue_key, facts.worker)))
     them = "worker" if able == 1 else "workers"
     if not classes:
         return f"Task {task.id} waits: no worker is connected."
@@ -144,10 +152,10 @@ def _summary(task: Task, classes: Sequence[ClassFacts]) -> str:
 
 def _unfit(queue_key: QueueKey, classes: Sequence[ClassFacts]) -> list[Reason]:
     """What the filters say against each worker, by code; first what keeps those away who lack least."""
-    found: dict[str, list[tuple[Blocker, int]]] = {}
+    found: dict[str, list[tuple[Mismatch, int]]] = {}
     nearest: dict[str, tuple[bool, int]] = {}
     for facts in classes:
-        against = list(blockers(queue_key, facts.worker))
+        against = list(mismatches(queue_key, facts.worker))
         # Whoever has the skill is nearer than whoever has not, whatever else is missing.
         far = queue_key.type not in facts.worker.skills, len(against)
         for blocker in against:
@@ -162,7 +170,7 @@ def _unfit(queue_key: QueueKey, classes: Sequence[ClassFacts]) -> list[Reason]:
     return [alone, *(reason for reason in reasons if reason.code != "skill_missing")]
 
 
-def _merged(code: str, cases: list[tuple[Blocker, int]]) -> Reason:
+def _merged(code: str, cases: list[tuple[Mismatch, int]]) -> Reason:
     details = list(dict.fromkeys(blocker.detail for blocker, _ in cases))
     shown = "; ".join(details[:_DETAILS])
     if len(details) > _DETAILS:
@@ -174,7 +182,7 @@ def _unready(
     task: Task, lanes: Sequence[QueueStatus], classes: Sequence[ClassFacts], place: int | None
 ) -> list[Reason]:
     """Why those who may do it do not."""
-    able = [facts for facts in classes if not any(blockers(task.queue_key, facts.worker))]
+    able = [facts for facts in classes if not any(mismatches(task.queue_key, facts.worker))]
     line = _line(task, lanes, place)
     reasons = []
     if task.isolated:
@@ -237,23 +245,30 @@ def _at(when: datetime | None) -> str:
 # -- dry run -------------------------------------------------------------------------------------
 
 
-def dry_run(task: Task, kinds: Iterable[WorkerClass]) -> list[Score]:
+def dry_run(task: Task, classes: Iterable[WorkerClass]) -> list[Score]:
     """Who would get the task, best first, and why; then those who would not. Nothing is assigned."""
     queue_key = task.queue_key
-    scores = [_score(queue_key, kind) for kind in kinds]
+    scores = [_score(queue_key, kind) for kind in classes]
     return sorted(scores, key=lambda score: (not score.fits, score.free == 0, score.score))
 
 
-def _score(queue_key: QueueKey, kind: WorkerClass) -> Score:
-    strategy, worker = strategy_of(queue_key), kind.worker
-    free = sum(seat.room_for(queue_key.type) for seat in kind.seats)
-    against = [blocker.detail for blocker in blockers(queue_key, worker)]
+def _score(queue_key: QueueKey, worker_class: WorkerClass) -> Score:
+    strategy, worker = strategy_of(queue_key), worker_class.worker
+    free = sum(connected.room_for(queue_key.type) for connected in worker_class.members)
+    against = [blocker.detail for blocker in mismatches(queue_key, worker)]
     if against:
-        return Score(worker.id, len(kind.seats), free, False, (), "; ".join(against))
-    head = kind.head(queue_key.type)
-    standing = strategy.standing(worker, queue_key)
+        return Score(worker.id, len(worker_class.members), free, False, (), "; ".join(against))
+    head = worker_class.next_free(queue_key.type)
+    static_rank = strategy.static_rank(worker, queue_key)
     if head is None:
-        return Score(worker.id, len(kind.seats), free, True, standing, "no free slot")
+        return Score(worker.id, len(worker_class.members), free, True, static_rank, "no free slot")
     price = f"{'warm' if is_warm(worker, queue_key) else 'cold'}, {cost(worker, queue_key):g} per second"
-    why = f"{strategy.says}: {price}, {head.free} free, {len(head.holding)} held"
-    return Score(head.worker.id, len(kind.seats), free, True, (*standing, float(strategy.live(head))), why)
+    why = f"{strategy.description}: {price}, {head.free} free, {len(head.attempts)} held"
+    return Score(
+        head.worker.id,
+        len(worker_class.members),
+        free,
+        True,
+        (*static_rank, float(strategy.dynamic_rank(head))),
+        why,
+    )

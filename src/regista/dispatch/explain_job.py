@@ -30,7 +30,7 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 _FAR = frozenset({"no_worker_with_skill", "skill_missing"})
 
 
-class Absence(Struct, frozen=True):
+class Disconnection(Struct, frozen=True):
     """A worker that holds a task and is not connected."""
 
     #: Since when; None where nobody knows, as after a restart.
@@ -39,7 +39,7 @@ class Absence(Struct, frozen=True):
     until: datetime | None = None
 
 
-def alike(tasks: Sequence[Task]) -> list[list[Task]]:
+def group_waiting_tasks(tasks: Sequence[Task]) -> list[list[Task]]:
     """The waiting tasks in groups that wait for the same; in each the one that is next comes first."""
     groups: dict[tuple[QueueKey, bool], list[Task]] = {}
     for task in tasks:
@@ -55,7 +55,7 @@ def explain_job(
     job: Job,
     tasks: Sequence[Task],
     about: Sequence[tuple[Explanation, int]] = (),
-    absent: Mapping[str, Absence] | None = None,
+    absent: Mapping[str, Disconnection] | None = None,
 ) -> Explanation:
     """Why the job is where it is.
 
@@ -78,7 +78,7 @@ def _merged(about: Sequence[tuple[Explanation, int]]) -> list[Reason]:
     return sorted(merged, key=lambda reason: reason.code in _FAR)
 
 
-def _told(job: Job, tasks: Sequence[Task], absent: Mapping[str, Absence]) -> tuple[str, list[Reason]]:
+def _told(job: Job, tasks: Sequence[Task], absent: Mapping[str, Disconnection]) -> tuple[str, list[Reason]]:
     if job.status.terminal:
         again = f"regista jobs fork {job.id} starts a new job like it (--input JSON changes its input)"
         return f"Job {job.id} has ended as {job.status} in state {job.state!r}.", _fault(job, again)
@@ -152,7 +152,7 @@ def _cancelling(job: Job, tasks: Sequence[Task]) -> Reason:
     return Reason("cancelling", detail, "wait", len(workers))
 
 
-def _held(tasks: Sequence[Task], absent: Mapping[str, Absence]) -> list[Reason]:
+def _held(tasks: Sequence[Task], absent: Mapping[str, Disconnection]) -> list[Reason]:
     """The tasks that somebody has in hand; first those whose worker is away."""
     held = [task for task in _open(tasks) if task.state is not AttemptState.QUEUED]
     held.sort(key=lambda task: task.worker_id not in absent)
@@ -162,7 +162,7 @@ def _held(tasks: Sequence[Task], absent: Mapping[str, Absence]) -> list[Reason]:
     return reasons
 
 
-def _in_hand(task: Task, away: Absence | None) -> Reason:
+def _in_hand(task: Task, away: Disconnection | None) -> Reason:
     begun = task.state is AttemptState.STARTED
     done = f", {task.progress:.0%} done" if task.progress is not None else ""
     where = f"attempt {task.attempt} of {task.id} ({task.type}) is with worker {task.worker_id!r}"

@@ -10,7 +10,7 @@ from ..model import Gpu, Profile, QueueKey, Worker, match_options
 from ..model.requirements import ANY, Constraint, Device, Requirements, read_requirements
 
 
-class Blocker(Struct, frozen=True):
+class Mismatch(Struct, frozen=True):
     """One reason why a worker does not get a task, and what would change that."""
 
     code: str
@@ -18,21 +18,21 @@ class Blocker(Struct, frozen=True):
     unblock: str
 
 
-def blocker(queue_key: QueueKey, worker: Worker) -> Blocker | None:
+def first_mismatch(queue_key: QueueKey, worker: Worker) -> Mismatch | None:
     """The first reason against, or None: it may."""
-    return next(blockers(queue_key, worker), None)
+    return next(mismatches(queue_key, worker), None)
 
 
-def blockers(queue_key: QueueKey, worker: Worker) -> Iterator[Blocker]:
+def mismatches(queue_key: QueueKey, worker: Worker) -> Iterator[Mismatch]:
     """Every reason against."""
     if queue_key.type not in worker.skills:
-        yield Blocker(
+        yield Mismatch(
             "skill_missing",
             f"has no skill {queue_key.type!r}",
             f"start a worker that has the skill {queue_key.type!r}",
         )
     if worker.queues is not None and queue_key.queue not in worker.queues:
-        yield Blocker(
+        yield Mismatch(
             "queue_not_served",
             f"serves {_listed(worker.queues)} and not the queue {queue_key.queue!r}",
             f"start a worker with --queue {queue_key.queue}, or dispatch to another queue",
@@ -42,16 +42,16 @@ def blockers(queue_key: QueueKey, worker: Worker) -> Iterator[Blocker]:
 
 
 @lru_cache(maxsize=2048)
-def wanted_in(queue_key: QueueKey) -> tuple[Requirements, list[str]]:
+def requirements_of(queue_key: QueueKey) -> tuple[Requirements, list[str]]:
     """What the lane requires, read once for all workers; and what of it cannot be read."""
     return read_requirements(match_options(queue_key).requirements)
 
 
-def _unmet(queue_key: QueueKey, worker: Worker) -> Iterator[Blocker]:
+def _unmet(queue_key: QueueKey, worker: Worker) -> Iterator[Mismatch]:
     profile = worker.profile
-    wanted, problems = wanted_in(queue_key)
+    wanted, problems = requirements_of(queue_key)
     for problem in problems:
-        yield Blocker("requirement_unreadable", problem, "correct the requirements of dispatch_task")
+        yield Mismatch("requirement_unreadable", problem, "correct the requirements of dispatch_task")
     yield from _amounts(wanted, profile)
     yield from _devices(wanted, profile)
     yield from _installed("models", wanted.models, profile.models)
@@ -60,14 +60,14 @@ def _unmet(queue_key: QueueKey, worker: Worker) -> Iterator[Blocker]:
     yield from _labels(wanted, worker)
     price, most = profile.cost_of(queue_key.type), match_options(queue_key).max_cost
     if most is not None and price > most:
-        yield Blocker(
+        yield Mismatch(
             "max_cost",
             f"costs {price:g} per second, above max_cost {most:g}",
             f"raise max_cost to {price:g}, or start a cheaper worker",
         )
 
 
-def _amounts(wanted: Requirements, profile: Profile) -> Iterator[Blocker]:
+def _amounts(wanted: Requirements, profile: Profile) -> Iterator[Mismatch]:
     for name, least in wanted.at_least.items():
         if getattr(profile, name) < least:
             yield _requirement(name, f"has {name} {getattr(profile, name):g}, needs {least:g}")
@@ -76,7 +76,7 @@ def _amounts(wanted: Requirements, profile: Profile) -> Iterator[Blocker]:
         yield _requirement("min_reputation", have)
 
 
-def _installed(name: str, wanted: dict[str, str], have: dict[str, str]) -> Iterator[Blocker]:
+def _installed(name: str, wanted: dict[str, str], have: dict[str, str]) -> Iterator[Mismatch]:
     missing = [
         f"{one} {version}" if version != ANY else one
         for one, version in wanted.items()
@@ -86,41 +86,41 @@ def _installed(name: str, wanted: dict[str, str], have: dict[str, str]) -> Itera
         yield _requirement(name, f"lacks {_listed(missing)}")
 
 
-def _place(wanted: Requirements, profile: Profile) -> Iterator[Blocker]:
+def _place(wanted: Requirements, profile: Profile) -> Iterator[Mismatch]:
     if wanted.zones and profile.zone not in wanted.zones:
         yield _requirement("zone", f"is in zone {profile.zone!r}, needs {_listed(wanted.zones)}")
     for taint in profile.taints:
         if not any(one in ("*", taint, taint.partition("=")[0]) for one in wanted.tolerations):
-            yield Blocker(
+            yield Mismatch(
                 "taint",
                 f"has the taint {taint!r}, which the task does not tolerate",
                 f"add {taint!r} to the tolerations of the task, or take the taint off the worker",
             )
 
 
-def _labels(wanted: Requirements, worker: Worker) -> Iterator[Blocker]:
+def _labels(wanted: Requirements, worker: Worker) -> Iterator[Mismatch]:
     for key, value in wanted.affinity.items():
-        have = fact(worker, key)
+        have = worker_property(worker, key)
         if have != value and not (isinstance(value, list) and have in value):
             yield _requirement("affinity", f"has {key} {have!r}, needs {value!r}")
     for one in wanted.constraints:
-        have = fact(worker, one.key)
-        if not holds(one, have):
+        have = worker_property(worker, one.key)
+        if not satisfies(one, have):
             yield _requirement("constraints", f"has {one.key} {have!r}, needs {one.op} {one.value!r}")
     for key, value in wanted.properties.items():
-        have = fact(worker, key)
+        have = worker_property(worker, key)
         if not suffices(have, value):
             yield _requirement("resources", f"has {key} {have!r}, needs {value!r}")
 
 
-def _requirement(name: str, detail: str) -> Blocker:
-    return Blocker(f"requirement_{name}", detail, f"start a worker that meets {name!r}, or ask for less")
+def _requirement(name: str, detail: str) -> Mismatch:
+    return Mismatch(f"requirement_{name}", detail, f"start a worker that meets {name!r}, or ask for less")
 
 
 # -- single questions ----------------------------------------------------------------------------
 
 
-def fact(worker: Worker, key: str) -> Any:
+def worker_property(worker: Worker, key: str) -> Any:
     """A label or property of a worker; None when it has none of that name."""
     profile = worker.profile
     if key in profile.labels:
@@ -137,7 +137,7 @@ def fact(worker: Worker, key: str) -> Any:
     return None
 
 
-def holds(constraint: Constraint, have: Any) -> bool:
+def satisfies(constraint: Constraint, have: Any) -> bool:
     """A missing label is unequal to everything, and neither above nor below anything."""
     value = constraint.value
     several = isinstance(have, list | tuple)
@@ -171,7 +171,7 @@ def suffices(have: Any, wanted: Any) -> bool:
     return bool(have == wanted)
 
 
-def _devices(wanted: Requirements, profile: Profile) -> Iterator[Blocker]:
+def _devices(wanted: Requirements, profile: Profile) -> Iterator[Mismatch]:
     have = [*map(_as_device, profile.gpus), *_other_devices(profile)]
     used: set[int] = set()
     # The hardest to please chooses first: what fits nobody else is left for it.

@@ -51,14 +51,14 @@ class SeatLike(Protocol):
     @property
     def worker(self) -> Worker: ...
     @property
-    def holding(self) -> Mapping[str, str]: ...
+    def attempts(self) -> Mapping[str, str]: ...
 
 
 class Crew(Protocol):
     """Who is connected here; the `Dispatcher` is it."""
 
     def find(self, worker_id: str | None) -> SeatLike | None: ...
-    def seats(self) -> Sequence[SeatLike]: ...
+    def connected_workers(self) -> Sequence[SeatLike]: ...
 
 
 class Telemetry:
@@ -102,8 +102,8 @@ class Telemetry:
         return watched_payloads(payloads, self.of, self._clock) if self.counts else payloads
 
     def _seated(self, worker_id: str | None) -> Worker | None:
-        seat = None if self.crew is None else self.crew.find(worker_id)
-        return None if seat is None else seat.worker
+        connected = None if self.crew is None else self.crew.find(worker_id)
+        return None if connected is None else connected.worker
 
     def _emit(self, record: SpanRecord) -> None:
         if self._tracing is not None:
@@ -218,7 +218,11 @@ class Telemetry:
         return condition_of(replace(self._facts, store_away_s=away_s, running=self._running()))
 
     def _running(self) -> int:
-        return sum(len(seat.holding) for seat in self.crew.seats()) if self.crew is not None else 0
+        return (
+            sum(len(connected.attempts) for connected in self.crew.connected_workers())
+            if self.crew is not None
+            else 0
+        )
 
     def _note(self, **facts: Any) -> None:
         self._facts = replace(self._facts, **facts)
@@ -229,7 +233,7 @@ class Telemetry:
         """Everything that was counted, as Prometheus reads it. Reads no storage."""
         from .prometheus import render
 
-        self.of.connected.set(0 if self.crew is None else len(self.crew.seats()))
+        self.of.connected.set(0 if self.crew is None else len(self.crew.connected_workers()))
         self.of.busy.set(self._running())
         state = self.condition.state
         self.of.state.fill({(each.value,): float(each is state) for each in SystemState})

@@ -6,7 +6,7 @@ from datetime import datetime
 from msgspec import Struct, field
 
 from ..storage.base import TaskQueue
-from ..workers.info import WorkerFacts
+from ..workers.info import WorkerInfo
 from ..workers.service import WorkerService
 from .caller import Caller
 
@@ -49,7 +49,7 @@ class QueueService:
         waiting, running = sum(each.waiting for each in queues), sum(each.running for each in queues)
         return Totals(workers, {"waiting": waiting, "running": running})
 
-    async def _count(self, caller: Caller, described: list[WorkerFacts]) -> dict[str, QueueCounts]:
+    async def _count(self, caller: Caller, described: list[WorkerInfo]) -> dict[str, QueueCounts]:
         queues: dict[str, QueueCounts] = {}
         #: Skill → workers that have it and serve any queue.
         unrestricted: dict[str, set[str]] = {}

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 
 from ..errors import PasswordsDisabled
-from ..workers.credentials import Credentials
-from ..workers.one_time_passwords import LIFETIME_S, Password, Passwords
+from ..workers.credentials import WorkerTokenStore
+from ..workers.one_time_passwords import LIFETIME_S, OneTimePassword, OneTimePasswords
 from .audit import AuditService
 from .caller import Caller
 
@@ -24,8 +24,8 @@ class TokenService:
 
     def __init__(
         self,
-        credentials: Credentials,
-        passwords: Passwords,
+        credentials: WorkerTokenStore,
+        passwords: OneTimePasswords,
         audit: AuditService,
         *,
         certificates_only: bool,
@@ -40,7 +40,7 @@ class TokenService:
 
     async def create_password(
         self, caller: Caller, worker_id: str = "", lifetime_s: float = LIFETIME_S
-    ) -> Password:
+    ) -> OneTimePassword:
         """A password that is good once; without `worker_id`, for the first worker that uses it.
 
         Raises PasswordsDisabled where workers authenticate by certificate only.

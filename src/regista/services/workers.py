@@ -5,7 +5,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ..errors import WorkerNotFound
-from ..workers.info import WorkerFacts
+from ..workers.info import WorkerInfo
 from ..workers.service import WorkerService
 from .audit import AuditService
 from .caller import Caller
@@ -14,7 +14,7 @@ from .caller import Caller
 class ListedWorker(NamedTuple):
     """A worker, and how many attempts it holds. Which these are, `facts.holding` tells operators only."""
 
-    facts: WorkerFacts
+    facts: WorkerInfo
     running: int
 
 
@@ -51,7 +51,7 @@ class WorkerAdminService:
             raise WorkerNotFound(worker_id)
 
 
-def _visible(caller: Caller, facts: WorkerFacts) -> ListedWorker:
+def _visible(caller: Caller, facts: WorkerInfo) -> ListedWorker:
     """An attempt's id names its job, which may be another client's."""
     running = len(facts.holding)
     return ListedWorker(facts if caller.is_privileged else replace(facts, holding=()), running)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ..dispatch.connected import Seat
-from ..dispatch.filters import blocker
+from ..dispatch.connected import ConnectedWorker
+from ..dispatch.filters import first_mismatch
 from ..model import Profile, Task, TaskFailure, TaskResult, Worker
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class TaskRunner:
         return [*self._doing, *(attempt for attempt in self._results if attempt not in self._doing)]
 
     @property
-    def seat(self) -> Seat | None:
+    def connected(self) -> ConnectedWorker | None:
         """Its seat at the orchestrator that it talks to, once that knows it by its newest session."""
         found = self._instance.engine.dispatcher.find(self.id) if self._instance is not None else None
         return found if found is not None and found.worker.session == self._session else None
@@ -81,7 +81,7 @@ class TaskRunner:
     def may_do(self, task: Task) -> bool:
         """It meets, or once met, what the task asks for."""
         records = (replace(self.record, profile=profile) for profile in self._worn)
-        return any(blocker(task.queue_key, record) is None for record in records)
+        return any(first_mismatch(task.queue_key, record) is None for record in records)
 
     @property
     def awake(self) -> bool:

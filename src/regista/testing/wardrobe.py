@@ -3,7 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from ..dispatch.filters import blocker
+from ..dispatch.filters import first_mismatch
 from ..model import Gpu, Profile, QueueKey, match_options
 from ..model.requirements import ANY, Constraint, Device, read_requirements
 from .storage_view import StorageView
@@ -20,7 +20,7 @@ async def dress(world: "World") -> None:
     while not world.over:
         await asyncio.sleep(1.0)
         for queue_key in StorageView(world.store).lanes():
-            if world.performers and all(blocker(queue_key, one.record) for one in world.performers):
+            if world.performers and all(first_mismatch(queue_key, one.record) for one in world.performers):
                 turn += 1
                 await world.performers[turn % len(world.performers)].dress(profile_for(queue_key))
 

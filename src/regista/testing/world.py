@@ -438,11 +438,11 @@ class World:
         """6: a slot is held by an attempt that the store or the worker knows, and by nothing else."""
         await asyncio.sleep(2 * self.lease_s)  # two heartbeats put right whatever was under way
         for performer in self.performers:
-            seat = performer.seat if performer.awake else None
-            if seat is None:
+            connected = performer.connected if performer.awake else None
+            if connected is None:
                 continue
             known = {task.attempt_id for task in await self.store.held_by(performer.id)}
-            for attempt in seat.holding:
+            for attempt in connected.attempts:
                 if attempt not in known and attempt not in performer.holding:
                     raise InvariantBroken(6, attempt, f"nobody has it, and it holds a slot of {performer.id}")
 

@@ -86,14 +86,14 @@ class IndexCleaner:
     async def run_once(self, now: datetime) -> Report:
         """Let go of whoever is not ours any more; `done` is how many."""
         # Seats first: whoever sits was in the store before.
-        seats = self._dispatcher.seats()
+        seats = self._dispatcher.connected_workers()
         if not seats:
             return Report()
         roll = await self._storage.roll()
         if roll == self._roll:
             return Report()
         known = {worker.id: worker for worker in await self._storage.workers()}
-        gone = sum(self._service.compare(seat, known.get(seat.worker.id)) for seat in seats)
+        gone = sum(self._service.compare(connected, known.get(connected.worker.id)) for connected in seats)
         self._roll = roll
         return Report(done=gone)
 

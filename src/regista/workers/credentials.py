@@ -48,7 +48,7 @@ class TokenRefused(Exception):
         self.code = code
 
 
-class Tokens(Struct, frozen=True):
+class WorkerTokens(Struct, frozen=True):
     """What a worker is given. Nobody else ever sees it, and it is not kept."""
 
     access_token: str
@@ -58,7 +58,7 @@ class Tokens(Struct, frozen=True):
     worker_id: str
 
 
-class Login(Struct, frozen=True, gc=False):
+class TokenFamily(Struct, frozen=True, gc=False):
     """What is kept of a family of tokens."""
 
     worker_id: str
@@ -78,31 +78,33 @@ class Login(Struct, frozen=True, gc=False):
     used: tuple[str, ...] = ()
 
 
-class Lifetimes(Struct, frozen=True):
+class TokenLifetimes(Struct, frozen=True):
     """How long tokens are good, in seconds."""
 
     access_s: float = 3600.0
     refresh_s: float = 7 * 86400.0
 
 
-_decode = msgspec.msgpack.Decoder(Login).decode
+_decode = msgspec.msgpack.Decoder(TokenFamily).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Credentials:
+class WorkerTokenStore:
     """Gives out tokens and knows them again. Holds nothing that the store does not hold."""
 
-    def __init__(self, storage: StorageBackend, clock: Clock, lifetimes: Lifetimes | None = None) -> None:
+    def __init__(
+        self, storage: StorageBackend, clock: Clock, lifetimes: TokenLifetimes | None = None
+    ) -> None:
         self._storage = storage
         self._clock = clock
-        self._lifetimes = lifetimes or Lifetimes()
+        self._lifetimes = lifetimes or TokenLifetimes()
         self._secret = b""
         #: Key → (what was found, until when that is believed by `elapsed`).
-        self._believed: dict[str, tuple[Login, float]] = {}
+        self._believed: dict[str, tuple[TokenFamily, float]] = {}
 
     # -- giving out ------------------------------------------------------------------------------
 
-    async def issue(self, worker_id: str, grounds: str = "") -> Tokens:
+    async def issue(self, worker_id: str, grounds: str = "") -> WorkerTokens:
         """The first pair of a new login. Of too many logins of one worker the oldest ends."""
         family = self.new_family()
         tokens = await self.derive(worker_id, family, secrets.token_urlsafe(32))
@@ -111,7 +113,7 @@ class Credentials:
         log.info("%s has a new login", worker_id, extra={"action": "login", "worker_id": worker_id})
         return tokens
 
-    async def refresh(self, token: str, request_id: str = "", leeway_s: float | None = None) -> Tokens:
+    async def refresh(self, token: str, request_id: str = "", leeway_s: float | None = None) -> WorkerTokens:
         """The next pair, for a refresh token that was not used before. TokenRefused for any other.
 
         The same request (by a `request_id` that only its sender knows) is answered like the first time, for as
@@ -136,13 +138,13 @@ class Credentials:
             return await self.refresh(token, request, leeway_s)
         return tokens
 
-    def _is_repeat(self, login: Login, tokens: Tokens, leeway_s: float | None) -> bool:
+    def _is_repeat(self, login: TokenFamily, tokens: WorkerTokens, leeway_s: float | None) -> bool:
         """The pair that this request leads to is the present one: only our answer was lost."""
         since = self._clock.now().timestamp() - login.asked_at
         in_time = leeway_s is None or since <= leeway_s
         return in_time and hmac.compare_digest(login.refresh, digest(tokens.refresh_token))
 
-    async def _misused(self, key: str, login: Login, hashed: str) -> TokenRefused:
+    async def _misused(self, key: str, login: TokenFamily, hashed: str) -> TokenRefused:
         if hashed not in login.used:
             return TokenRefused("token_unknown", "this refresh token is not known here")
         await self._end([key])
@@ -154,7 +156,7 @@ class Credentials:
 
     # -- knowing again ---------------------------------------------------------------------------
 
-    async def find(self, token: str) -> Login:
+    async def find(self, token: str) -> TokenFamily:
         """The login of an access token that is good now; TokenRefused for any other."""
         key = key_of(ACCESS, token)
         believed = self._believed.get(key)
@@ -170,14 +172,14 @@ class Credentials:
             raise TokenRefused("token_expired", "this worker token is over: refresh it, or ask for another")
         return login
 
-    async def living(self, token: str) -> Login | None:
+    async def living(self, token: str) -> TokenFamily | None:
         """The login of this access token, though the token itself may be over; None when the login is."""
         try:
             return (await self._look_up(ACCESS, token))[2]
         except TokenRefused:
             return None
 
-    def _believe(self, key: str, login: Login) -> None:
+    def _believe(self, key: str, login: TokenFamily) -> None:
         if self._storage.shared:  # else the store is in this process, and quicker than this
             if len(self._believed) >= _MOST_BELIEVED:
                 self._believed.clear()
@@ -223,18 +225,18 @@ class Credentials:
 
     # -- the store -------------------------------------------------------------------------------
 
-    async def _look_up(self, kind: str, token: str) -> tuple[str, Record, Login]:
+    async def _look_up(self, kind: str, token: str) -> tuple[str, Record, TokenFamily]:
         key = key_of(kind, token)
         item = await self._storage.item(SHELF, key) if key else None
         if item is None:
             raise TokenRefused("token_unknown", "this token is not known here (any more): begin anew")
         return key, item, _decode(item.value)
 
-    async def keep(self, family: str, login: Login) -> None:
+    async def keep(self, family: str, login: TokenFamily) -> None:
         """Write a new login down; one that is there already stays as it is."""
         await self._write(f"{login.worker_id}.{family}", login, 0)
 
-    async def _write(self, key: str, login: Login, expected: int) -> bool:
+    async def _write(self, key: str, login: TokenFamily, expected: int) -> bool:
         self._believed.pop(key, None)
         write = RecordWrite(SHELF, key, _encode(login), expected=expected, ttl_s=self._lifetimes.refresh_s)
         return (await self._storage.put([write]))[0]
@@ -245,10 +247,10 @@ class Credentials:
         """A name for a login; later ones sort after earlier ones."""
         return f"{int(self._clock.now().timestamp() * 1000):012x}{secrets.token_hex(4)}"
 
-    def login_of(self, tokens: Tokens, grounds: str = "") -> Login:
+    def login_of(self, tokens: WorkerTokens, grounds: str = "") -> TokenFamily:
         """What is kept of a pair that is given out now."""
         now = self._clock.now().timestamp()
-        return Login(
+        return TokenFamily(
             worker_id=tokens.worker_id,
             access=digest(tokens.access_token),
             refresh=digest(tokens.refresh_token),
@@ -257,11 +259,11 @@ class Credentials:
             asked_at=now,
         )
 
-    async def derive(self, worker_id: str, family: str, *seeds: str) -> Tokens:
+    async def derive(self, worker_id: str, family: str, *seeds: str) -> WorkerTokens:
         """The pair that follows from seeds that are secret and not kept: so a repeat of a request gets the same answer."""
         where = f"{worker_id}.{family}"
         access, refresh = [await self._mac(kind, where, *seeds) for kind in (ACCESS, REFRESH)]
-        return Tokens(
+        return WorkerTokens(
             access_token=f"{ACCESS}.{where}.{_text(access)}",
             refresh_token=f"{REFRESH}.{where}.{_text(refresh)}",
             expires_in=self._lifetimes.access_s,
@@ -276,7 +278,7 @@ class Credentials:
         return hmac.new(self._secret, told.encode("utf-8", "surrogateescape"), hashlib.sha256).digest()
 
 
-def _until(login: Login, hashed: str) -> float | None:
+def _until(login: TokenFamily, hashed: str) -> float | None:
     """When the token with this hash is over; None when it is none of the login's."""
     now, before = hmac.compare_digest(login.access, hashed), hmac.compare_digest(login.before, hashed)
     return login.until if now else login.before_until if before else None

@@ -5,11 +5,11 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..dispatch.connected import Seat
+from ..dispatch.connected import ConnectedWorker
 from ..model import Worker
 
 
-class WorkerFacts(Struct, frozen=True, kw_only=True):
+class WorkerInfo(Struct, frozen=True, kw_only=True):
     """Who it is, how it is, and what is in its hands."""
 
     #: As it registered, with the connection that it has now.
@@ -27,11 +27,11 @@ class WorkerFacts(Struct, frozen=True, kw_only=True):
     last_seen: datetime | None = None
 
 
-def facts_elsewhere(worker: Worker, silent: bool, holding: tuple[str, ...]) -> WorkerFacts:
+def stored_worker_info(worker: Worker, silent: bool, holding: tuple[str, ...]) -> WorkerInfo:
     """What the store tells of a worker that is connected to another instance, or to nobody."""
     state = "silent" if silent else _told(worker, holding)
     free = max(0, worker.capacity - len(holding)) if state == "ready" else 0
-    return WorkerFacts(
+    return WorkerInfo(
         worker=worker,
         state=state,
         since=worker.disconnected_at,
@@ -49,22 +49,24 @@ def _told(worker: Worker, holding: tuple[str, ...]) -> str:
     return "busy" if len(holding) >= worker.capacity else "ready"
 
 
-def facts_of(worker: Worker, seat: Seat, silent: bool, last_seen: datetime | None) -> WorkerFacts:
+def connected_worker_info(
+    worker: Worker, connected: ConnectedWorker, silent: bool, last_seen: datetime | None
+) -> WorkerInfo:
     """What there is to tell of a worker that is connected here. `silent`: its lease is over."""
-    return WorkerFacts(
-        worker=replace(worker, transport=seat.worker.transport, lease_s=seat.worker.lease_s),
-        state="silent" if silent else _state(seat),
-        since=seat.disconnected_at,
-        holding=tuple(seat.holding),
-        free=seat.free,
-        available=seat.worker.skills,
+    return WorkerInfo(
+        worker=replace(worker, transport=connected.worker.transport, lease_s=connected.worker.lease_s),
+        state="silent" if silent else _state(connected),
+        since=connected.disconnected_at,
+        holding=tuple(connected.attempts),
+        free=connected.free,
+        available=connected.worker.skills,
         last_seen=last_seen,
     )
 
 
-def _state(seat: Seat) -> str:
-    if seat.disconnected_at is not None:
+def _state(connected: ConnectedWorker) -> str:
+    if connected.disconnected_at is not None:
         return "disconnected"
-    if seat.draining:
+    if connected.draining:
         return "draining"
-    return "busy" if len(seat.holding) >= seat.worker.capacity else "ready"
+    return "busy" if len(connected.attempts) >= connected.worker.capacity else "ready"

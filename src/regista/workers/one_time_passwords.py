@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ..model import Record, RecordWrite
 from ..storage.base import StorageBackend
 from ..tokens import digest
-from .credentials import Credentials, TokenRefused, Tokens
+from .credentials import TokenRefused, WorkerTokens, WorkerTokenStore
 
 log = logging.getLogger("regista.credentials")
 
@@ -30,7 +30,7 @@ LIFETIME_S = 300.0
 UNKNOWN = "this one-time password is not known here, or its time is over"
 
 
-class Password(Struct, frozen=True):
+class OneTimePassword(Struct, frozen=True):
     """A password that was made. Shown to whoever asked for it, and to nobody again."""
 
     text: str
@@ -39,7 +39,7 @@ class Password(Struct, frozen=True):
     lifetime_s: float
 
 
-class Kept(Struct, frozen=True, gc=False):
+class StoredPassword(Struct, frozen=True, gc=False):
     """What is kept of it."""
 
     worker_id: str
@@ -52,32 +52,34 @@ class WrongWorker(TokenRefused):
     """The password is another worker's. It stays good for that one."""
 
 
-_decode = msgspec.msgpack.Decoder(Kept).decode
+_decode = msgspec.msgpack.Decoder(StoredPassword).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Passwords:
+class OneTimePasswords:
     """Makes one-time passwords, and trades each once."""
 
-    def __init__(self, storage: StorageBackend, credentials: Credentials) -> None:
+    def __init__(self, storage: StorageBackend, credentials: WorkerTokenStore) -> None:
         self._storage = storage
         self._credentials = credentials
 
-    async def make(self, worker_id: str = "", lifetime_s: float = LIFETIME_S) -> Password:
+    async def make(self, worker_id: str = "", lifetime_s: float = LIFETIME_S) -> OneTimePassword:
         """A new one, for this worker or for whichever uses it first."""
         text = PREFIX + secrets.token_urlsafe(32)
-        write = RecordWrite(SHELF, digest(text), _encode(Kept(worker_id)), expected=0, ttl_s=lifetime_s)
+        write = RecordWrite(
+            SHELF, digest(text), _encode(StoredPassword(worker_id)), expected=0, ttl_s=lifetime_s
+        )
         await self._storage.put([write])
         told = {"action": "password_made", "worker_id": worker_id}
         log.info("a one-time password was made for %s", worker_id or "any worker", extra=told)
-        return Password(text, worker_id, lifetime_s)
+        return OneTimePassword(text, worker_id, lifetime_s)
 
     async def owner(self, text: str) -> str | None:
         """The worker that a password is for, or that has used it; empty: any. None: it is not known."""
         item = await self._item(text)
         return None if item is None else _decode(item.value).worker_id
 
-    async def trade(self, text: str, worker_id: str, request_id: str = "") -> Tokens:
+    async def trade(self, text: str, worker_id: str, request_id: str = "") -> WorkerTokens:
         """The login of a worker that brings a password. TokenRefused when it is unknown, over, used or another's.
 
         Of two who bring the same one, one gets it. The same request, by its `request_id`, is answered like the first time.
@@ -112,7 +114,7 @@ class Passwords:
 
         Used ones go too: a repeat of the request that used it would else begin the login again.
         """
-        doomed: dict[str, Kept] = {}
+        doomed: dict[str, StoredPassword] = {}
         after = ""
         while page := await self._storage.items(SHELF, after):
             kept = {item.key: _decode(item.value) for item in page}

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..clock import Clock
-from ..dispatch.connected import Cancel, Seat, Send
+from ..dispatch.connected import Cancel, ConnectedWorker, Send
 from ..dispatch.dispatcher import Dispatcher
 from ..engines.native.engine import NativeEngine
 from ..errors import NotSerializable
@@ -34,7 +34,7 @@ from ..model import (
 from ..serialization import to_storable
 from ..storage.base import StorageBackend
 from .attendance import Attendance
-from .info import WorkerFacts, facts_elsewhere, facts_of
+from .info import WorkerInfo, connected_worker_info, stored_worker_info
 from .signs import Signs
 
 log = logging.getLogger("regista.workers")
@@ -54,7 +54,7 @@ _OF_SESSION = (
 )
 
 
-class Beat(Struct, frozen=True):
+class HeartbeatReply(Struct, frozen=True):
     """The answer to a heartbeat."""
 
     #: False: the session is over, register again.
@@ -194,8 +194,8 @@ class WorkerService:
             stored = await self._of_session(worker_id, session, lease_s)
             if stored is None:
                 return None
-            seat = self._dispatcher.find(worker_id)
-            draining = seat is not None and seat.draining
+            connected = self._dispatcher.find(worker_id)
+            draining = connected is not None and connected.draining
             self._unseat(worker_id, None)
             worker = await self._move_here(stored, transport, lease_s)
             if worker is None:
@@ -217,7 +217,7 @@ class WorkerService:
             held = await self._storage.held_by(worker.id)
             holding = {task.attempt_id: task.type for task in held}
             isolated = [task.attempt_id for task in held if task.isolated]
-            self._dispatcher.seat(worker, send, cancel, holding, isolated)
+            self._dispatcher.connect(worker, send, cancel, holding, isolated)
             self._seen[worker.id] = self._clock.now()
             if worker.draining:
                 self._dispatcher.drain(worker.id, True)
@@ -270,30 +270,34 @@ class WorkerService:
         """The record of a worker was written: it went elsewhere, is gone, or somebody wants it drained."""
         before = self._dispatcher.find(worker_id)
         worker = await self._storage.worker(worker_id)
-        seat = self._dispatcher.find(worker_id)
+        connected = self._dispatcher.find(worker_id)
         # Whoever sat down while we read knows better than what we read.
-        if seat is not None and seat is before:
-            self.compare(seat, worker)
+        if connected is not None and connected is before:
+            self.compare(connected, worker)
 
-    def compare(self, seat: Seat, worker: Worker | None) -> bool:
+    def compare(self, connected: ConnectedWorker, worker: Worker | None) -> bool:
         """Let the seat follow the record, which was read while somebody sat there. True: it is let go of."""
-        sitting = seat.worker
-        if seat.kind is None or (worker is not None and worker.session < sitting.session):
+        sitting = connected.worker
+        if connected.worker_class is None or (worker is not None and worker.session < sitting.session):
             return False
         if worker is None or worker.session > sitting.session:
-            self._dispatcher.unseat(sitting.id, sitting.session)  # it is gone, or has registered elsewhere
+            self._dispatcher.disconnect(
+                sitting.id, sitting.session
+            )  # it is gone, or has registered elsewhere
             return True
         if worker.record_version < sitting.record_version:
             return False  # old news
         if sitting.transport != "poll" and worker.instance != self._instance:
-            self._dispatcher.unseat(sitting.id, worker.session)  # it came back to another instance
+            self._dispatcher.disconnect(sitting.id, worker.session)  # it came back to another instance
             return True
         if worker.draining != sitting.draining:
-            seat.worker = replace(sitting, draining=worker.draining, record_version=worker.record_version)
+            connected.worker = replace(
+                sitting, draining=worker.draining, record_version=worker.record_version
+            )
             self._dispatcher.drain(sitting.id, worker.draining)
         if worker.profile.reputation != sitting.profile.reputation:
-            profile = replace(seat.worker.profile, reputation=worker.profile.reputation)
-            self._dispatcher.update(replace(seat.worker, profile=profile))
+            profile = replace(connected.worker.profile, reputation=worker.profile.reputation)
+            self._dispatcher.update(replace(connected.worker, profile=profile))
         return False
 
     def cut(self, worker_id: str, session: int) -> None:
@@ -305,10 +309,10 @@ class WorkerService:
         """Write down that it is not connected, unless it has come back meanwhile, to us or to another one."""
 
         def change(stored: Worker) -> Worker:
-            seat = self._dispatcher.find(worker_id)
-            if seat is None or seat.disconnected_at is None or stored.instance != self._instance:
+            connected = self._dispatcher.find(worker_id)
+            if connected is None or connected.disconnected_at is None or stored.instance != self._instance:
                 return stored
-            return replace(stored, disconnected_at=seat.disconnected_at)
+            return replace(stored, disconnected_at=connected.disconnected_at)
 
         async with self._arrival(worker_id):
             await self._rewrite(worker_id, session, change)
@@ -352,7 +356,7 @@ class WorkerService:
         holding.update((task.attempt_id, task.type) for task in readopted)
         isolated = [attempt for attempt in kept if held[attempt].isolated]
         isolated += [task.attempt_id for task in readopted if task.isolated]
-        self._dispatcher.seat(worker, send, cancel, holding, isolated)
+        self._dispatcher.connect(worker, send, cancel, holding, isolated)
         self._dispatcher.deliver(readopted)
         # What it has no right to any more, and what was cancelled while nobody could tell it (FENCES 7).
         return tuple(a for a in running or () if a not in held or held[a].cancel_requested)
@@ -394,14 +398,14 @@ class WorkerService:
 
     async def touch(self, worker_id: str, session: int) -> bool:
         """Renew the lease and nothing else. False: the session is over."""
-        seat = self._dispatcher.find(worker_id)
-        lease_s = self.lease_s if seat is None else self.lease_of(seat.worker)
+        connected = self._dispatcher.find(worker_id)
+        lease_s = self.lease_s if connected is None else self.lease_of(connected.worker)
         if not await self._storage.heartbeat(worker_id, session, lease_s):
             return False
         self._seen[worker_id] = self._clock.now()
         return True
 
-    async def renew(self, seats: Sequence[Seat]) -> list[bool]:
+    async def renew(self, seats: Sequence[ConnectedWorker]) -> list[bool]:
         """Renew the leases of workers that have nothing in their hands, by their own word, and sit here.
 
         For each, whether that was all. False, and nothing is renewed, where its seat or the store says otherwise, or its session is
@@ -410,9 +414,9 @@ class WorkerService:
         now, holders = self._clock.now(), frozenset(await self._storage.holders())
         renew, default_s = self._storage.heartbeat, self.lease_s
         renewed = []
-        for seat in seats:
-            worker, is_all = seat.worker, False
-            if seat.kind is not None and not seat.holding and worker.id not in holders:
+        for connected in seats:
+            worker, is_all = connected.worker, False
+            if connected.worker_class is not None and not connected.attempts and worker.id not in holders:
                 lease_s = default_s if worker.lease_s is None else worker.lease_s
                 is_all = await renew(worker.id, worker.session, lease_s)
             if is_all:
@@ -428,14 +432,14 @@ class WorkerService:
         *,
         began: float | None = None,
         fresh: Collection[str] = (),
-    ) -> Beat:
+    ) -> HeartbeatReply:
         """Renew the lease, learn what has started, and say what to stop.
 
         A heartbeat that does not say what runs (None) decides nothing. One that `began` (by `elapsed`) before
         an offer, or before the attempts that are `fresh` left for the worker, cannot know them.
         """
         if not await self.touch(worker_id, session):
-            return Beat(known=False)
+            return HeartbeatReply(known=False)
         held = {task.attempt_id: task for task in await self._storage.held_by(worker_id)}
         if running is not None:
             listed = frozenset(running)
@@ -447,7 +451,7 @@ class WorkerService:
             self._forget_strays(worker_id, held, listed)
         stop = [attempt for attempt, task in held.items() if task.cancel_requested]
         stop += [attempt for attempt in running or () if attempt not in held]
-        return Beat(known=True, cancel=tuple(stop))
+        return HeartbeatReply(known=True, cancel=tuple(stop))
 
     def _offered_after(self, task: Task, began: float | None) -> bool:
         """The offer is younger than the heartbeat. One from the future is not: the clock was set back."""
@@ -462,12 +466,12 @@ class WorkerService:
             self._signs.started(task.attempt_id)
 
     async def _note_missing(self, task: Task) -> None:
-        seat = self._dispatcher.find(task.worker_id)
+        connected = self._dispatcher.find(task.worker_id)
         patience_s = None
-        if seat is not None and seat.worker.transport == "poll":
+        if connected is not None and connected.worker.transport == "poll":
             # It never says what it has lost. Not less than a lease: the stock SDK (1.0b20) stops listing a
             # task before its result is on its way.
-            patience_s = self.lease_of(seat.worker)
+            patience_s = self.lease_of(connected.worker)
         begun = task.attempt_id in self._signs
         kind = self._attendance.missing(task, begun, self._clock.elapsed(), patience_s)
         if kind is not None:
@@ -475,9 +479,9 @@ class WorkerService:
 
     def _forget_strays(self, worker_id: str, held: Collection[str], running: Collection[str]) -> None:
         """Slots are counted from attempts; those that neither side knows any more are free."""
-        seat = self._dispatcher.find(worker_id)
-        if seat is not None:
-            for attempt in [a for a in seat.holding if a not in held and a not in running]:
+        connected = self._dispatcher.find(worker_id)
+        if connected is not None:
+            for attempt in [a for a in connected.attempts if a not in held and a not in running]:
                 self._dispatcher.release(worker_id, attempt)
 
     async def _take_back(self, tasks: Sequence[Task], kind: EventType) -> None:
@@ -510,14 +514,14 @@ class WorkerService:
         """The tasks in the worker's hands."""
         return await self._storage.held_by(worker_id)
 
-    async def describe(self) -> list[WorkerFacts]:
+    async def describe(self) -> list[WorkerInfo]:
         """Everybody who is known, in the order of their ids."""
         silent = {worker.id for worker in await self._storage.lapsed()}
         workers = await self._storage.workers()
         # Concurrent questions share round trips to the store.
         return await asyncio.gather(*(self._facts(worker, worker.id in silent) for worker in workers))
 
-    async def describe_one(self, worker_id: str) -> WorkerFacts | None:
+    async def describe_one(self, worker_id: str) -> WorkerInfo | None:
         """One worker; None if it is not registered."""
         worker = await self._storage.worker(worker_id)
         if worker is None:
@@ -525,23 +529,23 @@ class WorkerService:
         silent = any(lapsed.id == worker_id for lapsed in await self._storage.lapsed())
         return await self._facts(worker, silent)
 
-    async def _facts(self, worker: Worker, silent: bool) -> WorkerFacts:
-        seat = self._dispatcher.find(worker.id)
-        if seat is not None and self._is_here(seat, worker):
-            return facts_of(worker, seat, silent, self._seen.get(worker.id))
+    async def _facts(self, worker: Worker, silent: bool) -> WorkerInfo:
+        connected = self._dispatcher.find(worker.id)
+        if connected is not None and self._is_here(connected, worker):
+            return connected_worker_info(worker, connected, silent, self._seen.get(worker.id))
         held = await self._storage.held_by(worker.id)
-        return facts_elsewhere(worker, silent, tuple(task.attempt_id for task in held))
+        return stored_worker_info(worker, silent, tuple(task.attempt_id for task in held))
 
-    def _is_here(self, seat: Seat, worker: Worker) -> bool:
+    def _is_here(self, connected: ConnectedWorker, worker: Worker) -> bool:
         """The seat is where the record says that the worker is. Whoever polls may sit in several places."""
-        placed = worker.instance == self._instance or seat.worker.transport == "poll"
-        return placed and seat.worker.session == worker.session
+        placed = worker.instance == self._instance or connected.worker.transport == "poll"
+        return placed and connected.worker.session == worker.session
 
     # -- going -----------------------------------------------------------------------------------
 
     async def leave(self, worker_id: str, session: int) -> None:
         """The worker says goodbye: what it still held is handed back at once."""
-        self._dispatcher.unseat(worker_id, session)
+        self._dispatcher.disconnect(worker_id, session)
         await self.bury(worker_id, session, lapsed=False)
 
     async def bury(self, worker_id: str, session: int | None, *, lapsed: bool = True) -> int:
@@ -562,9 +566,9 @@ class WorkerService:
         return len(tasks)
 
     def _unseat(self, worker_id: str, session: int | None) -> None:
-        seat = self._dispatcher.find(worker_id)
-        if seat is not None and session in (None, seat.worker.session):
-            self._dispatcher.unseat(worker_id, seat.worker.session)
+        connected = self._dispatcher.find(worker_id)
+        if connected is not None and session in (None, connected.worker.session):
+            self._dispatcher.disconnect(worker_id, connected.worker.session)
 
     async def lose(self, tasks: Sequence[Task], kind: EventType) -> None:
         """Close these attempts as lost or undelivered, unless they have moved on."""
@@ -623,8 +627,8 @@ class WorkerService:
 
     def _holds(self, result: TaskResult) -> bool:
         """Whoever brings the result has the attempt."""
-        seat = self._dispatcher.find(result.worker_id)
-        return seat is not None and result.task_id in seat.holding
+        connected = self._dispatcher.find(result.worker_id)
+        return connected is not None and result.task_id in connected.attempts
 
     def _forget_accepted(self, attempt_id: str, told: "asyncio.Future[ResultVerdict]") -> None:
         if not told.cancelled() and told.exception() is None and told.result().accepted:
@@ -646,8 +650,8 @@ class WorkerService:
 
         Where `worker_id` says who tells it, the word counts only if the attempt is that worker's.
         """
-        seat = self._dispatcher.find(worker_id) if worker_id else None
-        if worker_id and (seat is None or attempt_id not in seat.holding):
+        connected = self._dispatcher.find(worker_id) if worker_id else None
+        if worker_id and (connected is None or attempt_id not in connected.attempts):
             return  # not this worker's business (any more), or nothing that anybody has
         if value is not None:
             value = min(1.0, max(0.0, value))

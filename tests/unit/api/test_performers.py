@@ -52,9 +52,9 @@ def test_registration_is_answered_with_the_stock_members_and_ours() -> None:
         assert (answer["status"], answer["lease_seconds"]) == ("registered", 45.0)
         assert answer["stream"] == {"url": "/_worker/ws/raw", "protocol": 1}
         assert answer["cluster_id"] == await here.director.workers.cluster_id()
-        seat = here.director.dispatcher.find("raw")
-        assert seat is not None
-        assert answer["session"] == seat.worker.session
+        connected = here.director.dispatcher.find("raw")
+        assert connected is not None
+        assert answer["session"] == connected.worker.session
         assert "access_token" not in answer
         ours = await worker.register(current_tasks=[])
         assert (ours["lease_seconds"], ours["session"] > answer["session"]) == (30.0, True)
@@ -160,12 +160,12 @@ def test_a_poll_whose_worker_went_away_takes_no_task_with_it() -> None:
     async def scenario(here: House, worker: Raw) -> None:
         await worker.register()
         gone = asyncio.create_task(worker.poll(10))
-        seat = here.director.dispatcher.find("raw")
-        assert seat is not None
-        await until(lambda: seat.credit == 1)
+        connected = here.director.dispatcher.find("raw")
+        assert connected is not None
+        await until(lambda: connected.credit == 1)
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
-        await until(lambda: seat.credit == 0)
+        await until(lambda: connected.credit == 0)
         job_id = await here.submit("echo")
         assert (await here.task(job_id)).state == "queued"
         assert (await worker.poll())["job_id"] == job_id
@@ -437,9 +437,9 @@ def test_a_job_that_is_submitted_while_a_poll_is_open_is_handed_over_at_once() -
     async def scenario(here: House, worker: Raw) -> None:
         await worker.register()
         poll = asyncio.create_task(worker.poll(5))
-        seat = here.director.dispatcher.find("raw")
-        assert seat is not None
-        await until(lambda: seat.credit == 1)
+        connected = here.director.dispatcher.find("raw")
+        assert connected is not None
+        await until(lambda: connected.credit == 1)
         watch = Stopwatch()
         await here.submit("echo")
         assert await poll is not None

@@ -8,7 +8,7 @@ import pytest
 
 from regista.api.roll_call import RollCall
 from regista.api.worker_stream import Channel
-from regista.dispatch.connected import Seat
+from regista.dispatch.connected import ConnectedWorker
 from regista.errors import StorageUnavailable
 from regista.model import Worker
 from regista.workers.service import WorkerService
@@ -22,18 +22,20 @@ class Service:
         self.busy: set[str] = set()
         self.error: Exception | None = None
 
-    async def renew(self, seats: Sequence[Seat]) -> list[bool]:
-        self.asked.append([seat.worker.id for seat in seats])
+    async def renew(self, seats: Sequence[ConnectedWorker]) -> list[bool]:
+        self.asked.append([connected.worker.id for connected in seats])
         if self.error is not None:
             raise self.error
-        return [seat.worker.id not in self.busy for seat in seats]
+        return [connected.worker.id not in self.busy for connected in seats]
 
 
 class End:
     """The orchestrator's end of a worker's stream."""
 
     def __init__(self, name: str) -> None:
-        self.seat = Seat(Worker(id=name, skills=("work",)), lambda tasks: None, lambda attempts: None)
+        self.seat = ConnectedWorker(
+            Worker(id=name, skills=("work",)), lambda tasks: None, lambda attempts: None
+        )
         self.told: list[str | float] = []
 
     def answer(self) -> None:

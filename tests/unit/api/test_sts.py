@@ -236,7 +236,9 @@ def test_a_poll_that_was_open_gets_nothing_for_a_token_that_was_taken_back() -> 
             await short.register()
             path = "/_worker/workers/raw/tasks/next?timeout=3"
             poll = asyncio.create_task(ask(short, path, token=told["access_token"], method="GET"))
-            await until(lambda: bool((seat := here.director.dispatcher.find("raw")) and seat.credit))
+            await until(
+                lambda: bool((connected := here.director.dispatcher.find("raw")) and connected.credit)
+            )
             await revoke(worker)
             job_id = await here.submit("echo")
             assert await code(poll) == (401, "token_unknown")

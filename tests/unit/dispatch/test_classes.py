@@ -3,20 +3,20 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regista.dispatch.classes import Room, class_key
-from regista.dispatch.connected import Seat
+from regista.dispatch.classes import FreeSlotIndex, class_key
+from regista.dispatch.connected import ConnectedWorker
 from regista.model import Profile, Worker
 
 
-def make_seat(id: str = "w") -> Seat:
-    return Seat(Worker(id=id, skills=("a",)), lambda tasks: None, lambda attempts: None)
+def make_seat(id: str = "w") -> ConnectedWorker:
+    return ConnectedWorker(Worker(id=id, skills=("a",)), lambda tasks: None, lambda attempts: None)
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.none() | st.integers(0, 5)), max_size=60))
 def test_the_head_of_a_room_holds_the_least_and_has_not_changed_for_longest(
     moves: Sequence[tuple[int, int | None]],
 ) -> None:
-    seats, room = [make_seat(str(n)) for n in range(5)], Room()
+    seats, room = [make_seat(str(n)) for n in range(5)], FreeSlotIndex()
     naive: dict[int, tuple[int, int]] = {}  # seat → (level, when it was put there last)
     for now, (number, level) in enumerate(moves):
         if level is None:
@@ -26,7 +26,7 @@ def test_the_head_of_a_room_holds_the_least_and_has_not_changed_for_longest(
             room.put(seats[number], level)
             naive[number] = (level, now)
         best = min(naive, key=lambda one: naive[one], default=None)
-        assert room.head() is (None if best is None else seats[best])
+        assert room.next_free() is (None if best is None else seats[best])
         assert len(room) == len(naive)
 
 

@@ -25,7 +25,7 @@ class Hall:
 
     def _hear(self, hint: Hint) -> None:
         if hint.kind is HintKind.TASK:
-            self.dispatcher.tasks_wait(parse_queue_key(hint.id))
+            self.dispatcher.task_queued(parse_queue_key(hint.id))
 
     def sit(self, id: str = "w1", holding: Any = (), **fields: Any) -> Worker:
         worker = make_worker(id, **{"capacity": 2, "session": 1, **fields})
@@ -33,7 +33,7 @@ class Hall:
         def send(tasks: Sequence[Task]) -> None:
             self.sent.setdefault(id, []).extend(task.job_id for task in tasks)
 
-        self.dispatcher.seat(worker, send, lambda attempts: None, holding)
+        self.dispatcher.connect(worker, send, lambda attempts: None, holding)
         return worker
 
     async def wait(self, *tasks: Task) -> None:
@@ -339,9 +339,9 @@ def test_a_worker_that_warms_up_keeps_what_it_holds_and_comes_first() -> None:
         warm = replace(dear, profile=replace(dear.profile, hot=("encode",)))
         assert hall.dispatcher.update(warm) is True
         assert hall.reserve("b") == "dear"
-        seat = hall.dispatcher.find("dear")
-        assert seat is not None
-        assert list(seat.holding) == ["b_1_0-1"]
+        connected = hall.dispatcher.find("dear")
+        assert connected is not None
+        assert list(connected.attempts) == ["b_1_0-1"]
         assert hall.dispatcher.update(replace(warm, session=9)) is False
 
     play(body)
@@ -383,14 +383,14 @@ def test_what_is_offered_to_a_worker_that_left_is_sent_to_nobody() -> None:
         await hall.settle()
         offered = hall.dispatcher.reserve(make_task(), hall.now)
         assert offered is not None
-        hall.dispatcher.unseat("w1", 1)
+        hall.dispatcher.disconnect("w1", 1)
         hall.sit(session=2)
         hall.dispatcher.deliver([offered])
         hall.dispatcher.release("w1", offered.attempt_id)
         assert hall.sent == {}
-        seat = hall.dispatcher.find("w1")
-        assert seat is not None
-        assert seat.free == 2
+        connected = hall.dispatcher.find("w1")
+        assert connected is not None
+        assert connected.free == 2
 
     play(body)
 
@@ -460,7 +460,9 @@ def test_what_comes_while_the_store_is_asked_for_another_lane_is_not_forgotten()
         hall.sit(capacity=1, skills=("encode", "other"))
         await hall.settle()
         hall.storage.claim_tasks = slow  # type: ignore[method-assign, assignment]
-        hall.dispatcher.board.waits(make_task("phantom", type="other").queue_key)  # its write failed
+        hall.dispatcher.match_index.mark_waiting(
+            make_task("phantom", type="other").queue_key
+        )  # its write failed
         hall.dispatcher.drain("w1", False)
         await hall.settle()
         await hall.wait(make_task("late"))

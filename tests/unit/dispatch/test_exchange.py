@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from regista.dispatch.connected import Seats
+from regista.dispatch.connected import ConnectedWorkers
 from regista.dispatch.elsewhere import Elsewhere
 from regista.dispatch.exchange import PATIENCE_S, Exchange
 from regista.model import FreeSlots, QueueKey, Worker, queue_key_text
@@ -18,7 +18,7 @@ async def heard_after_leaving(stop: bool) -> list[Hint]:
     storage, elsewhere = MemoryStorage(), Elsewhere()
     heard: list[Hint] = []
     await storage.start()
-    exchange = Exchange(storage, Seats(), elsewhere, "here")
+    exchange = Exchange(storage, ConnectedWorkers(), elsewhere, "here")
     exchange.start()
     storage.listen(heard.append)
     elsewhere.learn({"there": [FreeSlots(worker=Worker(id="w", skills=("encode",)), free=2, workers=1)]})
@@ -61,7 +61,7 @@ async def test_stop_cancels_every_broadcast_that_is_under_way() -> None:
     # given a store that holds two broadcasts
     storage, elsewhere = SlowStorage(), Elsewhere()
     await storage.start()
-    exchange = Exchange(storage, Seats(), elsewhere, "here")
+    exchange = Exchange(storage, ConnectedWorkers(), elsewhere, "here")
     exchange.start()
     for _ in range(2):
         elsewhere.learn({"there": [FreeSlots(worker=Worker(id="w", skills=("encode",)), free=2, workers=1)]})

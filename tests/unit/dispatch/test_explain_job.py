@@ -7,7 +7,7 @@ import msgspec
 from regista.cli.parser import build_parser
 from regista.dispatch.dispatcher import Dispatcher
 from regista.dispatch.explain import Explanation, Reason
-from regista.dispatch.explain_job import Absence, alike, explain_job
+from regista.dispatch.explain_job import Disconnection, explain_job, group_waiting_tasks
 from regista.model import (
     AttemptState,
     AwaitBranches,
@@ -98,7 +98,7 @@ def test_branches_that_wait_for_the_same_are_told_once_and_counted() -> None:
     branches = [make_task(index=n, branch=True) for n in range(4)]
     branches += [make_task(index=4, branch=True, type="sing")]
     branches += [make_task(index=n, branch=True, not_before=at(90 - n)) for n in (5, 6)]
-    groups = alike(branches)
+    groups = group_waiting_tasks(branches)
     assert [[task.index for task in group] for group in groups] == [[0, 1, 2, 3], [4], [6, 5]]
 
     busy, skill = Reason("queue_not_served", "day", "…", 2), Reason("no_worker_with_skill", "sing", "…", 2)
@@ -115,13 +115,13 @@ def test_branches_that_wait_for_the_same_are_told_once_and_counted() -> None:
 def test_a_task_whose_worker_is_not_connected_says_until_when_that_can_last() -> None:
     task = make_task(state=AttemptState.STARTED, worker_id="w3", started_at=at(1))
     job = make_job(status=JobStatus.WAITING_FOR_WORKER, wait=AwaitTask(task.id))
-    (known,) = explain_job(job, [task], absent={"w3": Absence(at(5), at(35))}).reasons
+    (known,) = explain_job(job, [task], absent={"w3": Disconnection(at(5), at(35))}).reasons
     assert (known.code, "not connected since 2026-03-01T12:00:05" in known.detail) == (
         "worker_disconnected",
         True,
     )
     assert "its lease ends at 2026-03-01T12:00:35" in known.unblock
-    (unknown,) = explain_job(job, [task], absent={"w3": Absence()}).reasons
+    (unknown,) = explain_job(job, [task], absent={"w3": Disconnection()}).reasons
     assert "is not connected" in unknown.detail
     assert not known.unblock.startswith("wait")
 

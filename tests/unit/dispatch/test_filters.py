@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regista.dispatch.filters import Blocker, blocker, blockers, holds, suffices
+from regista.dispatch.filters import Mismatch, first_mismatch, mismatches, satisfies, suffices
 from regista.model import Gpu, Profile, QueueKey, Task, Worker
 from regista.model.requirements import Constraint
 
@@ -25,7 +25,7 @@ def worker(
 
 
 def code(there: QueueKey, who: Worker) -> str | None:
-    found = blocker(there, who)
+    found = first_mismatch(there, who)
     return None if found is None else found.code
 
 
@@ -101,8 +101,8 @@ def test_a_task_needs_its_queue_and_its_skill() -> None:
 def test_each_requirement_lets_pass_who_meets_it_and_names_what_is_missing(
     asked: dict[str, Any], fits: dict[str, Any], lacks: dict[str, Any], code_of: str
 ) -> None:
-    assert blocker(queue_key(**asked), worker(**fits)) is None
-    found = blocker(queue_key(**asked), worker(**lacks))
+    assert first_mismatch(queue_key(**asked), worker(**fits)) is None
+    found = first_mismatch(queue_key(**asked), worker(**lacks))
     assert found is not None
     assert found.code == code_of
     assert found.detail
@@ -112,7 +112,7 @@ def test_each_requirement_lets_pass_who_meets_it_and_names_what_is_missing(
 def test_a_price_above_the_limit_is_too_high() -> None:
     dear = worker(cost_per_second=1.0, cost_per_skill={"render": 3.0})
     assert code(queue_key(max_cost=3.0), dear) is None
-    assert blocker(queue_key(max_cost=2.0), dear) == Blocker(
+    assert first_mismatch(queue_key(max_cost=2.0), dear) == Mismatch(
         "max_cost",
         "costs 3 per second, above max_cost 2",
         "raise max_cost to 3, or start a cheaper worker",
@@ -136,7 +136,7 @@ def test_devices_are_not_counted_twice() -> None:
 def test_every_reason_is_told() -> None:
     there = queue_key(queue="night", max_cost=1.0, ram_gb=8, zone="eu")
     who = worker(skills=("sing",), queues=("day",), cost_per_second=2.0)
-    assert [found.code for found in blockers(there, who)] == [
+    assert [found.code for found in mismatches(there, who)] == [
         "skill_missing",
         "queue_not_served",
         "requirement_ram_gb",
@@ -173,7 +173,7 @@ def test_requirements_that_cannot_be_read_fit_nobody() -> None:
     ],
 )
 def test_constraints_ask_labels_as_written(op: str, value: Any, have: Any, answer: bool) -> None:
-    assert holds(Constraint("k", op, value), have) is answer
+    assert satisfies(Constraint("k", op, value), have) is answer
 
 
 _facts: st.SearchStrategy[Any] = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["a", "b"])
@@ -182,10 +182,12 @@ _facts |= st.lists(st.sampled_from(["a", 1]), max_size=2)
 
 @given(value=st.integers(-3, 3) | st.sampled_from(["a", "b"]), have=_facts)
 def test_a_constraint_and_its_opposite_never_agree(value: Any, have: Any) -> None:
-    assert holds(Constraint("k", "Eq", value), have) != holds(Constraint("k", "Ne", value), have)
-    assert holds(Constraint("k", "In", [value]), have) != holds(Constraint("k", "NotIn", [value]), have)
+    assert satisfies(Constraint("k", "Eq", value), have) != satisfies(Constraint("k", "Ne", value), have)
+    assert satisfies(Constraint("k", "In", [value]), have) != satisfies(
+        Constraint("k", "NotIn", [value]), have
+    )
     if isinstance(value, int):
-        above, below = (holds(Constraint("k", op, value), have) for op in ("Gt", "Lt"))
+        above, below = (satisfies(Constraint("k", op, value), have) for op in ("Gt", "Lt"))
         assert not (above and below)
 
 

@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from regista.dispatch import matcher as board_module
-from regista.dispatch.connected import Seat
-from regista.dispatch.filters import blocker
-from regista.dispatch.matcher import HEADS, Board
+from regista.dispatch import matcher
+from regista.dispatch.connected import ConnectedWorker
+from regista.dispatch.filters import first_mismatch
+from regista.dispatch.matcher import HEADS, MatchIndex
 from regista.model import Profile, QueueKey, Task, Worker
 
 
@@ -15,11 +15,11 @@ def queue_key(type: str = "render", **requirements: Any) -> QueueKey:
     return Task(id="j_1_0", job_id="j", type=type, requirements=requirements).queue_key
 
 
-def sit(board: Board, id: str, *, skills: tuple[str, ...] = ("render",), **has: Any) -> Seat:
+def sit(index: MatchIndex, id: str, *, skills: tuple[str, ...] = ("render",), **has: Any) -> ConnectedWorker:
     worker = Worker(id=id, skills=skills, capacity=2, session=1, profile=Profile(**has))
-    seat = Seat(worker, lambda tasks: None, lambda attempts: None)
-    board.seats.add(seat)
-    return seat
+    connected = ConnectedWorker(worker, lambda tasks: None, lambda attempts: None)
+    index.connected.add(connected)
+    return connected
 
 
 def test_the_filters_run_once_per_lane_and_class(monkeypatch: Any) -> None:
@@ -27,106 +27,106 @@ def test_the_filters_run_once_per_lane_and_class(monkeypatch: Any) -> None:
 
     def counted(there: QueueKey, worker: Worker) -> Any:
         asked.append(there)
-        return blocker(there, worker)
+        return first_mismatch(there, worker)
 
-    monkeypatch.setattr(board_module, "blocker", counted)
-    board = Board()
+    monkeypatch.setattr(matcher, "first_mismatch", counted)
+    index = MatchIndex()
     for number in range(100):
-        sit(board, f"w{number}", ram_gb=float(number % 2))
+        sit(index, f"w{number}", ram_gb=float(number % 2))
     for _ in range(50):
-        assert board.choose(queue_key(ram_gb=1), fresh=True) is not None
+        assert index.choose(queue_key(ram_gb=1), fresh=True) is not None
     assert asked == [queue_key(ram_gb=1)] * 2
 
 
 def test_a_class_that_comes_later_is_found_and_one_that_left_is_not() -> None:
-    board = Board()
-    assert board.choose(queue_key(), fresh=True) is None
-    seat = sit(board, "w1")
-    assert board.choose(queue_key(), fresh=True) is seat
-    board.seats.remove("w1", 1)
-    assert board.choose(queue_key(), fresh=True) is None
+    index = MatchIndex()
+    assert index.choose(queue_key(), fresh=True) is None
+    connected = sit(index, "w1")
+    assert index.choose(queue_key(), fresh=True) is connected
+    index.connected.remove("w1", 1)
+    assert index.choose(queue_key(), fresh=True) is None
 
 
 def test_a_worker_that_changed_is_judged_anew() -> None:
-    board = Board()
-    seat = sit(board, "w1")
-    assert board.choose(queue_key(zone="eu"), fresh=True) is None
-    board.seats.change(seat, replace(seat.worker, profile=Profile(zone="eu")))
-    assert board.choose(queue_key(zone="eu"), fresh=True) is seat
+    index = MatchIndex()
+    connected = sit(index, "w1")
+    assert index.choose(queue_key(zone="eu"), fresh=True) is None
+    index.connected.change(connected, replace(connected.worker, profile=Profile(zone="eu")))
+    assert index.choose(queue_key(zone="eu"), fresh=True) is connected
 
 
 def test_a_fresh_task_finds_nobody_while_something_waits_that_they_could_do() -> None:
-    board = Board()
-    both = sit(board, "both", skills=("render", "probe"))
-    alone = sit(board, "alone", skills=("probe",))
-    board.waits(queue_key("render"))
-    assert board.choose(queue_key("probe"), fresh=True) is alone
-    board.seats.drain(alone, True)
-    assert board.choose(queue_key("probe"), fresh=True) is None
-    assert board.choose(queue_key("probe"), fresh=False) is both
-    board.clear([queue_key("render")], board.now)
-    assert board.choose(queue_key("probe"), fresh=True) is both
+    index = MatchIndex()
+    both = sit(index, "both", skills=("render", "probe"))
+    alone = sit(index, "alone", skills=("probe",))
+    index.mark_waiting(queue_key("render"))
+    assert index.choose(queue_key("probe"), fresh=True) is alone
+    index.connected.drain(alone, True)
+    assert index.choose(queue_key("probe"), fresh=True) is None
+    assert index.choose(queue_key("probe"), fresh=False) is both
+    index.clear([queue_key("render")], index.now)
+    assert index.choose(queue_key("probe"), fresh=True) is both
 
 
 def test_a_class_that_joins_owes_what_waits_already() -> None:
-    board = Board()
-    board.waits(queue_key())
-    seat = sit(board, "w1")
-    assert seat.kind is not None
-    assert list(seat.kind.owed) == [queue_key()]
-    assert board.choose(queue_key(), fresh=True) is None
+    index = MatchIndex()
+    index.mark_waiting(queue_key())
+    connected = sit(index, "w1")
+    assert connected.worker_class is not None
+    assert list(connected.worker_class.waiting_queues) == [queue_key()]
+    assert index.choose(queue_key(), fresh=True) is None
 
 
 def test_what_came_to_wait_after_the_question_is_not_cleared_by_its_answer() -> None:
-    board = Board()
-    board.waits(queue_key())
-    asked = board.now
-    board.waits(queue_key())
-    board.clear([queue_key()], asked)
-    assert queue_key() in board.waiting
-    board.clear([queue_key()], board.now)
-    assert board.waiting == {}
+    index = MatchIndex()
+    index.mark_waiting(queue_key())
+    asked = index.now
+    index.mark_waiting(queue_key())
+    index.clear([queue_key()], asked)
+    assert queue_key() in index.waiting
+    index.clear([queue_key()], index.now)
+    assert index.waiting == {}
 
 
 def test_more_classes_than_are_scored_still_give_the_best_standing() -> None:
-    board = Board()
-    seats = [sit(board, f"w{n}", cost_per_second=float(500 - n)) for n in range(500)]
-    assert board.choose(queue_key(), fresh=True) is seats[-1]
-    for seat in seats[100:]:
-        board.seats.drain(seat, True)
-    assert len(board.seats.open) == 100 > HEADS
-    assert board.choose(queue_key(), fresh=True) is seats[99]
-    for seat in seats[1:]:
-        board.seats.drain(seat, True)
-    assert board.choose(queue_key(), fresh=True) is seats[0]
+    index = MatchIndex()
+    seats = [sit(index, f"w{n}", cost_per_second=float(500 - n)) for n in range(500)]
+    assert index.choose(queue_key(), fresh=True) is seats[-1]
+    for connected in seats[100:]:
+        index.connected.drain(connected, True)
+    assert len(index.connected.open) == 100 > HEADS
+    assert index.choose(queue_key(), fresh=True) is seats[99]
+    for connected in seats[1:]:
+        index.connected.drain(connected, True)
+    assert index.choose(queue_key(), fresh=True) is seats[0]
 
 
 def test_lanes_that_nobody_asks_for_any_more_are_forgotten(monkeypatch: Any) -> None:
-    monkeypatch.setattr(board_module, "LANES", 10)
-    board = Board()
-    sit(board, "w1")
+    monkeypatch.setattr(matcher, "LANES", 10)
+    index = MatchIndex()
+    sit(index, "w1")
     waits = queue_key(labels=None, zone="waits")
-    board.waits(waits)
+    index.mark_waiting(waits)
     for number in range(100):
-        board.view(queue_key(zone=str(number)))
-    assert len(board._views) <= 11
-    assert waits in board._views
+        index.view(queue_key(zone=str(number)))
+    assert len(index._views) <= 11
+    assert waits in index._views
 
 
 @given(st.lists(st.tuples(st.sampled_from(["come", "go", "wait", "clear"]), st.integers(0, 5)), max_size=40))
 def test_each_class_owes_exactly_what_waits_for_it(moves: list[tuple[str, int]]) -> None:
-    board = Board()
+    index = MatchIndex()
     lanes = [queue_key("render"), queue_key("probe"), queue_key("render", zone="eu")]
     for what, number in moves:
         if what == "come":
             skills = (("render",), ("probe",), ("render", "probe"))[number % 3]
-            sit(board, f"w{number}", skills=skills, zone=("", "eu")[number % 2])
+            sit(index, f"w{number}", skills=skills, zone=("", "eu")[number % 2])
         elif what == "go":
-            board.seats.remove(f"w{number}", 1)
+            index.connected.remove(f"w{number}", 1)
         elif what == "wait":
-            board.waits(lanes[number % 3])
+            index.mark_waiting(lanes[number % 3])
         else:
-            board.clear([lanes[number % 3]], board.now)
-        for kind in board.seats.kinds:
-            fits = {one for one in board.waiting if blocker(one, kind.worker) is None}
-            assert set(kind.owed) == fits
+            index.clear([lanes[number % 3]], index.now)
+        for kind in index.connected.classes:
+            fits = {one for one in index.waiting if first_mismatch(one, kind.worker) is None}
+            assert set(kind.waiting_queues) == fits

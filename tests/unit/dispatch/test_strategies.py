@@ -3,9 +3,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regista.dispatch.connected import Seat
-from regista.dispatch.matcher import Board
-from regista.dispatch.strategies import TABLE, cost, is_warm, strategy_of
+from regista.dispatch.connected import ConnectedWorker
+from regista.dispatch.matcher import MatchIndex
+from regista.dispatch.strategies import STRATEGY_TABLE, cost, is_warm, strategy_of
 from regista.model import STRATEGIES, Profile, QueueKey, Task, Worker
 
 
@@ -30,26 +30,26 @@ _workers = st.lists(
 )  # profile, capacity, tasks in hand
 
 
-def crowd(workers: list[tuple[Profile, int, int]]) -> Board:
-    board = Board()
+def crowd(workers: list[tuple[Profile, int, int]]) -> MatchIndex:
+    index = MatchIndex()
     for number, (profile, capacity, held) in enumerate(workers):
         who = Worker(id=f"w{number}", skills=("render",), capacity=capacity, profile=profile)
-        seat = Seat(who, lambda tasks: None, lambda attempts: None)
-        board.seats.add(seat)
+        connected = ConnectedWorker(who, lambda tasks: None, lambda attempts: None)
+        index.connected.add(connected)
         for attempt in range(min(held, capacity)):
-            board.seats.hold(seat, f"{number}.{attempt}", "render")
-    return board
+            index.connected.hold(connected, f"{number}.{attempt}", "render")
+    return index
 
 
-def chosen(board: Board, there: QueueKey) -> tuple[Seat | None, list[Seat]]:
-    return board.choose(there, fresh=True), [seat for seat in board.seats if seat.free]
+def chosen(index: MatchIndex, there: QueueKey) -> tuple[ConnectedWorker | None, list[ConnectedWorker]]:
+    return index.choose(there, fresh=True), [connected for connected in index.connected if connected.free]
 
 
 def test_there_is_a_function_for_every_name() -> None:
-    assert tuple(TABLE) == STRATEGIES
-    assert strategy_of(queue_key()) is TABLE["default"]
-    assert strategy_of(queue_key("cheapest")) is TABLE["cheapest"]
-    assert strategy_of(queue_key("forgotten")) is TABLE["default"]
+    assert tuple(STRATEGY_TABLE) == STRATEGIES
+    assert strategy_of(queue_key()) is STRATEGY_TABLE["default"]
+    assert strategy_of(queue_key("cheapest")) is STRATEGY_TABLE["cheapest"]
+    assert strategy_of(queue_key("forgotten")) is STRATEGY_TABLE["default"]
 
 
 @given(_workers)
@@ -57,51 +57,51 @@ def test_default_takes_the_warm_then_the_cheap_then_the_free(
     workers: list[tuple[Profile, int, int]],
 ) -> None:
     for there in (queue_key(), queue_key(models={})):
-        seat, free = chosen(crowd(workers), there)
-        assert (seat is None) == (not free)
-        if seat is not None:
+        connected, free = chosen(crowd(workers), there)
+        assert (connected is None) == (not free)
+        if connected is not None:
             key = [(not is_warm(one.worker, there), cost(one.worker, there), -one.free) for one in free]
-            mine = (not is_warm(seat.worker, there), cost(seat.worker, there), -seat.free)
+            mine = (not is_warm(connected.worker, there), cost(connected.worker, there), -connected.free)
             assert mine == min(key)
 
 
 @given(_workers)
 def test_cheapest_looks_at_the_price_alone(workers: list[tuple[Profile, int, int]]) -> None:
     there = queue_key("cheapest")
-    seat, free = chosen(crowd(workers), there)
-    if seat is not None:
-        mine = (cost(seat.worker, there), -seat.free)
+    connected, free = chosen(crowd(workers), there)
+    if connected is not None:
+        mine = (cost(connected.worker, there), -connected.free)
         assert mine == min((cost(one.worker, there), -one.free) for one in free)
 
 
 @given(_workers)
 def test_best_value_divides_the_price_by_the_reputation(workers: list[tuple[Profile, int, int]]) -> None:
     there = queue_key("best_value")
-    seat, free = chosen(crowd(workers), there)
-    if seat is not None:
+    connected, free = chosen(crowd(workers), there)
+    if connected is not None:
         values = [cost(one.worker, there) / max(one.worker.profile.reputation, 0.01) for one in free]
-        assert cost(seat.worker, there) / max(seat.worker.profile.reputation, 0.01) == min(values)
+        assert cost(connected.worker, there) / max(connected.worker.profile.reputation, 0.01) == min(values)
 
 
 @given(_workers)
 def test_least_connections_takes_who_holds_the_fewest(workers: list[tuple[Profile, int, int]]) -> None:
-    seat, free = chosen(crowd(workers), queue_key("least_connections"))
-    if seat is not None:
-        assert len(seat.holding) == min(len(one.holding) for one in free)
+    connected, free = chosen(crowd(workers), queue_key("least_connections"))
+    if connected is not None:
+        assert len(connected.attempts) == min(len(one.attempts) for one in free)
 
 
 @given(st.lists(_profiles, min_size=1, max_size=8), st.integers(1, 5))
 def test_round_robin_gives_everybody_a_task_before_anybody_a_second(
     profiles: list[Profile], rounds: int
 ) -> None:
-    board = crowd([(profile, 100, 0) for profile in profiles])
+    index = crowd([(profile, 100, 0) for profile in profiles])
     for turn in range(rounds):
         got = []
         for number in range(len(profiles)):
-            seat = board.choose(queue_key("round_robin"), fresh=True)
-            assert seat is not None
-            board.seats.hold(seat, f"{turn}.{number}", "render")
-            got.append(seat.worker.id)
+            connected = index.choose(queue_key("round_robin"), fresh=True)
+            assert connected is not None
+            index.connected.hold(connected, f"{turn}.{number}", "render")
+            got.append(connected.worker.id)
         assert sorted(got) == sorted(f"w{number}" for number in range(len(profiles)))
 
 

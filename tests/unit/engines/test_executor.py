@@ -560,7 +560,7 @@ async def test_an_offer_that_the_store_did_not_take_is_not_sent() -> None:
             sent.extend(task.attempt_id for task in tasks)
 
         worker = await storage.register(Worker(id="w1", skills=("work",)), 30)
-        director.dispatcher.seat(worker, send, lambda attempts: None, ())
+        director.dispatcher.connect(worker, send, lambda attempts: None, ())
         storage.moving = worker
         job = await director.submit("script")
         assert (await storage.held_by("w1"), sent) == ([], [])

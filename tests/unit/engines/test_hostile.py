@@ -177,7 +177,7 @@ def test_whatever_a_task_raises_is_its_failure_and_frees_its_slot(
         job = kit.run("script")
         assert job.status is JobStatus.QUARANTINED  # nobody cancelled it, so it is not cancelled
         assert sum(event.type is EventType.TASK_FAILED for event in kit.events(job)) == 4
-        assert all(not seat.holding for seat in kit.director.dispatcher.seats())
+        assert all(not connected.attempts for connected in kit.director.dispatcher.connected_workers())
 
 
 def test_progress_that_is_no_number_is_refused_where_it_is_said() -> None:

@@ -14,7 +14,7 @@ from regista.clock import SystemClock
 from regista.config import Config
 from regista.errors import StorageUnavailable
 from regista.model import TaskResult
-from regista.workers.polling.service import Desk
+from regista.workers.polling.service import PollingService
 from regista.workers.protocol.messages import Heartbeat, Registration
 from tests.support import script
 
@@ -119,7 +119,7 @@ async def test_what_a_polling_worker_told_while_the_store_was_away_is_still_in_i
     director = OrchestratorEngine(storage, Config())
     director.register_blueprint(script(start, "done"))
     await director.start()
-    desk = Desk(director.workers, director.dispatcher, SystemClock(), 30.0, 45.0)
+    desk = PollingService(director.workers, director.dispatcher, SystemClock(), 30.0, 45.0)
     await desk.register(Registration(worker_id="w", supported_skills=["work"]))
     job = await director.submit("script")
     async with desk.poll("w", 5) as tasks:

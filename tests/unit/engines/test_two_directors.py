@@ -26,7 +26,7 @@ from regista.model import FreeSlots, Profile, ResultVerdict, Task, TaskResult
 from regista.model import Worker as WorkerRecord
 from regista.schemas.jobs import Progress
 from regista.storage.base import StorageBackend
-from regista.workers.polling.service import Desk, UnknownWorker
+from regista.workers.polling.service import PollingService, UnknownWorker
 from regista.workers.protocol.messages import Heartbeat, Registration
 from tests.conftest import Require
 from tests.redis_server import RedisServer
@@ -68,7 +68,9 @@ class Pair:
         for director in self.directors:
             director.register_blueprint(one_task())
             director.register_blueprint(self.napping)
-        self.desks = [Desk(one.workers, one.dispatcher, one.clock, 3.0, 3.0) for one in self.directors]
+        self.desks = [
+            PollingService(one.workers, one.dispatcher, one.clock, 3.0, 3.0) for one in self.directors
+        ]
 
     async def _nap(self, context: JobContext, actions: ActionFactory) -> None:
         """A handler that is slow the first time, and never again."""
@@ -270,12 +272,12 @@ async def a_drain_asked_of_one_is_heeded_by_the_other(pair: Pair) -> None:
     here, there = pair.directors
     await pair.join(there)
     assert await here.workers.ask_to_drain("w") is True
-    seat = there.dispatcher.find("w")
-    assert seat is not None
-    await until(lambda: seat.draining)
+    connected = there.dispatcher.find("w")
+    assert connected is not None
+    await until(lambda: connected.draining)
     assert [facts.state for facts in await here.workers.describe()] == ["draining"]
     await here.workers.ask_to_drain("w", on=False)
-    await until(lambda: not seat.draining)
+    await until(lambda: not connected.draining)
     assert await here.workers.ask_to_drain("nobody") is False
 
 
@@ -514,8 +516,8 @@ async def a_session_that_ends_in_the_middle_of_a_move_gets_no_seat(pair: Pair) -
 
 
 def _is_drained(director: OrchestratorEngine) -> bool:
-    seat = director.dispatcher.find("w")
-    return seat is not None and seat.draining
+    connected = director.dispatcher.find("w")
+    return connected is not None and connected.draining
 
 
 async def a_worker_that_died_at_one_is_told_of_alike_by_both(pair: Pair) -> None:
@@ -564,8 +566,8 @@ async def a_seat_is_let_go_of_though_the_word_of_it_was_lost(pair: Pair) -> None
     # then
     (chore,) = (chore for chore in here.upkeep.chores if chore.name == "index_cleaner")
     assert chore.interval_s <= 2.0
-    await until(lambda: here.dispatcher.seats() == [])
-    assert {seat.worker.id for seat in there.dispatcher.seats()} == {"renewed", "moved"}
+    await until(lambda: here.dispatcher.connected_workers() == [])
+    assert {connected.worker.id for connected in there.dispatcher.connected_workers()} == {"renewed", "moved"}
     assert renewed.tasks.empty()
 
 

@@ -37,9 +37,9 @@ def test_a_result_counts_only_for_the_job_of_its_attempt() -> None:
         assert puppet.deliver(stolen) is ResultVerdict.STALE_TASK
         assert kit.get(theirs).status is JobStatus.WAITING_FOR_HUMAN
         assert kit.get(theirs).data == {}
-        seat = kit.director.dispatcher.find("puppet")
-        assert seat is not None
-        assert task.attempt_id in seat.holding  # it has not been done
+        connected = kit.director.dispatcher.find("puppet")
+        assert connected is not None
+        assert task.attempt_id in connected.attempts  # it has not been done
         assert puppet.finish(task) is ResultVerdict.ACCEPTED
         assert kit.get(mine).status is JobStatus.FINISHED
 
@@ -101,11 +101,11 @@ def test_a_key_that_comes_twice_in_a_batch_takes_one_slot() -> None:
         same = Submission(blueprint="script", idempotency_key="once")
         one, two = kit.call(lambda: kit.director.submit_many([same, same]))
         puppet.settle()
-        seat = kit.director.dispatcher.find("puppet")
-        assert seat is not None
+        connected = kit.director.dispatcher.find("puppet")
+        assert connected is not None
         assert one.id == two.id  # type: ignore[union-attr]
-        assert list(seat.holding) == [task.attempt_id for task in puppet.tasks]
-        assert (len(puppet.tasks), seat.free) == (1, 1)
+        assert list(connected.attempts) == [task.attempt_id for task in puppet.tasks]
+        assert (len(puppet.tasks), connected.free) == (1, 1)
 
 
 def test_a_result_that_comes_twice_at_once_frees_one_slot_and_takes_one() -> None:
@@ -123,10 +123,10 @@ def test_a_result_that_comes_twice_at_once_frees_one_slot_and_takes_one() -> Non
         result = puppet.result(puppet.tasks[0])
         verdicts = at_once(kit, result, result)
         puppet.settle()
-        seat = kit.director.dispatcher.find("puppet")
-        assert seat is not None
+        connected = kit.director.dispatcher.find("puppet")
+        assert connected is not None
         assert verdicts == [ResultVerdict.ACCEPTED, ResultVerdict.ACCEPTED]
-        assert (list(seat.holding), seat.free) == ([puppet.tasks[-1].attempt_id], 1)
+        assert (list(connected.attempts), connected.free) == ([puppet.tasks[-1].attempt_id], 1)
 
 
 def test_progress_counts_only_from_whoever_has_the_attempt() -> None:

@@ -670,6 +670,6 @@ def test_a_branch_that_was_heard_is_accepted_again_after_its_job_was_called_off(
         job = kit.submit("script")
         kit.skip(1)
         job = kit.cancel(job) if how == "cancel" else kit.fail(kit.wait(job))
-        worker = kit.director.dispatcher.seats()[0].worker.id
+        worker = kit.director.dispatcher.connected_workers()[0].worker.id
         again = TaskResult(task_id=f"{job.id}_1_0-1", job_id=job.id, worker_id=worker)
         assert kit.call(lambda: kit.director.workers.deliver(again)) is ResultVerdict.ACCEPTED

@@ -11,8 +11,8 @@ import pytest
 from regista.config import WorkerConfig
 from regista.sdk.credentials import OrchestratorCredentials
 from regista.sdk.transports.base import RegistrationRejected
-from regista.workers.credentials import Credentials, Lifetimes
-from regista.workers.one_time_passwords import Passwords
+from regista.workers.credentials import TokenLifetimes, WorkerTokenStore
+from regista.workers.one_time_passwords import OneTimePasswords
 from regista.workers.protocol.signing import verify
 from tests.acceptance.house import TOKEN, House, house
 from tests.acceptance.odd_kit import OddOrchestrator, says
@@ -34,7 +34,9 @@ def credentials(password: str = "", **settings: Any) -> OrchestratorCredentials:
 
 async def password_of(here: House, worker_id: str = "w") -> str:
     storage, clock = here.director.storage, here.director.clock
-    return (await Passwords(storage, Credentials(storage, clock, Lifetimes())).make(worker_id)).text
+    return (
+        await OneTimePasswords(storage, WorkerTokenStore(storage, clock, TokenLifetimes())).make(worker_id)
+    ).text
 
 
 def test_a_configured_token_is_sent_as_it_is() -> None:
@@ -121,12 +123,12 @@ def test_a_login_that_was_ended_leaves_the_configured_token() -> None:
     async def scenario(here: House, http: aiohttp.ClientSession) -> None:
         mine = credentials(use_sts=True)
         await mine.prepare(http, here.site.url, TOKEN)
-        await Credentials(here.director.storage, here.director.clock).revoke("w")
+        await WorkerTokenStore(here.director.storage, here.director.clock).revoke("w")
         assert await mine.renew(http, here.site.url, mine.token)
         assert (mine.token, mine.is_short_lived) == (TOKEN, False)
         other = credentials(await password_of(here))
         await other.prepare(http, here.site.url, "")
-        await Credentials(here.director.storage, here.director.clock).revoke("w")
+        await WorkerTokenStore(here.director.storage, here.director.clock).revoke("w")
         assert not await other.renew(http, here.site.url, other.token)
 
     play(scenario)

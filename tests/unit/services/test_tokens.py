@@ -5,8 +5,8 @@ from regista.errors import OperatorsOnly, PasswordsDisabled
 from regista.services.audit import AuditService
 from regista.services.tokens import TokenService
 from regista.storage.memory import MemoryStorage
-from regista.workers.credentials import Credentials, Lifetimes, TokenRefused
-from regista.workers.one_time_passwords import Passwords
+from regista.workers.credentials import TokenLifetimes, TokenRefused, WorkerTokenStore
+from regista.workers.one_time_passwords import OneTimePasswords
 from tests.services_kit import ADA, OPS, actions_of
 
 
@@ -16,8 +16,8 @@ class Hall:
     def __init__(self, certificates_only: bool = False) -> None:
         self.storage = MemoryStorage()
         clock = SystemClock()
-        self.credentials = Credentials(self.storage, clock, Lifetimes(60.0, 600.0))
-        self.passwords = Passwords(self.storage, self.credentials)
+        self.credentials = WorkerTokenStore(self.storage, clock, TokenLifetimes(60.0, 600.0))
+        self.passwords = OneTimePasswords(self.storage, self.credentials)
         self.disconnected: list[str] = []
         self.tokens = TokenService(
             self.credentials,

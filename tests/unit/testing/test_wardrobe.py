@@ -3,7 +3,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regista.dispatch.filters import blocker
+from regista.dispatch.filters import first_mismatch
 from regista.model import Task, Worker
 from regista.testing.wardrobe import profile_for
 
@@ -37,4 +37,4 @@ _asked = st.fixed_dictionaries(
 @given(_asked)
 def test_whoever_wears_it_meets_what_was_asked_for(asked: dict[str, Any]) -> None:
     queue_key = Task(id="j_1_0", job_id="j", type="t", requirements=asked, max_cost=1.0).queue_key
-    assert blocker(queue_key, Worker(id="w", skills=("t",), profile=profile_for(queue_key))) is None
+    assert first_mismatch(queue_key, Worker(id="w", skills=("t",), profile=profile_for(queue_key))) is None

@@ -96,9 +96,9 @@ def test_failures_lower_it_in_the_record_and_at_the_seat() -> None:
 
         assert run_once(kit) == 1
         assert reputation(kit) == 0.5
-        seat = kit.director.dispatcher.find("puppet")
-        assert seat is not None
-        assert seat.worker.profile.reputation == 0.5
+        connected = kit.director.dispatcher.find("puppet")
+        assert connected is not None
+        assert connected.worker.profile.reputation == 0.5
         assert run_once(kit) == 0
 
 

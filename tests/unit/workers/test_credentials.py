@@ -8,7 +8,7 @@ import pytest
 from regista.storage.memory import MemoryStorage
 from regista.testing.clock import Clock
 from regista.workers import credentials as room
-from regista.workers.credentials import MOST_LOGINS, SHELF, Credentials, Lifetimes, TokenRefused
+from regista.workers.credentials import MOST_LOGINS, SHELF, TokenLifetimes, TokenRefused, WorkerTokenStore
 
 Scenario = Callable[["World"], Awaitable[None]]
 
@@ -20,7 +20,8 @@ class World:
         self.clock = Clock()
         self.storage = MemoryStorage(clock=self.clock)
         self.here, self.there = (
-            Credentials(self.storage, self.clock, Lifetimes(access_s=100, refresh_s=1000)) for _ in range(2)
+            WorkerTokenStore(self.storage, self.clock, TokenLifetimes(access_s=100, refresh_s=1000))
+            for _ in range(2)
         )
 
     async def refused(self, asked: Awaitable[object]) -> str:

@@ -8,8 +8,8 @@ import pytest
 
 from regista.storage.memory import MemoryStorage
 from regista.testing.clock import Clock
-from regista.workers.credentials import Credentials, TokenRefused, Tokens
-from regista.workers.one_time_passwords import LIFETIME_S, SHELF, Passwords, WrongWorker
+from regista.workers.credentials import TokenRefused, WorkerTokens, WorkerTokenStore
+from regista.workers.one_time_passwords import LIFETIME_S, SHELF, OneTimePasswords, WrongWorker
 
 Scenario = Callable[["World"], Awaitable[None]]
 
@@ -20,9 +20,9 @@ class World:
     def __init__(self) -> None:
         self.clock = Clock()
         self.storage = MemoryStorage(clock=self.clock)
-        self.credentials = Credentials(self.storage, self.clock)
-        self.here = Passwords(self.storage, self.credentials)
-        self.there = Passwords(self.storage, Credentials(self.storage, self.clock))
+        self.credentials = WorkerTokenStore(self.storage, self.clock)
+        self.here = OneTimePasswords(self.storage, self.credentials)
+        self.there = OneTimePasswords(self.storage, WorkerTokenStore(self.storage, self.clock))
 
     async def refused(self, asked: Awaitable[object]) -> str:
         with pytest.raises(TokenRefused) as refusal:
@@ -87,7 +87,7 @@ def test_of_two_at_once_one_wins() -> None:
         ends = await asyncio.gather(
             *(each.trade(made.text, "w") for each in (world.here, world.there) * 5), return_exceptions=True
         )
-        (won,) = [end for end in ends if isinstance(end, Tokens)]
+        (won,) = [end for end in ends if isinstance(end, WorkerTokens)]
         assert {end.code for end in ends if isinstance(end, TokenRefused)} == {"password_used"}
         assert len(ends) == 10
         await world.credentials.find(won.access_token)

@@ -105,7 +105,7 @@ def test_the_leases_of_the_idle_are_renewed_together_and_nobody_elses() -> None:
         for puppet in idle:
             puppet.join()
         found = [kit.director.dispatcher.find(puppet.id) for puppet in (*idle, busy)]
-        seats = [seat for seat in found if seat is not None]
+        seats = [connected for connected in found if connected is not None]
         kit.skip(29)
         idle[2].leave()
         # when
@@ -123,13 +123,13 @@ def test_whoever_has_a_task_by_the_stores_word_alone_is_not_idle() -> None:
         puppet.join()
         kit.submit("script")
         puppet.settle()
-        seat = kit.director.dispatcher.find(puppet.id)
-        assert seat is not None
-        assert kit.call(lambda: kit.director.workers.renew([seat])) == [False]
-        seat.holding.clear()
-        assert kit.call(lambda: kit.director.workers.renew([seat])) == [False]
+        connected = kit.director.dispatcher.find(puppet.id)
+        assert connected is not None
+        assert kit.call(lambda: kit.director.workers.renew([connected])) == [False]
+        connected.attempts.clear()
+        assert kit.call(lambda: kit.director.workers.renew([connected])) == [False]
         puppet.finish(puppet.tasks[0])
-        assert kit.call(lambda: kit.director.workers.renew([seat])) == [True]
+        assert kit.call(lambda: kit.director.workers.renew([connected])) == [True]
 
 
 # -- 10: delivered is not started --------------------------------------------------------------------

@@ -113,7 +113,7 @@ class Effects:
             self.on_item(about)
         elif kind is _TASK:
             if to in ("", self._instance):
-                self._dispatcher.tasks_wait(parse_queue_key(about))
+                self._dispatcher.task_queued(parse_queue_key(about))
         elif kind is _READY:
             self._executor.wake()
         elif kind is _DEADLINE:

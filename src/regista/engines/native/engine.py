@@ -108,7 +108,9 @@ class NativeEngine:
         self.executor = JobExecutor(storage, library, runner, dispatcher, clock, ids, settings)
         self.effects = Effects(self.executor, dispatcher, settings.instance)
         self.effects.on_message = self._post
-        self.exchange = Exchange(storage, dispatcher.board.seats, dispatcher.elsewhere, settings.instance)
+        self.exchange = Exchange(
+            storage, dispatcher.match_index.connected, dispatcher.elsewhere, settings.instance
+        )
         self.effects.on_slots = self.exchange.hear
         self.effects.on_cancel = self._send_cancels
         self._waiting = Waiting(storage, self.effects, clock)

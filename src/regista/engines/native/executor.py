@@ -516,7 +516,7 @@ class JobExecutor:
             if offered is not None:
                 act.offers += (offered,)
                 found = TaskWrite(offered)
-            elif notify_instance := self._dispatcher.whom_to_wake(task):
+            elif notify_instance := self._dispatcher.peer_for(task):
                 found = TaskWrite(task, notify_instance=notify_instance)
             else:
                 continue

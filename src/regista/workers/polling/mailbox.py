@@ -7,7 +7,7 @@ from ...aio import resolve, wait_or_timeout
 from ...model import Task
 
 
-class Poll:
+class OpenPoll:
     """A worker that waits for up to `limit` tasks."""
 
     __slots__ = ("limit", "tasks", "woken")
@@ -30,7 +30,7 @@ class Poll:
         self.wake()
 
 
-class Mailbox:
+class TaskMailbox:
     """Brings tasks and polls together.
 
     A task that comes when no poll is open waits here for the next one; so does a task whose poll went away
@@ -40,7 +40,7 @@ class Mailbox:
     def __init__(self) -> None:
         #: What waits, by attempt, in the order in which it came. Written here only.
         self.waiting: dict[str, Task] = {}
-        self._polls: dict[Poll, None] = {}
+        self._polls: dict[OpenPoll, None] = {}
 
     def __len__(self) -> int:
         """How many tasks wait."""
@@ -84,15 +84,15 @@ class Mailbox:
 
     # -- polls -----------------------------------------------------------------------------------
 
-    def open(self, limit: int) -> Poll:
+    def open(self, limit: int) -> OpenPoll:
         """A poll comes in. What waits is its own at once."""
-        poll = Poll(limit)
+        poll = OpenPoll(limit)
         self._polls[poll] = None
         if self.waiting:
             self._serve()
         return poll
 
-    def close(self, poll: Poll, delivered: bool) -> list[Task]:
+    def close(self, poll: OpenPoll, delivered: bool) -> list[Task]:
         """A poll is over; returns what left with it. Undelivered, its tasks wait for the next one."""
         self._polls.pop(poll, None)
         poll.wake()

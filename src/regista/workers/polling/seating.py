@@ -5,13 +5,13 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from ...dispatch.connected import Cancel, Seat, Send
+from ...dispatch.connected import Cancel, ConnectedWorker, Send
 from ...dispatch.dispatcher import Dispatcher
 from ...model import Task
-from .session import Session
+from .session import PollingSession
 
 #: Tells a worker to stop attempts: its session, its id, the attempts.
-StopAttempts = Callable[[Session, str, Sequence[str]], None]
+StopAttempts = Callable[[PollingSession, str, Sequence[str]], None]
 
 
 class Seating:
@@ -21,77 +21,81 @@ class Seating:
         self._dispatcher = dispatcher
         self._stop = stop
 
-    def hands(self, session: Session, worker_id: str) -> tuple[Send, Cancel]:
+    def hands(self, session: PollingSession, worker_id: str) -> tuple[Send, Cancel]:
         """How tasks and cancels reach the worker from its seat."""
         return partial(self._send, session), partial(self._stop, session, worker_id)
 
-    def _send(self, session: Session, tasks: Sequence[Task]) -> None:
+    def _send(self, session: PollingSession, tasks: Sequence[Task]) -> None:
         session.mailbox.put(tasks)
         self.grant(session)
 
-    def find(self, session: Session) -> Seat | None:
+    def find(self, session: PollingSession) -> ConnectedWorker | None:
         """The seat that the session gave its worker, unless a newer one or nobody sits there."""
         worker = session.worker
-        seat = None if worker is None else self._dispatcher.find(worker.id)
-        return seat if seat is not None and seat.worker.session == session.number else None
+        connected = None if worker is None else self._dispatcher.find(worker.id)
+        return connected if connected is not None and connected.worker.session == session.number else None
 
-    def grant(self, session: Session) -> None:
+    def grant(self, session: PollingSession) -> None:
         """As many offers as the open polls would take, less those that are on their way here."""
-        seat = self.find(session)
-        if seat is not None and seat.worker.transport == "poll":
+        connected = self.find(session)
+        if connected is not None and connected.worker.transport == "poll":
             mailbox = session.mailbox
-            credit = mailbox.wanted - len(mailbox.waiting) - len(seat.unsent)
+            credit = mailbox.wanted - len(mailbox.waiting) - len(connected.unsent_offers)
             if credit < 0:
                 credit = 0
-            if seat.credit != credit:
-                self._dispatcher.give(seat, credit)
+            if connected.credit != credit:
+                self._dispatcher.set_credit(connected, credit)
 
-    def sort_out(self, session: Session) -> None:
+    def sort_out(self, session: PollingSession) -> None:
         """Take out of the box what is not the worker's any more: it is over, or the worker was buried."""
         if session.mailbox.waiting:
-            seat = self.find(session)
-            session.mailbox.keep(() if seat is None else seat.holding)
+            connected = self.find(session)
+            session.mailbox.keep(() if connected is None else connected.attempts)
 
     def refresh(
-        self, session: Session, available: tuple[str, ...] | None, hot: tuple[str, ...] | None
+        self, session: PollingSession, available: tuple[str, ...] | None, hot: tuple[str, ...] | None
     ) -> None:
         """What it can start right now, and what is warm, may be another than a moment ago."""
-        seat = self.find(session)
-        if seat is not None:
-            self._refresh(session, seat, available, hot)
+        connected = self.find(session)
+        if connected is not None:
+            self._refresh(session, connected, available, hot)
 
     def attend(
-        self, session: Session, available: tuple[str, ...] | None, hot: tuple[str, ...] | None
+        self, session: PollingSession, available: tuple[str, ...] | None, hot: tuple[str, ...] | None
     ) -> bool:
         """The worker polls, and says so much. True: as far as we know, all its slots are taken."""
-        seat = self.find(session)
-        if seat is None:
+        connected = self.find(session)
+        if connected is None:
             return False
-        if seat.worker.transport != "poll":
-            seat = self._take_over(session, seat)
-        if available is None and not seat.worker.skills:
+        if connected.worker.transport != "poll":
+            connected = self._take_over(session, connected)
+        if available is None and not connected.worker.skills:
             available = session.skills  # it was full when it last said; now it asks for something
-        self._refresh(session, seat, available, hot)
-        return len(seat.holding) >= seat.worker.capacity
+        self._refresh(session, connected, available, hot)
+        return len(connected.attempts) >= connected.worker.capacity
 
     def _refresh(
-        self, session: Session, seat: Seat, available: tuple[str, ...] | None, hot: tuple[str, ...] | None
+        self,
+        session: PollingSession,
+        connected: ConnectedWorker,
+        available: tuple[str, ...] | None,
+        hot: tuple[str, ...] | None,
     ) -> None:
-        worker = seat.worker
+        worker = connected.worker
         skills = worker.skills if available is None else available
         warm = worker.profile.hot if hot is None else hot
         if skills != worker.skills or warm != worker.profile.hot:
             session.worker = replace(worker, skills=skills, profile=replace(worker.profile, hot=warm))
             self._dispatcher.update(session.worker)
 
-    def _take_over(self, session: Session, streaming: Seat) -> Seat:
+    def _take_over(self, session: PollingSession, streaming: ConnectedWorker) -> ConnectedWorker:
         """The worker had a stream, and polls now: what it holds stays, and offers go to its mailbox."""
         session.mailbox.empty()  # what waited when the stream was opened has left through it
         worker = session.worker = replace(streaming.worker, transport="poll")
-        seat = self._dispatcher.seat(
-            worker, *self.hands(session, worker.id), streaming.holding, streaming.isolated
+        connected = self._dispatcher.connect(
+            worker, *self.hands(session, worker.id), streaming.attempts, streaming.isolated
         )
         if streaming.draining:
             self._dispatcher.drain(worker.id, True)
         self.grant(session)
-        return seat
+        return connected

@@ -14,10 +14,10 @@ from ...errors import OrchestratorStopped, StorageOutcomeUnknown
 from ...model import ResultVerdict, Task, TaskResult, Worker
 from ..protocol.dialects import HeartbeatReport, ProgressReport, to_heartbeat, to_worker, unregistered_worker
 from ..protocol.messages import Heartbeat, Registration, registers_again
-from ..service import Beat, WorkerService
-from .mailbox import Poll
+from ..service import HeartbeatReply, WorkerService
+from .mailbox import OpenPoll
 from .seating import Seating
-from .session import Handed, Line, Session, Sessions, handed
+from .session import CommandSocket, DeliveredTask, PollingSession, PollingSessions, delivered_task
 
 log = logging.getLogger("regista.desk")
 
@@ -36,7 +36,7 @@ class UnknownWorker(Exception):
     """The worker must register (again)."""
 
 
-class Arrival(Struct, frozen=True):
+class Registered(Struct, frozen=True):
     """A registration that was accepted."""
 
     worker: Worker
@@ -44,7 +44,7 @@ class Arrival(Struct, frozen=True):
     stop: tuple[str, ...] = ()
 
 
-class Answer(Struct, frozen=True):
+class PollHeartbeatReply(Struct, frozen=True):
     """What a heartbeat is answered."""
 
     stop: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Answer(Struct, frozen=True):
     full_sync: bool = False
 
 
-class Desk:
+class PollingService:
     """Takes in workers that poll, and knows them again from one request to the next.
 
     A worker has as many offers to get as polls of its are open (FENCES 10). One that we do not know, since
@@ -74,15 +74,15 @@ class Desk:
         self._lease_s = lease_s
         self._poll_lease_s = poll_lease_s
         self._renewed_s = min(_RENEWED_S, _RENEWED_SHARE * min(lease_s, poll_lease_s))
-        self._sessions = Sessions(self._is_connected)
+        self._sessions = PollingSessions(self._is_connected)
         self._seating = Seating(dispatcher, self._cancel)
         self._background: set[asyncio.Task[None]] = set()
         #: We stop: nobody waits any more.
         self.closed = False
 
     def _is_connected(self, worker_id: str, number: int) -> bool:
-        seat = self._dispatcher.find(worker_id)
-        return seat is not None and seat.worker.session == number
+        connected = self._dispatcher.find(worker_id)
+        return connected is not None and connected.worker.session == number
 
     async def close(self) -> None:
         """We stop: every poll is answered now, every socket is closed with 1001."""
@@ -99,7 +99,7 @@ class Desk:
 
     # -- coming ----------------------------------------------------------------------------------
 
-    async def register(self, said: Registration, address: str = "") -> Arrival:
+    async def register(self, said: Registration, address: str = "") -> Registered:
         """A worker registers, for the first time or again; its older session is over."""
         ours = said.current_tasks is not None
         worker = to_worker(said, self._lease_s if ours else self._poll_lease_s)
@@ -114,11 +114,11 @@ class Desk:
         available = None if said.available_skills is None else tuple(said.available_skills)
         self._seating.refresh(session, available, None)
         self._seating.grant(session)
-        return Arrival(known, stop)
+        return Registered(known, stop)
 
     async def _session_of(
         self, worker_id: str, number: int | None, *, only_heartbeat: bool = False
-    ) -> Session | None:
+    ) -> PollingSession | None:
         """The session of a worker, its lease renewed; None when neither we nor the store know it.
 
         A heartbeat alone takes no worker from the instance that it has a stream to.
@@ -141,7 +141,7 @@ class Desk:
             return session
         return await self._adopt(worker)
 
-    def _at_hand(self, worker_id: str, number: int | None) -> Session | None:
+    def _at_hand(self, worker_id: str, number: int | None) -> PollingSession | None:
         """The same without a question to the store; None when that has to be asked."""
         session = self._sessions.find(worker_id)
         if session is None or session.renewed_at is None or number not in (None, session.number):
@@ -149,7 +149,7 @@ class Desk:
         fresh = self._clock.elapsed() - session.renewed_at < self._renewed_s
         return session if fresh and self._seating.find(session) is not None else None
 
-    async def _renew(self, session: Session, worker_id: str) -> bool:
+    async def _renew(self, session: PollingSession, worker_id: str) -> bool:
         """Renew the lease, if that was not done a moment ago. False: the session is over."""
         now = self._clock.elapsed()
         if session.renewed_at is None or now - session.renewed_at >= self._renewed_s:
@@ -158,7 +158,7 @@ class Desk:
             session.renewed_at = now
         return True
 
-    async def _adopt(self, worker: Worker) -> Session:
+    async def _adopt(self, worker: Worker) -> PollingSession:
         session = self._sessions.open(worker.id)
         worker = replace(worker, transport="poll")
         await self._service.adopt(worker, *self._seating.hands(session, worker.id))
@@ -166,14 +166,14 @@ class Desk:
         self._seating.grant(session)
         return session
 
-    async def _take_in(self, session: Session, worker: Worker) -> None:
+    async def _take_in(self, session: PollingSession, worker: Worker) -> None:
         """A worker that we know by its poll or its heartbeat only. What it holds, its heartbeats will say."""
         known, _ = await self._seat(session, worker, None)
         session.arrived(known, worker.skills, provisional=True)
         self._seating.grant(session)
 
     async def _seat(
-        self, session: Session, worker: Worker, running: Sequence[str] | None
+        self, session: PollingSession, worker: Worker, running: Sequence[str] | None
     ) -> tuple[Worker, tuple[str, ...]]:
         """Give it a seat. What waited in its box comes again, as far as it is still the worker's."""
         undelivered = [task.attempt_id for task in session.mailbox.empty()]
@@ -190,20 +190,20 @@ class Desk:
         available: tuple[str, ...] | None = None,
         hot: tuple[str, ...] | None = None,
         number: int | None = None,
-    ) -> "Visit":
+    ) -> "PollRequest":
         """Wait for tasks, and hand them out in the body (`async with`); none when the time is up.
 
         A body that does not come to its end has delivered nothing: its tasks wait for the next poll.
         """
-        return Visit(self, self._find_polling(worker_id, available, hot, number), timeout_s, limit)
+        return PollRequest(self, self._find_polling(worker_id, available, hot, number), timeout_s, limit)
 
-    def begin(self, session: Session, limit: int) -> Poll:
+    def begin(self, session: PollingSession, limit: int) -> OpenPoll:
         """A poll is open: the worker takes so many offers more."""
         poll = session.mailbox.open(limit)
         self._seating.grant(session)
         return poll
 
-    def end(self, session: Session, poll: Poll, delivered: bool) -> None:
+    def end(self, session: PollingSession, poll: OpenPoll, delivered: bool) -> None:
         """The poll is over. What could not be delivered waits for the next one."""
         left = session.mailbox.close(poll, delivered)
         if left:
@@ -217,7 +217,7 @@ class Desk:
         available: tuple[str, ...] | None,
         hot: tuple[str, ...] | None,
         number: int | None,
-    ) -> Session:
+    ) -> PollingSession:
         # A poll is a sign of life like any other.
         session = self._at_hand(worker_id, number) or await self._session_of(worker_id, number)
         if session is not None:
@@ -241,7 +241,9 @@ class Desk:
         """A heartbeat that says nothing. False: we do not know the worker."""
         return await self._session_of(worker_id, None) is not None
 
-    async def beat(self, worker_id: str, said: Heartbeat, began: float, version: str | None = None) -> Answer:
+    async def beat(
+        self, worker_id: str, said: Heartbeat, began: float, version: str | None = None
+    ) -> PollHeartbeatReply:
         """A heartbeat that arrived at `began` (by `elapsed`), from an SDK of this protocol version."""
         pulse = to_heartbeat(said)
         named = pulse.session is not None
@@ -258,16 +260,16 @@ class Desk:
         elif session.provisional and registers_again(version) and self._is_asking(session):
             raise UnknownWorker(worker_id)
         stop = tuple(attempt for attempt in beat.cancel if not session.has_ended(attempt))
-        return Answer(stop, full_sync=session.provisional)
+        return PollHeartbeatReply(stop, full_sync=session.provisional)
 
-    def _is_asking(self, session: Session) -> bool:
+    def _is_asking(self, session: PollingSession) -> bool:
         """For a while only: whoever beats on without having registered does not know how."""
         now = self._clock.elapsed()
         if session.asked_at is None:
             session.asked_at = now
         return now - session.asked_at < _ASKING_S
 
-    async def _take_in_by(self, pulse: HeartbeatReport, worker_id: str) -> Session:
+    async def _take_in_by(self, pulse: HeartbeatReport, worker_id: str) -> PollingSession:
         session = self._sessions.open(worker_id)
         skills = pulse.skills or pulse.available or ()
         await self._take_in(
@@ -275,14 +277,16 @@ class Desk:
         )
         return session
 
-    async def _heard(self, session: Session, worker_id: str, pulse: HeartbeatReport, began: float) -> Beat:
+    async def _heard(
+        self, session: PollingSession, worker_id: str, pulse: HeartbeatReport, began: float
+    ) -> HeartbeatReply:
         self._heed(session, worker_id, pulse)
         fresh = session.fresh(began)
         # What has just left for a worker that sits elsewhere is not known here, so its heartbeat decides nothing.
         running = None if self._seating.find(session) is None else pulse.running
         return await self._service.heartbeat(worker_id, session.number, running, began=began, fresh=fresh)
 
-    def _heed(self, session: Session, worker_id: str, pulse: HeartbeatReport) -> None:
+    def _heed(self, session: PollingSession, worker_id: str, pulse: HeartbeatReport) -> None:
         available = pulse.available
         if pulse.skills is not None and pulse.status != "offline":
             session.skills, session.provisional = pulse.skills, False
@@ -297,12 +301,12 @@ class Desk:
 
     # -- results, events, commands ---------------------------------------------------------------
 
-    async def result(self, result: TaskResult) -> tuple[ResultVerdict, Handed | None]:
+    async def result(self, result: TaskResult) -> tuple[ResultVerdict, DeliveredTask | None]:
         """A result; answered after the commit that it caused, with what was known of its task before."""
         session = self._sessions.find(result.worker_id)
         known = None if session is None else session.recall(result.task_id)
         if known is None and (task := await self._service.find_task(result.task_id)) is not None:
-            known = handed(task)
+            known = delivered_task(task)
         if session is not None:
             session.ended(result.task_id, self._clock.elapsed())
         try:
@@ -319,7 +323,7 @@ class Desk:
         """How far an attempt of this worker is; an empty id is one that nobody could tell."""
         self._service.progress(said.attempt_id, said.value, said.message, said.checkpoint, worker_id)
 
-    def _cancel(self, session: Session, worker_id: str, attempt_ids: Sequence[str]) -> None:
+    def _cancel(self, session: PollingSession, worker_id: str, attempt_ids: Sequence[str]) -> None:
         """Stop these. One that has not left is simply taken back; the others are told over the socket."""
         waiting = [task.attempt_id for task in session.mailbox.take(attempt_ids)]
         for attempt_id in waiting:
@@ -331,7 +335,7 @@ class Desk:
             for line in self._sessions.lines_to(worker_id):
                 line.stop(gone)
 
-    async def connect(self, worker_id: str | None, line: Line) -> None:
+    async def connect(self, worker_id: str | None, line: CommandSocket) -> None:
         """A command socket opens. A second one of the same worker closes the first."""
         if self.closed:
             line.close(1001, "the orchestrator stops")
@@ -346,7 +350,7 @@ class Desk:
             if wanted := [task.attempt_id for task in held if task.cancel_requested]:
                 line.stop(wanted)
 
-    def disconnect(self, worker_id: str | None, line: Line) -> None:
+    def disconnect(self, worker_id: str | None, line: CommandSocket) -> None:
         """A command socket is closed. That changes nothing else (FENCES 9)."""
         self._sessions.nameless.pop(line, None)
         session = None if worker_id is None else self._sessions.find(worker_id)
@@ -355,7 +359,7 @@ class Desk:
 
     # -- going -----------------------------------------------------------------------------------
 
-    async def _goodbye(self, session: Session, worker_id: str, pulse: HeartbeatReport) -> None:
+    async def _goodbye(self, session: PollingSession, worker_id: str, pulse: HeartbeatReport) -> None:
         """No more tasks for it. What it lists it may still finish; its lease says how long."""
         session.leaving = True
         self._service.drain(worker_id)
@@ -368,7 +372,7 @@ class Desk:
             self._later(self._last_words(session, worker_id, session.number, running))
 
     async def _last_words(
-        self, session: Session, worker_id: str, number: int, running: frozenset[str]
+        self, session: PollingSession, worker_id: str, number: int, running: frozenset[str]
     ) -> None:
         """What it neither lists nor has reported by now died with it."""
         await asyncio.sleep(_LAST_WORDS_S)
@@ -377,7 +381,7 @@ class Desk:
             await self._service.hand_back(worker_id, [a for a in held if a not in running])
             await self._leave_if_done(session, worker_id)
 
-    async def _leave_if_done(self, session: Session, worker_id: str) -> bool:
+    async def _leave_if_done(self, session: PollingSession, worker_id: str) -> bool:
         if await self._service.held(worker_id):
             return False
         await self._service.leave(worker_id, session.number)
@@ -397,13 +401,13 @@ class Desk:
             log.exception("taking tasks back failed; the worker's lease will", extra={"action": "hand_back"})
 
 
-class Visit:
+class PollRequest:
     """One poll, from the first look at the worker to the answer that has left, or has not."""
 
     __slots__ = ("_desk", "_finding", "_limit", "_poll", "_session", "_timeout_s")
 
     def __init__(
-        self, desk: Desk, finding: Coroutine[Any, Any, Session], timeout_s: float, limit: int
+        self, desk: PollingService, finding: Coroutine[Any, Any, PollingSession], timeout_s: float, limit: int
     ) -> None:
         self._desk = desk
         self._finding = finding

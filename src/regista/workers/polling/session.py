@@ -1,4 +1,4 @@
-"""Sessions: what we know of the workers that speak HTTP, between one request of theirs and the next."""
+"""PollingSessions: what we know of the workers that speak HTTP, between one request of theirs and the next."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
@@ -6,13 +6,13 @@ from typing import Protocol
 from msgspec import Struct
 
 from ...model import Task, Worker
-from .mailbox import Mailbox
+from .mailbox import TaskMailbox
 
 #: Attempts are remembered for this long after their worker told of their end, or got them.
 _MEMORY_S = 60.0
 
 
-class Line(Protocol):
+class CommandSocket(Protocol):
     """A command socket of a stock worker."""
 
     def stop(self, attempt_ids: Sequence[str]) -> None:
@@ -24,7 +24,7 @@ class Line(Protocol):
         ...
 
 
-class Handed(Struct, frozen=True, gc=False):
+class DeliveredTask(Struct, frozen=True, gc=False):
     """A task that has left for a worker, as far as the answer to its result depends on it."""
 
     attempt: int
@@ -35,12 +35,12 @@ class Handed(Struct, frozen=True, gc=False):
     at: float = 0.0
 
 
-def handed(task: Task, at: float = 0.0) -> Handed:
+def delivered_task(task: Task, at: float = 0.0) -> DeliveredTask:
     """What there is to know of a task in a worker's hands."""
-    return Handed(task.attempt, task.worker_id, task.branch, task.transitions, at)
+    return DeliveredTask(task.attempt, task.worker_id, task.branch, task.transitions, at)
 
 
-class Session:
+class PollingSession:
     """One worker. Its record is None while it only polls and we do not know what it can do."""
 
     __slots__ = (
@@ -48,8 +48,8 @@ class Session:
         "renewed_at", "skills", "worker",
     )  # fmt: skip
 
-    def __init__(self, mailbox: Mailbox | None = None) -> None:
-        self.mailbox = mailbox or Mailbox()
+    def __init__(self, mailbox: TaskMailbox | None = None) -> None:
+        self.mailbox = mailbox or TaskMailbox()
         self.worker: Worker | None = None
         #: The epoch of its registration; 0 before.
         self.number = 0
@@ -65,9 +65,9 @@ class Session:
         self.draining = False
         #: It has said goodbye, and may still bring results.
         self.leaving = False
-        self.line: Line | None = None
+        self.line: CommandSocket | None = None
         #: Attempt → what has left, the latest last.
-        self._handed: dict[str, Handed] = {}
+        self._handed: dict[str, DeliveredTask] = {}
         #: Attempt → when its result came.
         self._ended: dict[str, float] = {}
 
@@ -77,14 +77,14 @@ class Session:
         for task in tasks:
             attempt_id = task.attempt_id
             memory.pop(attempt_id, None)
-            memory[attempt_id] = handed(task, now)
+            memory[attempt_id] = delivered_task(task, now)
         while memory:
             oldest = next(iter(memory))
             if now - memory[oldest].at <= _MEMORY_S:
                 return
             del memory[oldest]
 
-    def recall(self, attempt_id: str) -> Handed | None:
+    def recall(self, attempt_id: str) -> DeliveredTask | None:
         """What has left under this id, if that was not too long ago, and its result has not come."""
         return self._handed.get(attempt_id)
 
@@ -126,38 +126,38 @@ class Session:
         return attempt_id in self._ended
 
 
-class Sessions:
+class PollingSessions:
     """All of them, by worker; and the sockets that do not say whose they are."""
 
     def __init__(self, is_connected: Callable[[str, int], bool]) -> None:
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, PollingSession] = {}
         #: The older SDK connects with its token alone: whatever is said is said to all of these.
-        self.nameless: dict[Line, None] = {}
+        self.nameless: dict[CommandSocket, None] = {}
         self._is_connected = is_connected
         self._sweep_at = 64
 
-    def __iter__(self) -> Iterator[Session]:
+    def __iter__(self) -> Iterator[PollingSession]:
         return iter(list(self._sessions.values()))
 
-    def find(self, worker_id: str) -> Session | None:
+    def find(self, worker_id: str) -> PollingSession | None:
         return self._sessions.get(worker_id)
 
-    def known(self, worker_id: str) -> Session | None:
+    def known(self, worker_id: str) -> PollingSession | None:
         """The session of a worker that has its seat; None when it must be taken in (again)."""
         session = self._sessions.get(worker_id)
         if session is None or session.worker is None:
             return None
         return session if self._is_connected(worker_id, session.number) else None
 
-    def open(self, worker_id: str) -> Session:
+    def open(self, worker_id: str) -> PollingSession:
         """The session of a worker, known or not."""
         session = self._sessions.get(worker_id)
         if session is None:
             self._sweep()
-            session = self._sessions[worker_id] = Session()
+            session = self._sessions[worker_id] = PollingSession()
         return session
 
-    def lines_to(self, worker_id: str) -> list[Line]:
+    def lines_to(self, worker_id: str) -> list[CommandSocket]:
         """The sockets on which a word for this worker goes out."""
         session = self._sessions.get(worker_id)
         if session is not None and session.line is not None:

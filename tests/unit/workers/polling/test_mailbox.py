@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from regista.model import Task
-from regista.workers.polling.mailbox import Mailbox
+from regista.workers.polling.mailbox import TaskMailbox
 
 
 def task(number: int) -> Task:
@@ -22,7 +22,7 @@ def play(scenario: Coroutine[Any, Any, None]) -> None:
 
 def test_a_task_goes_to_the_oldest_open_poll() -> None:
     async def scenario() -> None:
-        box = Mailbox()
+        box = TaskMailbox()
         first, second = box.open(1), box.open(1)
         box.put([task(0)])
         await first.wait(1)
@@ -33,7 +33,7 @@ def test_a_task_goes_to_the_oldest_open_poll() -> None:
 
 def test_without_a_poll_it_waits_for_the_next_one() -> None:
     async def scenario() -> None:
-        box = Mailbox()
+        box = TaskMailbox()
         box.put([task(0), task(1), task(2)])
         poll = box.open(2)
         await poll.wait(0)
@@ -44,7 +44,7 @@ def test_without_a_poll_it_waits_for_the_next_one() -> None:
 
 def test_a_poll_that_went_away_with_a_task_in_hand_leaves_it_for_the_next_one_before_all_others() -> None:
     async def scenario() -> None:
-        box = Mailbox()
+        box = TaskMailbox()
         poll = box.open(1)
         box.put([task(0), task(1)])
         assert box.close(poll, delivered=False) == []
@@ -56,7 +56,7 @@ def test_a_poll_that_went_away_with_a_task_in_hand_leaves_it_for_the_next_one_be
 
 def test_what_a_dead_poll_had_goes_to_one_that_is_open() -> None:
     async def scenario() -> None:
-        box = Mailbox()
+        box = TaskMailbox()
         dead, alive = box.open(1), box.open(1)
         box.put([task(0)])
         box.close(dead, delivered=False)
@@ -67,7 +67,7 @@ def test_what_a_dead_poll_had_goes_to_one_that_is_open() -> None:
 
 def test_what_left_with_its_poll_is_gone() -> None:
     async def scenario() -> None:
-        box = Mailbox()
+        box = TaskMailbox()
         poll = box.open(1)
         box.put([task(0)])
         assert box.leaving == [task(0).attempt_id]
@@ -79,7 +79,7 @@ def test_what_left_with_its_poll_is_gone() -> None:
 
 def test_a_poll_whose_time_is_up_gets_nothing_any_more() -> None:
     async def scenario() -> None:
-        box = Mailbox()
+        box = TaskMailbox()
         poll = box.open(1)
         await poll.wait(0.01)
         box.put([task(0)])  # while the answer "nothing" is being written
@@ -90,7 +90,7 @@ def test_a_poll_whose_time_is_up_gets_nothing_any_more() -> None:
 
 def test_everybody_can_be_sent_home() -> None:
     async def scenario() -> None:
-        box = Mailbox()
+        box = TaskMailbox()
         polls = [box.open(1), box.open(5)]
         assert box.wanted == 6
         box.wake_all()
@@ -103,7 +103,7 @@ def test_everybody_can_be_sent_home() -> None:
 
 def test_what_waits_can_be_taken_out_once() -> None:
     async def scenario() -> None:
-        box = Mailbox()
+        box = TaskMailbox()
         box.put([task(0), task(1)])
         attempt = task(0).attempt_id
         assert numbers(box.take([attempt, "unknown"])) == [0]
@@ -115,7 +115,7 @@ def test_what_waits_can_be_taken_out_once() -> None:
 
 
 def test_what_is_not_kept_is_dropped_and_the_order_stays() -> None:
-    box = Mailbox()
+    box = TaskMailbox()
     box.put([task(n) for n in range(4)])
     box.keep({task(n).attempt_id for n in (3, 1, 9)})
     assert numbers(box.empty()) == [1, 3]

@@ -11,7 +11,7 @@ import pytest
 from regista import EventType, JobStatus, RetryPolicy
 from regista.model import AttemptState, ResultVerdict, Task, TaskResult
 from regista.testing.orchestrator import TestOrchestrator
-from regista.workers.polling.service import Answer, Arrival, Desk, UnknownWorker
+from regista.workers.polling.service import PollHeartbeatReply, PollingService, Registered, UnknownWorker
 from regista.workers.protocol.messages import Heartbeat, Registration
 from tests.support import fan_out, one_task, only, types
 
@@ -24,19 +24,21 @@ class Hall:
     def __init__(self, kit: TestOrchestrator) -> None:
         self.kit = kit
         director = kit.director
-        self.desk = Desk(director.workers, director.dispatcher, kit.clock, 30.0, 45.0)
+        self.desk = PollingService(director.workers, director.dispatcher, kit.clock, 30.0, 45.0)
 
     def call(self, ask: Callable[[], Awaitable[T]]) -> T:
         found = self.kit.call(ask)
         self.kit.skip(0)
         return found
 
-    def register(self, worker_id: str = "w", **members: Any) -> Arrival:
+    def register(self, worker_id: str = "w", **members: Any) -> Registered:
         members = {"supported_skills": ["work"], "resources": {"max_concurrent_tasks": 4}, **members}
         said = msgspec.convert({"worker_id": worker_id, **members}, Registration)
         return self.call(lambda: self.desk.register(said))
 
-    def beat(self, *running: str, worker_id: str = "w", version: str | None = None, **members: Any) -> Answer:
+    def beat(
+        self, *running: str, worker_id: str = "w", version: str | None = None, **members: Any
+    ) -> PollHeartbeatReply:
         members = {"status": "idle", "supported_skills": ["work"], **members}
         said = msgspec.convert({"current_tasks": list(running), **members}, Heartbeat)
         return self.call(lambda: self.desk.beat(worker_id, said, self.kit.clock.elapsed(), version))
@@ -65,9 +67,9 @@ class Hall:
 
     def free(self, worker_id: str = "w") -> int:
         """Slots that hold nothing."""
-        seat = self.kit.director.dispatcher.find(worker_id)
-        assert seat is not None
-        return seat.worker.capacity - len(seat.holding)
+        connected = self.kit.director.dispatcher.find(worker_id)
+        assert connected is not None
+        return connected.worker.capacity - len(connected.attempts)
 
 
 hasty = one_task(name="hasty", attempt_timeout=5, retry=RetryPolicy(first_s=0.05, jitter=0))
@@ -256,7 +258,7 @@ def test_a_worker_that_comes_back_in_time_gets_what_waits_in_its_box_once(hall: 
     hall.register()
     job = hall.kit.submit("single")
     (lost,) = hall.poll(timeout_s=1, lost=True)
-    hall.kit.director.dispatcher.unseat("w", lost.session)
+    hall.kit.director.dispatcher.disconnect("w", lost.session)
     # when: we know it by its poll only
     (task,) = hall.poll(timeout_s=1, available=("work",))
     assert task.attempt_id == lost.attempt_id
