@@ -22,7 +22,8 @@ FLOORS = {
         ["storage", "storage.redis", "history", "providers", "payloads", "engines.temporal", "observe"], 2
     ),
     "history.postgres": 2,
-    "history.timeline": 1,
+    "history.timeline": 0,
+    "history.projection": 0,
     "history.query": 1,
     **dict.fromkeys(["storage.base", "history.base", "providers.base", "payloads.base", "engines.base"], 1),
     "payloads.task_files": 1,

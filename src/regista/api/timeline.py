@@ -2,10 +2,10 @@
 
 from aiohttp import web
 
+from ..history.projection import JobProjection
 from ..history.reader import read_events
-from ..history.timeline import timeline_of
+from ..history.timeline import Timeline
 from ..model import Event
-from ..model.timeline import Timeline
 from . import view
 from .operations import Operations
 from .stage import STAGE, Stage
@@ -21,21 +21,17 @@ async def timeline(request: web.Request) -> web.Response:
     """Tell a job's life as spans of time.
 
     The states that it visited, in each the tasks with their attempts, and every wait with its reason: for a `worker`, a
-    `retry`, a person (`human`), a `child`, a `timer`, a mending hand (`release`) or the stop (`cancel`). What goes on has no end
+    `retry`, a person (`human`), a `child`, a `timer`, a release (`release`) or the end of a cancellation (`cancel`). What goes on has no end
     yet. It follows from the events; `truncated` where there are too many to tell.
     """
     stage = request.app[STAGE]
     job = await view.own_job(request)
     events, truncated = await _events(stage, job.id)
     show = view.clock_of(stage.config)
-    told = timeline_of(
-        job.id,
-        (view.shown(event, show) for event in events),
-        show(stage.clock.now()),
-        status=job.status.value,
-        truncated=truncated,
-    )
-    return view.json(told)
+    projection = JobProjection(job.id)
+    for event in events:
+        projection.apply(view.shown(event, show))
+    return view.json(projection.timeline(show(stage.clock.now()), job.status.value, truncated))
 
 
 async def _events(stage: Stage, job_id: str) -> tuple[list[Event], bool]:

@@ -7,18 +7,19 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ..client import Client
+from ..history.projection import JobProjection, StateVisit, TaskView
 from ..model import Event, EventType
 from ..schemas.job_view import answer_commands
 from ..schemas.jobs import JobObject, Progress
 from .output import STYLES, Screen, span, visible
-from .story import Piece, Stay, Story, Teller
+from .story import EventLines
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 #: How many visits to states are drawn; a loop may make many more.
-_STAYS_DRAWN = 12
-_PIECES_DRAWN = 16
+_STATES_DRAWN = 12
+_TASKS_DRAWN = 16
 _SETTLING = (EventType.JOB_FINISHED, EventType.JOB_QUARANTINED)
 #: A task that no worker has taken for so long makes people wonder.
 _WONDER_S = 5.0
@@ -43,14 +44,14 @@ async def follow(
 
 
 async def _follow(client: Client, screen: Screen, job_id: str, tell: Callable[[str], None]) -> None:
-    story, teller = Story(job_id), Teller()
-    wonder = _Wonder(screen, story)
+    projection, lines = JobProjection(job_id), EventLines()
+    wonder = _Wonder(screen, projection)
     try:
-        with _shown(screen, story):
+        with _shown(screen, projection):
             async for event in client.events(job_id):
-                story.hear(event)
+                apply(projection, event)
                 wonder.heard()
-                for line in [] if screen.live else teller.lines(event):
+                for line in [] if screen.live else lines.of(event):
                     tell(line)
                 if event.type in _SETTLING and await _has_settled(client, event):
                     return
@@ -61,9 +62,9 @@ async def _follow(client: Client, screen: Screen, job_id: str, tell: Callable[[s
 class _Wonder:
     """Where nothing is drawn: says once, in a silence, that no worker comes."""
 
-    def __init__(self, screen: Screen, story: Story) -> None:
+    def __init__(self, screen: Screen, projection: JobProjection) -> None:
         self._screen = screen
-        self._story = story
+        self._projection = projection
         self._timer: asyncio.TimerHandle | None = None
         self._said = screen.live
 
@@ -74,9 +75,9 @@ class _Wonder:
             self._timer = asyncio.get_running_loop().call_later(_WONDER_S, self._say)
 
     def _say(self) -> None:
-        if self._story.unclaimed is not None:
+        if unclaimed_since(self._projection) is not None:
             self._said = True
-            self._screen.note(_unclaimed(self._story))
+            self._screen.note(_unclaimed(self._projection))
 
     def stop(self) -> None:
         """Nothing more is to be said."""
@@ -84,8 +85,22 @@ class _Wonder:
             self._timer.cancel()
 
 
-def _unclaimed(story: Story) -> str:
-    return f"no worker has taken it yet; `regista jobs explain {story.job_id}` says why"
+def apply(projection: JobProjection, event: Event | Progress) -> None:
+    """Take an event in, or the progress of a task."""
+    if isinstance(event, Progress):
+        projection.apply_progress(event.task_id, event.progress, event.message or "")
+    else:
+        projection.apply(event)
+
+
+def unclaimed_since(projection: JobProjection) -> datetime | None:
+    """Since when a task waits that no worker has taken; None when there is none."""
+    waiting = (task.changed_at for task in projection.open_tasks if task.never_claimed)
+    return min(waiting, default=None)
+
+
+def _unclaimed(projection: JobProjection) -> str:
+    return f"no worker has taken it yet; `regista jobs explain {projection.job_id}` says why"
 
 
 async def _has_settled(client: Client, event: Event | Progress) -> bool:
@@ -109,67 +124,104 @@ async def stream(client: Client, screen: Screen, job_id: str, timeout_s: float |
 
 
 @contextmanager
-def _shown(screen: Screen, story: Story) -> Iterator[None]:
+def _shown(screen: Screen, projection: JobProjection) -> Iterator[None]:
     if not screen.live:
         yield
         return
     from rich.live import Live
 
     # Drawn again eight times a second, so that clocks and bars move while nothing happens.
-    with Live(get_renderable=lambda: drawing(story), refresh_per_second=8, console=screen.console()):
+    with Live(get_renderable=lambda: drawing(projection), refresh_per_second=8, console=screen.console()):
         yield
 
 
-def drawing(story: Story, now: datetime | None = None) -> "RenderableType":
-    """The story on a terminal: where it was, where it is, and its tasks."""
+def drawing(projection: JobProjection, now: datetime | None = None) -> "RenderableType":
+    """The job on a terminal: the states that it visited, and the tasks of the last one."""
     from rich.console import Group
     from rich.text import Text
 
     now = now or datetime.now(UTC)
-    head = Text.assemble((visible(story.blueprint or "job"), "bold"), f" {visible(story.job_id)}  ")
-    head.append(visible(story.status), STYLES.get(story.status, "blue"))
+    head = Text.assemble((visible(projection.blueprint or "job"), "bold"), f" {visible(projection.job_id)}  ")
+    head.append(visible(projection.status), STYLES.get(projection.status, "blue"))
     lines: list[Any] = [head]
-    if len(story.stays) > _STAYS_DRAWN:
-        lines.append(Text(f"  … {len(story.stays) - _STAYS_DRAWN} states before", "dim"))
-    lines += [_draw_stay(stay, story, now) for stay in story.stays[-_STAYS_DRAWN:]]
-    if story.status == "waiting_for_human":
-        lines.append(Text(f"    {visible(story.waits)}", "cyan"))
-        ways = answer_commands(story.job_id, story.decisions or ("approve",))
+    if len(projection.states) > _STATES_DRAWN:
+        lines.append(Text(f"  … {len(projection.states) - _STATES_DRAWN} states before", "dim"))
+    lines += [_draw_state(state, projection, now) for state in projection.states[-_STATES_DRAWN:]]
+    waiting = waiting_text(projection)
+    if projection.status == "waiting_for_human":
+        lines.append(Text(f"    {visible(waiting)}", "cyan"))
+        ways = answer_commands(projection.job_id, projection.decisions or ("approve",))
         lines += [Text(f"    answer with: {visible(way, one_line=True)}", "dim") for way in ways]
-    elif story.waits:
-        lines.append(Text(f"    {visible(story.waits)}", "dim"))
-    if story.ended is None and story.pieces:
-        lines.append(_draw_pieces(list(story.pieces.values())))
-    if story.unclaimed is not None and (now - story.unclaimed).total_seconds() >= _WONDER_S:
-        lines.append(Text(f"    {visible(_unclaimed(story))}", "dim"))
+    elif waiting:
+        lines.append(Text(f"    {visible(waiting)}", "dim"))
+    if projection.open_tasks:
+        lines.append(_draw_tasks(projection.open_tasks))
+    since = unclaimed_since(projection)
+    if since is not None and (now - since).total_seconds() >= _WONDER_S:
+        lines.append(Text(f"    {visible(_unclaimed(projection))}", "dim"))
     return Group(*lines)
 
 
-def _draw_stay(stay: Stay, story: Story, now: datetime) -> "RenderableType":
+def waiting_text(projection: JobProjection) -> str:
+    """What a person should know about what the job waits for."""
+    wait = projection.waiting
+    if wait is None:
+        return ""
+    message = str(wait.detail.get("message", ""))
+    match wait.reason:
+        case "retry":
+            return f"handler failed: {message}"
+        case "human":
+            return message or "a decision"
+        case "child":
+            return str(wait.detail.get("child_id", ""))
+        case "timer":
+            return f"{round(float(wait.detail.get('seconds', 0)), 3)} s"
+        case "release":
+            return message or str(wait.detail.get("code", ""))
+    return message
+
+
+def _draw_state(state: StateVisit, projection: JobProjection, now: datetime) -> "RenderableType":
     from rich.text import Text
 
-    done = stay.ended is not None or story.ended is not None
-    mark = ("✓", "green") if done else ("●", "blue")
-    if story.status == "failed" and stay is story.stays[-1]:
+    ended_at = state.ended_at or projection.ended_at
+    mark = ("●", "blue") if ended_at is None else ("✓", "green")
+    if projection.status == "failed" and state is projection.states[-1]:
         mark = ("✗", "red")
-    spent = ((stay.ended or story.ended or now) - stay.began).total_seconds()
-    return Text.assemble("  ", mark, f" {visible(stay.state):<24}", (span(spent), "dim"))
+    spent = ((ended_at or now) - state.began_at).total_seconds()
+    return Text.assemble("  ", mark, f" {visible(state.state):<24}", (span(spent), "dim"))
 
 
-def _draw_pieces(pieces: list[Piece]) -> "RenderableType":
+#: What is shown for the state of an attempt.
+_TASK_WORDS = {
+    "started": "running",
+    "finished": "done",
+    "lost": "worker lost",
+    "undelivered": "not delivered",
+    "timed_out": "timed out",
+}
+#: Nothing more is expected of a task in one of these.
+_OVER = frozenset({"finished", "cancelled", "failed", "timed_out"})
+
+
+def _draw_tasks(tasks: list[TaskView]) -> "RenderableType":
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     # What still moves comes first: a fan-out of hundreds does not fit.
-    for piece in sorted(pieces, key=lambda piece: piece.over)[:_PIECES_DRAWN]:
-        total = 1.0 if piece.over or piece.progress is not None else None
-        bar = ProgressBar(total=total, completed=piece.progress or 0.0, width=20, pulse=total is None)
-        again = f"attempt {piece.attempt}" if piece.attempt > 1 else ""
-        # As Text: a plain string would be read as markup, and what is told may have brackets.
-        worker, message = Text(visible(piece.worker)), Text(visible(piece.message, one_line=True))
-        table.add_row("   ", Text(visible(piece.type)), bar, piece.state, again, worker, message)
-    if len(pieces) > _PIECES_DRAWN:
-        table.add_row("   ", f"… {len(pieces) - _PIECES_DRAWN} more")
+    for task in sorted(tasks, key=lambda task: task.last.state in _OVER)[:_TASKS_DRAWN]:
+        last = task.last
+        over, retried = last.state in _OVER, last.number > 1
+        total = 1.0 if over or task.progress is not None else None
+        bar = ProgressBar(total=total, completed=task.progress or 0.0, width=20, pulse=total is None)
+        state = "retrying" if retried and last.state == "queued" else _TASK_WORDS.get(last.state, last.state)
+        again = f"attempt {last.number}" if retried else ""
+        # As Text: a plain string would be read as markup, and names and messages may have brackets.
+        worker, message = Text(visible(last.worker_id or "")), Text(visible(task.message, one_line=True))
+        table.add_row("   ", Text(visible(task.label)), bar, state, again, worker, message)
+    if len(tasks) > _TASKS_DRAWN:
+        table.add_row("   ", f"… {len(tasks) - _TASKS_DRAWN} more")
     return table

@@ -11,7 +11,7 @@ from .calls import attributes_in, client_for, maybe_object_in, object_in
 from .follow import follow, stream
 from .output import Screen, age, screen_for, shown, span
 from .refusals import UsageError
-from .story import Teller
+from .story import EventLines
 from .timeline import draw
 
 
@@ -257,9 +257,9 @@ async def history(asked: argparse.Namespace) -> int:
     if screen.json:
         screen.document({"items": events})
         return exits.OK
-    teller = Teller()
+    lines = EventLines()
     for event in events:
-        for line in teller.lines(event):
+        for line in lines.of(event):
             screen.say(line)
     return exits.OK
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from ..model.timeline import AttemptSpan, StateSpan, TaskSpan, Timeline, Wait
+from ..history.timeline import AttemptSpan, StateSpan, TaskSpan, Timeline, Wait
 from .output import Screen, span, visible
 
 #: How a bar is drawn, by what it tells. A wait is thin.

@@ -10,8 +10,8 @@ import msgspec
 
 from ..config import Connection
 from ..errors import JobNotFound, RegistaError, Unreachable
+from ..history.timeline import Timeline
 from ..model import Event, EventType, JobStatus
-from ..model.timeline import Timeline
 from ..schemas.jobs import JobObject, Progress, Waited
 from .bodies import members, new_key, wish
 from .errors import error_from_problem

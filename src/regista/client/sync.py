@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from ..config import Connection
 from ..errors import RegistaError
+from ..history.timeline import Timeline
 from ..model import Event
-from ..model.timeline import Timeline
 from ..schemas.jobs import JobObject, Progress
 from .client import Client
 from .files import SyncFiles

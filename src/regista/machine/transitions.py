@@ -274,7 +274,7 @@ def _fan_out(job: Job, orders: tuple[Order, ...], aggregator: str, context: Deci
         job=parked,
         tasks=tuple(TaskWrite(task) for task in tasks),
         opens_branches=len(tasks),
-        events=tuple(_dispatched(job, task, context) for task in tasks),
+        events=tuple(_dispatched(job, task, context, len(tasks)) for task in tasks),
     )
 
 
@@ -379,14 +379,17 @@ def _left(job: Job, context: DecisionContext, to: str | None) -> Event:
     )
 
 
-def _dispatched(job: Job, task: Task, context: DecisionContext) -> Event:
+def _dispatched(job: Job, task: Task, context: DecisionContext, branches: int = 1) -> Event:
+    detail: dict[str, Any] = {"type": task.type, "queue": task.queue or task.type}
+    if branches > 1:
+        detail["branches"] = branches  # so that a branch is called the same from its first event on
     return Event(
         type=EventType.TASK_DISPATCHED,
         at=context.now,
         state=job.state,
         task_id=task.id,
         attempt=task.attempt,
-        detail={"type": task.type, "queue": task.queue or task.type},
+        detail=detail,
     )
 
 

@@ -39,6 +39,22 @@ class EventType(StrEnum):
     JOB_FINISHED = "job_finished"
 
 
+#: What ends an attempt, and how it has ended then.
+ATTEMPT_OUTCOMES = {
+    EventType.TASK_FINISHED: "finished",
+    EventType.TASK_FAILED: "failed",
+    EventType.TASK_LOST: "lost",
+    EventType.TASK_UNDELIVERED: "undelivered",
+    EventType.TASK_TIMED_OUT: "timed_out",
+}
+_ATTEMPT_STATES = {
+    EventType.TASK_DISPATCHED: "queued",
+    EventType.TASK_RETRIED: "queued",
+    EventType.TASK_STARTED: "started",
+    **ATTEMPT_OUTCOMES,
+}
+
+
 class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What happened to a job. (job_id, seq) names it; `seq` counts from 1 without a gap.
 
@@ -65,6 +81,12 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     snapshot: dict[str, Any] | None = None
     #: Who caused it, if it was a caller: `client:NAME`, `operator:NAME`, `approval_link`.
     actor: str | None = None
+
+
+def attempt_state_of(event: Event) -> str | None:
+    """The state of the attempt that the event names, after it; None for an event of no attempt."""
+    state = _ATTEMPT_STATES.get(event.type)
+    return "cancelled" if state is not None and event.status == "cancelled" else state
 
 
 class JobSummary(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

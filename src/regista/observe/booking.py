@@ -18,17 +18,14 @@ from ..model import (
     Task,
     Worker,
 )
+from ..model.event import ATTEMPT_OUTCOMES
 from .catalogue import Catalogue
 
 #: Blueprints of the last jobs that were looked at: a change of tasks alone does not say it.
 _JOBS_KEPT = 10_000
-#: What an attempt came to when no worker told it.
-_UNTOLD = {
-    EventType.TASK_LOST: "lost",
-    EventType.TASK_UNDELIVERED: "undelivered",
-    EventType.TASK_TIMED_OUT: "timed_out",
-}
+#: What a worker reports, and how an attempt ended that no worker reported.
 _TOLD = (EventType.TASK_FINISHED, EventType.TASK_FAILED)
+_UNTOLD = {kind: outcome for kind, outcome in ATTEMPT_OUTCOMES.items() if kind not in _TOLD}
 
 #: Members that every commit meets: to find one through its class costs more than to compare it.
 _APPLIED, _OFFERED = CommitStatus.APPLIED, AttemptState.OFFERED

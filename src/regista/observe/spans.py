@@ -11,17 +11,9 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from ..model import Change, CommitOutcome, CommitStatus, Event, EventType, Job, JobStatus, Task
+from ..model.event import ATTEMPT_OUTCOMES
 from ..trace_context import SpanReference, span_id_of, span_in
 
-_ATTEMPT_ENDS = frozenset(
-    {
-        EventType.TASK_FINISHED,
-        EventType.TASK_FAILED,
-        EventType.TASK_LOST,
-        EventType.TASK_UNDELIVERED,
-        EventType.TASK_TIMED_OUT,
-    }
-)
 _WELL = frozenset({JobStatus.FINISHED.value, JobStatus.CANCELLED.value})
 
 
@@ -57,7 +49,7 @@ class Spans:
 
     def _tell(self, change: Change, now: datetime) -> None:
         for event in change.events:
-            if event.type in _ATTEMPT_ENDS:
+            if event.type in ATTEMPT_OUTCOMES:
                 task = next((write.task for write in change.tasks if write.task.id == event.task_id), None)
                 record = None if task is None else attempt_span(task, event, now)
             elif event.type is EventType.JOB_FINISHED and change.job is not None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import UNSET
 
+from ..history.projection import OPEN_ATTEMPTS, AttemptView, JobProjection
 from ..model import (
     AttemptState,
     AwaitBranches,
@@ -17,28 +18,15 @@ from ..model import (
     AwaitTimer,
     AwaitVersion,
     Event,
-    EventType,
     Job,
     JobStatus,
     Task,
 )
 from .jobs import Attempt, AttemptErrorView, Bill, ErrorView, JobObject, WaitingFor
 
-#: What an event makes of the attempt that it names.
-_STATES = {
-    EventType.TASK_DISPATCHED: "queued",
-    EventType.TASK_RETRIED: "queued",
-    EventType.TASK_STARTED: "started",
-    EventType.TASK_FINISHED: "finished",
-    EventType.TASK_FAILED: "failed",
-    EventType.TASK_LOST: "lost",
-    EventType.TASK_UNDELIVERED: "undelivered",
-    EventType.TASK_TIMED_OUT: "timed_out",
-}
-_OPEN = frozenset({"queued", "offered", "started"})
 #: Looked up once: a member through its class costs more than the question.
 _FINISHED, _QUARANTINED, _CANCELLING = JobStatus.FINISHED, JobStatus.QUARANTINED, JobStatus.CANCELLING
-_CLOSED, _DISPATCHED = AttemptState.CLOSED, EventType.TASK_DISPATCHED
+_CLOSED = AttemptState.CLOSED
 _NO_BILL = Bill(0.0, 0.0)
 
 #: A time as it is shown; None stays None.
@@ -48,44 +36,6 @@ TimeFormat = Callable[[datetime | None], Any]
 def as_stored(moment: datetime | None) -> Any:
     """Times in UTC, as they are stored."""
     return moment
-
-
-class _Try:
-    """An attempt while its events are read."""
-
-    __slots__ = ("attempt", "error", "started_at", "state", "task_id", "worker_id")
-
-    def __init__(self, task_id: str, attempt: int) -> None:
-        #: Stable over attempts.
-        self.task_id = task_id
-        self.attempt = attempt
-        self.state = "queued"
-        self.worker_id: str | None = None
-        self.started_at: datetime | None = None
-        self.error: AttemptErrorView | None = None
-
-    def hear(self, event: Event, state: str) -> None:
-        """One more event of this attempt, and the state that it means."""
-        self.state = "cancelled" if event.status == "cancelled" else state
-        self.worker_id = event.worker_id or self.worker_id
-        if state == "started":
-            self.started_at = event.at
-        elif state not in _OPEN and event.code is not None:
-            details = event.detail.get("error", UNSET)
-            self.error = AttemptErrorView(event.code, event.message or "", details)
-
-    def shown(self, name: str, kind: str, show: TimeFormat) -> Attempt:
-        """The attempt as its owner sees it."""
-        return Attempt(
-            task_id=name,
-            worker_id=self.worker_id,
-            state=self.state,
-            started_at=show(self.started_at),
-            error=self.error,
-            attempt_id=name,
-            attempt=self.attempt,
-            type=kind,
-        )
 
 
 def answer_commands(job_id: str, decisions: Iterable[str]) -> list[str]:
@@ -138,41 +88,30 @@ def job_view(
 def _attempts(
     job: Job, events: Iterable[Event], tasks: Sequence[Task], show: TimeFormat
 ) -> tuple[list[Attempt], Bill]:
-    tries: dict[str, _Try] = {}
-    types: dict[str, str] = {}
-    seconds = cost = 0.0
+    projection = JobProjection(job.id)
     for event in events:
-        state = _STATES.get(event.type)
-        if state is None:
-            continue
-        name = f"{event.task_id}-{event.attempt}"
-        one = tries.get(name)
-        if one is None:
-            one = tries[name] = _Try(event.task_id or "", event.attempt or 0)
-        one.hear(event, state)
-        if event.type is _DISPATCHED:
-            types[one.task_id] = event.detail.get("type", "")
-        elif state not in _OPEN:
-            seconds += (event.duration_ms or 0.0) / 1000
-            cost += event.detail.get("cost", 0.0) if event.detail else 0.0
-    _overlay(tries, types, tasks)
-    if job.status.terminal:
-        for one in tries.values():
-            # Called off with its job: nobody said how it went, and nobody waits for it any more.
-            one.state = "cancelled" if one.state in _OPEN else one.state
-    found = [one.shown(name, types.get(one.task_id, ""), show) for name, one in tries.items()]
-    return found, Bill(round(seconds, 6), round(cost, 9))
+        projection.apply(event)
+    ended = job.status.terminal
+    found = [_shown(attempt, ended, show) for attempt in projection.attempts(tasks)]
+    return found, Bill(*projection.bill())
 
 
-def _overlay(tries: dict[str, _Try], types: dict[str, str], tasks: Sequence[Task]) -> None:
-    """What is open right now: events tell of an offer and of a start only later."""
-    for task in tasks:
-        if task.state is not _CLOSED:
-            types[task.id] = task.type
-            one = tries.setdefault(task.attempt_id, _Try(task.id, task.attempt))
-            one.state = task.state.value
-            one.worker_id = task.worker_id
-            one.started_at = task.started_at or one.started_at
+def _shown(attempt: AttemptView, ended: bool, show: TimeFormat) -> Attempt:
+    """The attempt as its owner sees it. One that was open when its job ended was cancelled with it."""
+    name, state, error = attempt.id, attempt.state, None
+    if attempt.code is not None:
+        details = attempt.detail.get("error", UNSET)
+        error = AttemptErrorView(attempt.code, attempt.message or "", details)
+    return Attempt(
+        task_id=name,
+        worker_id=attempt.worker_id,
+        state="cancelled" if ended and state in OPEN_ATTEMPTS else state,
+        started_at=show(attempt.started_at),
+        error=error,
+        attempt_id=name,
+        attempt=attempt.number,
+        type=attempt.type,
+    )
 
 
 def _progress(tasks: Sequence[Task]) -> float | None:

@@ -5,8 +5,9 @@ import pytest
 from rich.console import Console
 
 from regista import Event, EventType
-from regista.cli.follow import drawing
-from regista.cli.story import Story, Teller
+from regista.cli.follow import apply, drawing, waiting_text
+from regista.cli.story import EventLines
+from regista.history.projection import JobProjection
 from regista.schemas.jobs import Progress
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -43,21 +44,21 @@ LIFE: list[Event | Progress] = [
 
 
 def line_of(told: Event) -> str:
-    (line,) = Teller().lines(told)
+    (line,) = EventLines().of(told)
     return line
 
 
-def drawn(told: Story, after_s: float) -> str:
+def drawn(told: JobProjection, after_s: float) -> str:
     console = Console(width=120, force_terminal=False)
     with console.capture() as captured:
         console.print(drawing(told, START + timedelta(seconds=after_s)))
     return captured.get()
 
 
-def story(length: int) -> Story:
-    told = Story("j1")
+def story(length: int) -> JobProjection:
+    told = JobProjection("j1")
     for each in LIFE[:length]:
-        told.hear(each)
+        apply(told, each)
     return told
 
 
@@ -65,27 +66,27 @@ def test_a_story_knows_states_tasks_and_the_end() -> None:
     whole = story(len(LIFE))
 
     assert (whole.blueprint, whole.status) == ("video", "finished")
-    assert [(stay.state, stay.ended is not None) for stay in whole.stays] == [
-        ("ingest", True),
-        ("review", False),
+    assert [(state.state, state.next_state) for state in whole.states] == [
+        ("ingest", "review"),
+        ("review", None),
     ]
-    assert whole.ended == START + timedelta(seconds=3)
+    assert whole.ended_at == START + timedelta(seconds=3)
 
 
 def test_a_task_shows_its_progress_and_starts_anew_when_it_is_tried_again() -> None:
-    (piece,) = story(5).pieces.values()
-    assert (piece.type, piece.worker, piece.progress, piece.message) == ("probe", "w1", 0.5, "half")
+    (task,) = story(5).open_tasks
+    assert (task.type, task.last.worker_id, task.progress, task.message) == ("probe", "w1", 0.5, "half")
 
-    (piece,) = story(7).pieces.values()
-    assert (piece.attempt, piece.state, piece.progress) == (2, "is tried again", None)
+    (task,) = story(7).open_tasks
+    assert (task.last.number, task.last.state, task.progress) == (2, "queued", None)
 
-    (piece,) = story(8).pieces.values()
-    assert (piece.over, piece.progress) == (True, 1.0)
+    (task,) = story(8).open_tasks
+    assert (task.last.state, task.progress) == ("finished", 1.0)
 
 
 def test_what_a_person_must_do_is_said_while_it_is_so() -> None:
-    assert (story(11).status, story(11).waits) == ("waiting_for_human", "Publish?")
-    assert story(12).waits == ""
+    assert (story(11).status, waiting_text(story(11))) == ("waiting_for_human", "Publish?")
+    assert waiting_text(story(12)) == ""
 
 
 @pytest.mark.parametrize("length", range(1, len(LIFE) + 1))
@@ -95,14 +96,14 @@ def test_every_moment_can_be_drawn_and_told(length: int) -> None:
         console.print(drawing(story(length), START + timedelta(seconds=4)))
 
     assert "j1" in captured.get()
-    teller = Teller()
-    lines = [teller.lines(each) for each in LIFE[:length]]
+    teller = EventLines()
+    lines = [teller.of(each) for each in LIFE[:length]]
     assert LIFE[length - 1].type in lines[-1][-1]
 
 
 def test_lines_tell_events_apart() -> None:
-    teller = Teller()
-    lines = [line for each in LIFE for line in teller.lines(each)]
+    teller = EventLines()
+    lines = [line for each in LIFE for line in teller.of(each)]
 
     assert lines[5] == "   0.300 s  task_failed         probe, attempt 1, TRANSIENT_ERROR: no answer"
     assert lines[4] == "   0.250 s  progress            probe, 50%, half"
@@ -111,11 +112,11 @@ def test_lines_tell_events_apart() -> None:
 
 
 def test_a_long_loop_and_a_wide_fan_out_do_not_flood_the_screen() -> None:
-    told = Story("j1")
+    told = JobProjection("j1")
     for number in range(50):
-        told.hear(event(EventType.STATE_STARTED, number, state=f"s{number}"))
+        apply(told, event(EventType.STATE_STARTED, number, state=f"s{number}"))
     for number in range(100):
-        told.hear(event(EventType.TASK_DISPATCHED, 60, task_id=f"j1_1_{number}", attempt=1))
+        apply(told, event(EventType.TASK_DISPATCHED, 60, task_id=f"j1_1_{number}", attempt=1))
     console = Console(width=100)
     with console.capture() as captured:
         console.print(drawing(told))
@@ -139,14 +140,14 @@ def evil_life() -> list[Event | Progress]:
 
 
 def test_what_workers_and_blueprints_say_is_shown_and_never_obeyed() -> None:
-    told, teller = Story("j1"), Teller()
+    told, teller = JobProjection("j1"), EventLines()
     console = Console(width=200, color_system=None)
     for each in evil_life():
-        told.hear(each)
+        apply(told, each)
         with console.capture() as drawn:
             console.print(drawing(told))
         assert not set(drawn.get()) & set("\x1b\x07\x9b\r\u202e")
-        (line,) = teller.lines(each)
+        (line,) = teller.of(each)
         assert not set(line) & set("\x1b\x07\x9b\r\u202e\n")
 
 
@@ -174,35 +175,48 @@ def test_the_end_of_a_job_is_told_without_saying_a_word_twice() -> None:
 def test_a_task_that_was_cancelled_is_not_told_as_one_that_is_done() -> None:
     told = story(4)
     end = event(EventType.TASK_FINISHED, 1, task_id="j1_1_0", attempt=1, worker_id="w1", status="cancelled")
-    told.hear(end)
+    apply(told, end)
 
-    (piece,) = told.pieces.values()
-    assert (piece.state, piece.over, piece.progress) == ("cancelled", True, None)
+    (task,) = told.open_tasks
+    assert (task.last.state, task.progress) == ("cancelled", None)
     assert line_of(end).endswith("attempt 1, by w1, cancelled")
 
 
 def test_progress_is_never_told_before_the_start_of_its_task() -> None:
-    teller = Teller()
+    teller = EventLines()
     early = Progress(
         at=START + timedelta(seconds=0.3), job_id="j1", task_id="j1_1_0", progress=0.1, message=""
     )
 
-    told = [teller.lines(each) for each in (*LIFE[:3], early, LIFE[3])]
+    told = [teller.of(each) for each in (*LIFE[:3], early, LIFE[3])]
 
     assert told[3] == []
     assert [line.split()[2] for line in told[4]] == ["task_started", "progress"]
 
 
 def test_branches_of_a_fan_out_have_numbers_and_a_single_task_has_none() -> None:
-    teller = Teller()
-    for number in range(2):
-        teller.lines(
-            event(EventType.TASK_DISPATCHED, task_id=f"j1_1_{number}", attempt=1, detail={"type": "cut"})
+    teller = EventLines()
+    dispatched = [
+        teller.of(
+            event(
+                EventType.TASK_DISPATCHED,
+                task_id=f"j1_1_{number}",
+                attempt=1,
+                detail={"type": "cut", "branches": 2},
+            )
         )
-    (first,) = teller.lines(event(EventType.TASK_STARTED, 1, task_id="j1_1_0", attempt=1))
-    (second,) = teller.lines(event(EventType.TASK_STARTED, 1, task_id="j1_1_1", attempt=1))
+        for number in range(2)
+    ]
+    started = [
+        teller.of(event(EventType.TASK_STARTED, 1, task_id=f"j1_1_{number}", attempt=1))
+        for number in range(2)
+    ]
 
-    assert (first.split("  ")[-1], second.split("  ")[-1]) == ("cut #1, attempt 1", "cut #2, attempt 1")
+    for lines in (dispatched, started):
+        names = [line.split("  ")[-1].strip() for (line,) in lines]
+        assert names == ["cut #1, attempt 1", "cut #2, attempt 1"]
+    single = event(EventType.TASK_DISPATCHED, task_id="j1_2_0", attempt=1, detail={"type": "join"})
+    assert line_of(single).endswith("join, attempt 1")
 
 
 def test_whoever_is_asked_sees_how_each_answer_is_given() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from regista.cli.output import Screen
 from regista.cli.timeline import Row, bar, draw, rows_of
-from regista.model.timeline import AttemptSpan, StateSpan, TaskSpan, Timeline, Wait
+from regista.history.timeline import AttemptSpan, StateSpan, TaskSpan, Timeline, Wait
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 

@@ -1,17 +1,27 @@
 """Events become spans: states, tasks, attempts, and waits with their reason."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from regista.blueprint import ActionFactory, JobContext
 from regista.errors import TransientError
-from regista.history.timeline import timeline_of
+from regista.history.projection import JobProjection, task_label
+from regista.history.timeline import StateSpan, Timeline, Wait
 from regista.model import Event, EventType, Job, RetryPolicy
-from regista.model.timeline import StateSpan, Timeline, Wait
 from regista.testing.orchestrator import TestOrchestrator
 from tests.support import Puppet, fan_out, one_task, script
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
+
+
+def timeline_of(
+    job_id: str, events: Iterable[Event], at: datetime, status: str = "", truncated: bool = False
+) -> Timeline:
+    projection = JobProjection(job_id)
+    for event in events:
+        projection.apply(event)
+    return projection.timeline(at, status, truncated)
 
 
 def told(kit: TestOrchestrator, job: Job) -> Timeline:
@@ -201,3 +211,29 @@ def test_a_word_about_a_task_after_its_state_was_left_makes_no_trouble() -> None
     assert line.states[0].tasks[0].waits == [
         Wait(reason="worker", began_at=NOON + timedelta(seconds=1), ended_at=NOON + timedelta(seconds=3))
     ]
+
+
+def test_an_event_that_is_applied_twice_counts_once() -> None:
+    with TestOrchestrator(one_task(retry=RetryPolicy(first_s=1, jitter=0))) as kit:
+        puppet = Puppet(kit)
+        puppet.join()
+        job = kit.submit("script")
+        puppet.settle()
+        puppet.fail(puppet.tasks[0], "TRANSIENT_ERROR")
+        kit.skip(2)
+        puppet.finish(puppet.tasks[1])
+        once, twice = JobProjection(job.id), JobProjection(job.id)
+        for event in kit.events(job):
+            once.apply(event)
+        for event in [*kit.events(job), *kit.events(job)]:
+            twice.apply(event)
+
+        assert [attempt.state for attempt in once.attempts()] == ["failed", "finished"]
+        assert twice.attempts() == once.attempts()
+        assert twice.bill() == once.bill()
+        assert twice.timeline(kit.now) == once.timeline(kit.now)
+
+
+def test_a_branch_is_called_by_its_type_and_its_number() -> None:
+    assert task_label("job_1_0", "render", 1) == "render"
+    assert [task_label(f"job_1_{n}", "render", 2) for n in range(2)] == ["render #1", "render #2"]
