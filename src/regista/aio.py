@@ -1,8 +1,9 @@
-"""Helpers for asyncio: waiting with a timeout, the event loop's class, and calls of user code."""
+"""Helpers for asyncio: waiting with a timeout, a thread for blocking calls, and calls of user code."""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from .serialization import safe_text
@@ -67,6 +68,21 @@ class BackgroundTasks:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._log.error("%s failed", task.get_name(), exc_info=error)
+
+
+class SerialThread:
+    """Runs blocking calls in a thread of its own, one at a time, in the order of the calls."""
+
+    def __init__(self, name: str) -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """What `call` returns or raises. If the caller is cancelled, the call is still made."""
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._pool, call))
+
+    def close(self) -> None:
+        """Wait for all calls and end the thread."""
+        self._pool.shutdown()
 
 
 class UserCodeEscaped(RuntimeError):

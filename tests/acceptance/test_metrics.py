@@ -2,7 +2,7 @@
 
 import asyncio
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -131,9 +131,9 @@ class Moody(MemoryStorage):
         self._say()
         return await super().commit(changes, instance)
 
-    async def get(self, job_id: str) -> Job | None:
+    async def get(self, job_ids: Sequence[str]) -> list[Job | None]:
         self._say()
-        return await super().get(job_id)
+        return await super().get(job_ids)
 
     async def lanes(self) -> Any:
         self._say()

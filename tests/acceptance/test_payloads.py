@@ -18,6 +18,7 @@ from regista import (
 )
 from regista.blueprint import ActionFactory
 from regista.payloads.task_files import TaskFiles
+from regista.testing.conformance.storage.kit import shown
 from tests.acceptance.any_store import history as history
 from tests.acceptance.any_store import redis_server as redis_server
 from tests.acceptance.any_store import storage as storage
@@ -116,7 +117,7 @@ async def test_a_large_value_is_seen_whole_and_stored_elsewhere(
         assert job.status is JobStatus.FINISHED, job.error
         assert job.input == {"text": BIG, "load": {"deep": [HUGE]}}
         assert job.result == {"out": BIG.upper(), "load": {"deep": [HUGE]}}
-        stored = await engine.storage.get(job.id)
+        stored = await shown(engine.storage, job.id)
         assert stored is not None
         assert len(repr(stored)) < 10_000
         kept = files_below(tmp_path / "payloads" / "records")

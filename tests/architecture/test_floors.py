@@ -36,7 +36,6 @@ FLOORS = {
             "errors",
             "clock",
             "aio",
-            "onethread",
             "places",
             "together",
             "serialization",

@@ -15,6 +15,7 @@ from regista.engines.native.engine import keyed_id
 from regista.schedules.calendar import moment
 from regista.schedules.state import Start, tick_key
 from regista.storage.redis.store import RedisStorage
+from regista.testing.conformance.storage.kit import shown
 from regista.testing.invariants import check_schedule
 from regista.upkeep.schedule_book import Entry, ScheduleBook
 from tests.acceptance.edge import APP, Orchestrator
@@ -58,7 +59,7 @@ async def _remains(path: Path, url: str) -> list[tuple[Entry, set[str]]]:
             assert since is not None
             ticks = [moment(tick) for tick in entry.calendar.between(since, entry.state.cursor)]
             ids = [keyed_id(entry.schedule.client, tick_key(entry.name, Start(tick))) for tick in ticks]
-            found.append((entry, {job_id for job_id in ids if await storage.get(job_id) is not None}))
+            found.append((entry, {job_id for job_id in ids if await shown(storage, job_id) is not None}))
         return found
     finally:
         await storage.stop()

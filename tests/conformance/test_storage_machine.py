@@ -231,7 +231,7 @@ class StorageMachine(RuleBasedStateMachine):
         job = self.live_job(pick)
         if job is None:
             return
-        change = replace(self.shaped(next_of(job), shape, pick), items=tuple(items))
+        change = replace(self.shaped(next_of(job), shape, pick), records=tuple(items))
         if bears:
             birth = ChildJob(make_job(self.name(), parent_id=job.id), (event("born"),) * (pick % 2))
             change = replace(change, children=(birth,))

@@ -23,16 +23,17 @@ from regista.model import (
     TaskWrite,
 )
 from regista.model.delivery import WebhookDelivery, delivery_write
-from regista.storage import image as image_module
+from regista.storage import state as state_module
 from regista.storage.base import Due, DueKind
 from regista.storage.counters import Quotas
 from regista.storage.deadlines import DeadlineIndex
 from regista.storage.group_commit import GroupCommit
-from regista.storage.image import Image
 from regista.storage.journal import Batch, JobRow, Snapshot
-from regista.storage.lanes import Line
 from regista.storage.memory import MemoryStorage
 from regista.storage.shelves import Shelves
+from regista.storage.state import State
+from regista.storage.task_queues import ClientQueue
+from regista.storage.task_table import TaskTable
 from regista.upkeep import webhooks
 from regista.upkeep.loop import Grace
 
@@ -41,28 +42,28 @@ Mutation = Callable[[pytest.MonkeyPatch], None]
 
 def drop_the_revision_check(patch: pytest.MonkeyPatch) -> None:
     """Two deciders both win."""
-    patch.setattr(Image, "_is_stale", lambda self, cell, change: False)
+    patch.setattr(State, "_is_stale", lambda self, cell, change: False)
 
 
 def drop_the_commit_token(patch: pytest.MonkeyPatch) -> None:
     """A write whose answer was lost looks like one that lost a race."""
-    original = Image._refuse
+    original = State._check_fences
 
-    def refuse(self: Image, change: Change, cell: Any) -> CommitOutcome | None:
+    def refuse(self: State, change: Change, cell: Any) -> CommitOutcome | None:
         outcome = original(self, change, cell)
         repeated = outcome is not None and outcome.kind is CommitStatus.REPEATED
         return CommitOutcome(CommitStatus.STALE) if repeated else outcome
 
-    patch.setattr(Image, "_refuse", refuse)
+    patch.setattr(State, "_check_fences", refuse)
 
 
 def drop_the_attempt_fence(patch: pytest.MonkeyPatch) -> None:
     """A late result counts for a newer attempt; a timed-out task also runs."""
 
-    def holds(self: Image, job_id: str, write: TaskWrite) -> bool:
-        return write.task.id in self._tasks
+    def holds(self: TaskTable, job_id: str, write: TaskWrite) -> bool:
+        return self.find(write.task.id) is not None
 
-    patch.setattr(Image, "_fence_holds", holds)
+    patch.setattr(TaskTable, "fence_holds", holds)
 
 
 def answer_before_the_flush(patch: pytest.MonkeyPatch) -> None:
@@ -110,37 +111,37 @@ def forget_the_deadlines_of_tasks(patch: pytest.MonkeyPatch) -> None:
 
 def pop_a_deadline_before_acting(patch: pytest.MonkeyPatch) -> None:
     """Whoever dies between looking and acting takes the deadline along."""
-    original = Image.due
+    original = State.due
 
-    def due(self: Image, now: datetime, limit: int) -> list[Due]:
+    def due(self: State, now: datetime, limit: int) -> list[Due]:
         found = original(self, now, limit)
         for entry in found:
             self.deadlines.set(entry.kind, entry.id, entry.job_id, None)
         return found
 
-    patch.setattr(Image, "due", due)
+    patch.setattr(State, "due", due)
 
 
 def count_a_branch_twice(patch: pytest.MonkeyPatch) -> None:
     """The aggregator runs too early."""
-    original = Image.apply
+    original = State.apply
 
-    def apply(self: Image, change: Change, *rest: Any) -> CommitOutcome:
+    def apply(self: State, change: Change, *rest: Any) -> CommitOutcome:
         return original(self, replace(change, closes_branches=change.closes_branches * 2), *rest)
 
-    patch.setattr(Image, "apply", apply)
+    patch.setattr(State, "apply", apply)
 
 
 def forget_to_count_a_branch(patch: pytest.MonkeyPatch) -> None:
     """The end of a branch that was retried is not counted, and the aggregator never runs."""
-    original = Image.apply
+    original = State.apply
 
-    def apply(self: Image, change: Change, *rest: Any) -> CommitOutcome:
+    def apply(self: State, change: Change, *rest: Any) -> CommitOutcome:
         if any(write.attempt > 1 for write in change.tasks):
             change = replace(change, closes_branches=0)
         return original(self, change, *rest)
 
-    patch.setattr(Image, "apply", apply)
+    patch.setattr(State, "apply", apply)
 
 
 def lose_the_branch_count_in_a_power_cut(patch: pytest.MonkeyPatch) -> None:
@@ -154,22 +155,22 @@ def lose_the_sequence_in_a_power_cut(patch: pytest.MonkeyPatch) -> None:
 
 
 def _patch_restore(patch: pytest.MonkeyPatch, spoil: Callable[[JobRow], JobRow]) -> None:
-    original = Image.restore
+    original = State.restore
 
-    def restore(self: Image, snapshot: Snapshot, first_entry: int) -> None:
+    def restore(self: State, snapshot: Snapshot, first_entry: int) -> None:
         original(self, snapshot._replace(jobs=[spoil(row) for row in snapshot.jobs]), first_entry)
 
-    patch.setattr(Image, "restore", restore)
+    patch.setattr(State, "restore", restore)
 
 
 def forget_to_queue_after_the_last_branch(patch: pytest.MonkeyPatch) -> None:
     """Whoever reaches zero does not write the ready entry."""
-    patch.setattr(Image, "_wake", lambda self, cell, change, batch: False)
+    patch.setattr(State, "_wake", lambda self, cell, change, batch: False)
 
 
 def forget_lapsed_leases(patch: pytest.MonkeyPatch) -> None:
     """A job whose instance died is never given to another."""
-    patch.setattr(Image, "_return_lapsed", lambda self, elapsed: None)
+    patch.setattr(State, "_return_lapsed", lambda self, elapsed: None)
 
 
 def expire_everything_after_an_outage(patch: pytest.MonkeyPatch) -> None:
@@ -180,7 +181,7 @@ def expire_everything_after_an_outage(patch: pytest.MonkeyPatch) -> None:
 
 def offer_without_taking_from_the_lane(patch: pytest.MonkeyPatch) -> None:
     """The same attempt is handed to two workers."""
-    patch.setattr(Line, "take", lambda self, limit: [self.next_free()[2]])
+    patch.setattr(ClientQueue, "take", lambda self, limit: [self.head()[2]])
 
 
 def ignore_what_a_task_requires(patch: pytest.MonkeyPatch) -> None:
@@ -232,19 +233,19 @@ def follow_a_success_after_cancel(patch: pytest.MonkeyPatch) -> None:
 
 def report_a_lost_race_as_won(patch: pytest.MonkeyPatch) -> None:
     """A change that was refused is answered as if it had been written."""
-    patch.setattr(image_module, "_STALE", CommitOutcome(CommitStatus.APPLIED))
+    patch.setattr(state_module, "_STALE", CommitOutcome(CommitStatus.APPLIED))
 
 
 def write_the_events_twice(patch: pytest.MonkeyPatch) -> None:
     """History gets the last line of a commit twice."""
-    original = Image._tell
+    original = State._encode_entry
 
     def tell(
-        self: Image, ahead: int, job_id: str, seq: int, events: tuple[Event, ...], job: Job | None
+        self: State, ahead: int, job_id: str, seq: int, events: tuple[Event, ...], job: Job | None
     ) -> Any:
         return original(self, ahead, job_id, seq, (*events, *events[-1:]), job)
 
-    patch.setattr(Image, "_tell", tell)
+    patch.setattr(State, "_encode_entry", tell)
 
 
 def prune_what_history_never_saw(patch: pytest.MonkeyPatch) -> None:
@@ -278,17 +279,17 @@ def count_a_quota_apart_from_its_job(patch: pytest.MonkeyPatch) -> None:
 
 def count_a_quota_when_it_is_only_asked_for(patch: pytest.MonkeyPatch) -> None:
     """A repeated creation counts once more."""
-    original = Image.apply
+    original = State.apply
 
     def apply(
-        self: Image, change: Change, batch: Batch, number: int, instance: str, elapsed: float
+        self: State, change: Change, batch: Batch, number: int, instance: str, elapsed: float
     ) -> CommitOutcome:
         outcome = original(self, change, batch, number, instance, elapsed)
         if change.quota is not None and outcome.kind is CommitStatus.REPEATED:
             self.quotas.count(change.quota, batch)
         return outcome
 
-    patch.setattr(Image, "apply", apply)
+    patch.setattr(State, "apply", apply)
 
 
 def write_a_word_apart_from_its_commit(patch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ async def download(request: web.Request) -> web.StreamResponse:
     """The content of a file."""
     stage, job_id, name = _allowed(request, "GET")
     files = stage.filing.open(job_id, outside=True)
-    job = await stage.storage.get(job_id)
+    (job,) = await stage.storage.get([job_id])
     async with request.app[DOWN].turn(job_id if job is None else job.client or job_id):
         return await _send(request, files, name)
 
@@ -82,7 +82,7 @@ async def upload(request: web.Request) -> web.Response:
     """Write a file. It is there when this is answered, or not at all."""
     stage, job_id, name = _allowed(request, "PUT")
     files = stage.filing.open(job_id, outside=True)
-    job = await stage.storage.get(job_id)
+    (job,) = await stage.storage.get([job_id])
     if job is None:
         raise JobNotFound(job_id)
     if job.status.terminal:

@@ -117,7 +117,7 @@ def _is_sound(kind: Kind, value: Any) -> bool:
 async def item_of(stage: Stage, row: JobSummary) -> JobObject:
     """The job as it is now; what history remembers of it, where the store has let go of it."""
     show = view.clock_of(stage.config)
-    job = await stage.storage.get(row.job_id)
+    (job,) = await stage.storage.get([row.job_id])
     if job is not None:
         return job_view(job, show=show)
     return JobObject(

@@ -4,6 +4,7 @@ import argparse
 import gc
 import logging
 import resource
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,6 +23,10 @@ from .redaction import Redaction, secrets_of
 from .refusals import UsageError, by_flag
 
 log = logging.getLogger("regista")
+
+#: Seconds after which a thread that waits for the GIL gets it. The thread that writes to the disk needs it for moments, and
+#: with Python's 5 ms it would wait longer for each than for the disk (docs/decisions/0010).
+SWITCH_INTERVAL_S = 0.0002
 
 
 def serve(asked: argparse.Namespace) -> int:
@@ -92,6 +97,7 @@ def _refuse_missing_tokens(config: Config) -> None:
 
 def perform(asked: argparse.Namespace, config: Config, app: App, *, with_workers: bool) -> int:
     """Build the orchestrator, serve until a signal, and return when everything is put away."""
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     screen = screen_for(asked)
     redaction = logs.set_up(
         config.log_level,

@@ -179,10 +179,10 @@ class Dispatcher:
 
     async def explain(self, task: Task) -> Explanation:
         """Why the task is not being done: every condition, for how many workers, and what would change it."""
-        lanes, place = await self._storage.lanes(), await self._storage.place(task.id)
+        lanes = await self._storage.lanes()
         known = await self._storage.workers()
         others = [worker for worker in known if self._connected.find(worker.id) is None]
-        return explain(task, lanes, class_facts(self._connected.classes, others, task.type), place)
+        return explain(task, lanes, class_facts(self._connected.classes, others, task.type))
 
     async def explain_job(self, job: Job) -> Explanation:
         """Why the job is where it is, down to its first waiting tasks."""

@@ -114,10 +114,8 @@ def _facts(worker_class: WorkerClass, skill: str) -> ClassFacts:
     )
 
 
-def explain(
-    task: Task, lanes: Sequence[QueueStatus], classes: Sequence[ClassFacts], place: int | None = None
-) -> Explanation:
-    """Every condition that keeps the task from a worker. `place` is its place in its client's line."""
+def explain(task: Task, lanes: Sequence[QueueStatus], classes: Sequence[ClassFacts]) -> Explanation:
+    """Every condition that keeps the task from a worker."""
     state = task.state
     if state is AttemptState.CLOSED:
         return _told(task, f"Task {task.id} is over.", None)
@@ -136,7 +134,7 @@ def explain(
         )
         return _told(task, f"Task {task.id} is paused until {_at(task.not_before)}.", task.queued_at, reason)
     # The nearest miss first: whoever may do it and is busy, then those whom one thing keeps away.
-    reasons = [*_unready(task, lanes, classes, place), *_unfit(task.queue_key, classes)]
+    reasons = [*_unready(task, lanes, classes), *_unfit(task.queue_key, classes)]
     return _told(task, _summary(task, classes), task.queued_at, *reasons)
 
 
@@ -178,12 +176,10 @@ def _merged(code: str, cases: list[tuple[Mismatch, int]]) -> Reason:
     return Reason(code, shown, cases[0][0].unblock, sum(workers for _, workers in cases))
 
 
-def _unready(
-    task: Task, lanes: Sequence[QueueStatus], classes: Sequence[ClassFacts], place: int | None
-) -> list[Reason]:
+def _unready(task: Task, lanes: Sequence[QueueStatus], classes: Sequence[ClassFacts]) -> list[Reason]:
     """Why those who may do it do not."""
     able = [facts for facts in classes if not any(mismatches(task.queue_key, facts.worker))]
-    line = _line(task, lanes, place)
+    line = _line(task, lanes)
     reasons = []
     if task.isolated:
         alone = f"{task.lost_runs} of its attempts were lost, so it runs alone: it waits until a worker has nothing else"
@@ -207,10 +203,10 @@ def _unready(
     return reasons
 
 
-def _line(task: Task, lanes: Sequence[QueueStatus], place: int | None) -> str:
+def _line(task: Task, lanes: Sequence[QueueStatus]) -> str:
     here = [status for status in lanes if status.queue_key == task.queue_key]
     mine = sum(status.waiting for status in here if status.client == task.client)
-    text = f"place {place} of {mine} in line" if place is not None else f"{mine} in line"
+    text = f"{mine} in line"
     others = len([status for status in here if status.client != task.client])
     return f"{text}, taking turns with {others} other clients" if others else text
 

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ..aio import SerialThread
 from ..errors import ConfigError, HistoryUnavailable, SchemaError, StorageError, StorageFailed
 from ..model import OutboxEntry
-from ..onethread import OneThread
 from ..places import Places, real
 from ..together import together
 from .rows import JOB_COLUMNS, AttributeValues, Batch
@@ -90,7 +90,7 @@ class SqliteHistory(SqlHistory):
     def __init__(self, path: str | Path) -> None:
         super().__init__()
         self._path = Path(path)
-        self._thread: OneThread | None = None
+        self._thread: SerialThread | None = None
         #: Opened, used and closed by the thread alone.
         self._connection: sqlite3.Connection | None = None
         self._synced = 0
@@ -108,7 +108,7 @@ class SqliteHistory(SqlHistory):
     async def start(self) -> None:
         if self._thread is not None:
             return
-        self._thread = OneThread("regista-history")
+        self._thread = SerialThread("regista-history")
         try:
             await self._in_thread(self._thread, self._open)
         except BaseException:
@@ -198,7 +198,7 @@ class SqliteHistory(SqlHistory):
             raise StorageError(f"the history {self._path} is not open")
         return await self._in_thread(thread, lambda: work(connection))
 
-    async def _in_thread(self, thread: OneThread, work: Callable[[], T]) -> T:
+    async def _in_thread(self, thread: SerialThread, work: Callable[[], T]) -> T:
         try:
             return await thread.run(work)
         except sqlite3.Error as error:

@@ -27,7 +27,7 @@ from ..model import (
     TaskWrite,
     Worker,
 )
-from ..storage.base import Standing, StorageBackend, TaskClaim, Version
+from ..storage.base import StorageBackend, TaskClaim, Version
 from .base import MARK, Broken, Payloads, broken, refs_of
 from .offload import Offloader, shown, unfetched
 
@@ -229,34 +229,29 @@ class KeptRecords:
 
     # -- reading, for strangers ------------------------------------------------------------------
 
-    async def get(self, job_id: str) -> Job | None:
-        """The job as a stranger may see it; what is very large, only by its size and checksum."""
-        job = await self._inner.get(job_id)
-        return job if job is None or not is_kept(job) else await self._show(job, SHOW_BYTES)
-
-    async def standing(self, job_ids: Sequence[str]) -> Standing:
-        """How these jobs stand; what is very large in a settled one, only by its size and checksum."""
-        found = await self._inner.standing(job_ids)
-        for job_id, job in found.settled.items():
-            if is_kept(job):
-                found.settled[job_id] = await self._show(job, SHOW_BYTES)
-        return found
+    async def get(self, job_ids: Sequence[str]) -> list[Job | None]:
+        """The jobs as clients may see them; what is very large, only by its size and checksum."""
+        found = await self._inner.get(job_ids)
+        return [
+            job if job is None or not is_kept(job) else await self._show(job, SHOW_BYTES) for job in found
+        ]
 
     async def whole(self, job: Job) -> Job:
         """A job that `get` has shown, with every value whole, whatever its size."""
-        stored = await self._inner.get(job.id)
+        (stored,) = await self._inner.get([job.id])
         return job if stored is None or not is_kept(stored) else await self._show(stored, None)
 
     async def seen(self, job: Job) -> Job:
         """A job that was just written, as `get` would show it."""
         heavy = self._offload.heavy
         if heavy(job.input) or heavy(job.data) or heavy(job.result):
-            return await self.get(job.id) or job
+            (stored,) = await self.get([job.id])
+            return stored or job
         return job
 
     async def value(self, job_id: str, sha256: str) -> Any:
         """One large value of a job, by its checksum; FileMissing when it has none with that."""
-        job = await self._inner.get(job_id)
+        (job,) = await self._inner.get([job_id])
         refs = [] if job is None else [*refs_of(job.input), *refs_of(job.data), *refs_of(job.result)]
         for ref in refs:
             if ref.sha256 == sha256:
@@ -290,17 +285,10 @@ class Glance:
             self.__dict__[name] = found
         return found
 
-    async def get(self, job_id: str) -> Job | None:
-        """The job, at a glance."""
-        job = await self._inner.get(job_id)
-        return job if job is None or not is_kept(job) else _at_a_glance(job)
-
-    async def standing(self, job_ids: Sequence[str]) -> Standing:
-        """How these jobs stand, the settled ones at a glance."""
-        settled, going = await self._inner.standing(job_ids)
-        return Standing(
-            {job_id: _at_a_glance(job) if is_kept(job) else job for job_id, job in settled.items()}, going
-        )
+    async def get(self, job_ids: Sequence[str]) -> list[Job | None]:
+        """The jobs, at a glance."""
+        found = await self._inner.get(job_ids)
+        return [job if job is None or not is_kept(job) else _at_a_glance(job) for job in found]
 
 
 def _at_a_glance(job: Job) -> Job:

@@ -85,14 +85,6 @@ class Hint(NamedTuple):
     to: str = ""
 
 
-class Standing(NamedTuple):
-    """How some jobs stand, by their ids. An id that is in neither names no job."""
-
-    settled: dict[str, Job]
-    #: Whose those are that have not settled: the clients' names.
-    going: dict[str, str]
-
-
 class TaskClaim(NamedTuple):
     """What a worker was given."""
 
@@ -126,15 +118,8 @@ class JobStore(Protocol):
         """The tasks of a job that are kept, in dispatch order. For deciders."""
         ...
 
-    async def get(self, job_id: str) -> Job | None:
-        """The job as a stranger may see it: flushed. Ended jobs are found too."""
-        ...
-
-    async def standing(self, job_ids: Sequence[str]) -> Standing:
-        """How these jobs stand, in one look: settled ones as `get` shows them, of the others only whose they are.
-
-        All of it is flushed. For whoever waits for many, and for whoever must know which ids are taken.
-        """
+    async def get(self, job_ids: Sequence[str]) -> list[Job | None]:
+        """The jobs as clients may see them: flushed. Ended jobs are found too; None where there is none."""
         ...
 
 
@@ -196,10 +181,6 @@ class TaskQueue(Protocol):
         """What waits: a row for each client in each lane, in that order. Empty lines are not told of."""
         ...
 
-    async def place(self, task_id: str) -> int | None:
-        """Where in its client's line the task waits, from 1. None when it does not wait."""
-        ...
-
     async def held_by(self, worker_id: str) -> list[Task]:
         """The tasks that are offered to or started by this worker."""
         ...
@@ -247,10 +228,6 @@ class WorkerStore(Protocol):
         somebody has written in between. Whoever is refused reads again, and decides again. What was just written, said again by
         somebody who has missed the answer, counts once.
         """
-        ...
-
-    async def roll(self) -> int:
-        """A number that is another one after every registration, note and forget: while it is the same, nobody came or went."""
         ...
 
     async def worker(self, worker_id: str) -> Worker | None:
@@ -324,10 +301,6 @@ class Shelves(Protocol):
 
     async def items(self, collection: str, after: str = "", limit: int = 100) -> list[Record]:
         """The items of a shelf whose keys come after `after`, in the order of their keys."""
-        ...
-
-    async def firsts(self, collection: str, afters: Sequence[str]) -> list[Record | None]:
-        """For each of these keys the first item behind it, in one look; None where there is none."""
         ...
 
     async def ripe(self, collection: str, now: datetime, limit: int) -> list[Record]:

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..clock import EPOCH
-from ..model import Job, JobMessage, JobStatus, JobSummary, OutboxEntry, Task
-from .base import Standing
+from ..model import Job, JobMessage, OutboxEntry, Task
 
 log = logging.getLogger("regista.storage")
 
@@ -26,47 +25,9 @@ decode_message = msgspec.msgpack.Decoder(JobMessage).decode
 decode_entry = msgspec.msgpack.Decoder(OutboxEntry).decode
 
 
-class _Packed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """An entry whose events are encoded already."""
-
-    number: int
-    job_id: str
-    first_seq: int
-    events: msgspec.Raw
-    summary: JobSummary | None = None
-
-
-def encode_entry(entry: OutboxEntry) -> bytes:
-    """The bytes of an entry of the outbox."""
-    events = msgspec.Raw(entry.packed())
-    return encode(_Packed(entry.number, entry.job_id, entry.first_seq, events, entry.summary))
-
-
-class _Brief(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What the bytes of a job say of its owner and its status; all else is passed over, at a third of the price."""
-
-    client: str = ""
-    status: JobStatus = JobStatus.PENDING
-
-
-_decode_brief = msgspec.msgpack.Decoder(_Brief).decode
-
 _MICROSECOND = timedelta(microseconds=1)
 #: The end of the calendar, in microseconds: nothing is due later.
 _END = (datetime.max.replace(tzinfo=EPOCH.tzinfo) - EPOCH) // _MICROSECOND
-
-
-def standing_of(bodies: Iterable[tuple[str, bytes]]) -> Standing:
-    """How the jobs stand that these bytes are, by their ids."""
-    settled: dict[str, Job] = {}
-    going: dict[str, str] = {}
-    for job_id, body in bodies:
-        brief = _decode_brief(body)
-        if brief.status.settled:
-            settled[job_id] = decode_job(body)
-        else:
-            going[job_id] = brief.client
-    return Standing(settled, going)
 
 
 def micros(moment: datetime) -> int:

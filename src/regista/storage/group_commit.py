@@ -1,8 +1,7 @@
 """GroupCommit: commits that wait together are flushed together. FENCES 1 to 3."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
-from types import coroutine
+from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from ..errors import StorageFailed, StorageUnavailable
@@ -117,40 +116,3 @@ class GroupCommit(Generic[BatchT]):
             if not waiter.done():
                 waiter.set_exception(self.failure)
         self._failed.set()
-
-
-class TurnCommit(GroupCommit[BatchT]):
-    """The same for a store that keeps nothing: a batch is what one turn of the loop writes, and over with that turn.
-
-    There is nothing to wait for, so a flush needs no task and a waiter no future. Everybody who writes still lets the
-    loop turn once, or one who does nothing else would keep all others waiting.
-    """
-
-    def __init__(self, new_batch: Callable[[], BatchT], on_flushed: Callable[[BatchT], None]) -> None:
-        super().__init__(new_batch, _keep_nothing, on_flushed)
-
-    def touch(self) -> int:
-        if not self._touched:
-            self._touched = True
-            asyncio.get_running_loop().call_soon(self._turn)
-        return self._number
-
-    async def wait(self, number: int) -> None:
-        while number > self.flushed:
-            await _next_turn()
-
-    def _turn(self) -> None:
-        batch, self._open, self._touched = self._open, self._new_batch(), False
-        self.flushed = self._number
-        self._number += 1
-        if self._on_flushed is not None:
-            self._on_flushed(batch)
-
-
-async def _keep_nothing(batch: object) -> None:
-    return None
-
-
-@coroutine
-def _next_turn() -> Generator[None, None, None]:
-    yield  # a bare one: the task is called again with the next turn

@@ -24,22 +24,19 @@ from ..model import (
     Worker,
 )
 from ..serialization import safe_text
-from .base import Due, Hint, HintKind, Standing, TaskClaim, Version
-from .codec import UNENCODABLE, decode_job, standing_of
+from .base import Due, Hint, HintKind, TaskClaim, Version
+from .codec import UNENCODABLE, decode_job
 from .counters import Buckets
-from .group_commit import GroupCommit, TurnCommit
-from .image import Image, refuse_ended
+from .group_commit import GroupCommit
 from .journal import Batch, Journal, NoJournal
 from .memory_shelves import MemoryShelves
+from .state import State, refuse_ended
 
 log = logging.getLogger("regista.storage")
 
 #: How many ended jobs stay readable where no file keeps them, and how many are cached where one does.
 ENDED_IN_MEMORY = 100_000
 ENDED_CACHED = 1_000
-#: Told of with every batch, or asked about with every change: made and found once.
-_OUTBOX, _DEADLINE = Hint(HintKind.OUTBOX), Hint(HintKind.DEADLINE)
-_MISSING = CommitStatus.MISSING
 
 
 class MemoryStorage(MemoryShelves):
@@ -60,18 +57,13 @@ class MemoryStorage(MemoryShelves):
         self._listeners: dict[int, Callable[[Hint], None]] = {}
         self._next_listener = 0
         self._sessions = 0
-        self._roll = 0
         self._started = False
         self._reset()
 
     def _reset(self) -> None:
-        self._image = Image(ENDED_CACHED if self._journal.keeps_ended else ENDED_IN_MEMORY, self._clock)
+        self._state = State(ENDED_CACHED if self._journal.keeps_ended else ENDED_IN_MEMORY, self._clock)
         self._buckets = Buckets(self._clock)
-        self._group = (
-            TurnCommit(Batch, self._flushed)
-            if type(self._journal) is NoJournal
-            else GroupCommit(Batch, self._journal.write, self._flushed)
-        )
+        self._group = GroupCommit(Batch, self._journal.write, self._flushed)
         self._workers: dict[str, tuple[Worker, float]] = {}
         self._slots: dict[str, tuple[list[FreeSlots], float]] = {}
         self._leaders: dict[str, tuple[str, float]] = {}
@@ -85,7 +77,7 @@ class MemoryStorage(MemoryShelves):
             return
         snapshot = await self._journal.open()
         try:
-            self._image.restore(snapshot, int(self._clock.now().timestamp() * 1_000_000))
+            self._state.restore(snapshot, int(self._clock.now().timestamp() * 1_000_000))
         except BaseException:
             await self._journal.close()
             raise
@@ -122,13 +114,13 @@ class MemoryStorage(MemoryShelves):
         self._tell(hints)
 
     def _flushed(self, batch: Batch) -> None:
-        self._image.forget_ended(self._group.flushed)
-        self._image.shelves.flushed(self._group.flushed)
-        hints = batch.hints
+        self._state.forget_ended(self._group.flushed)
+        self._state.shelves.flushed(self._group.flushed)
+        hints, deadline = batch.hints, Hint(HintKind.DEADLINE)
         if batch.entries:
-            hints[_OUTBOX] = None
-        if _DEADLINE in hints and not self._image.deadlines.is_near(self._clock.now(), self.near_s):
-            del hints[_DEADLINE]
+            hints[Hint(HintKind.OUTBOX)] = None
+        if deadline in hints and not self._state.deadlines.is_near(self._clock.now(), self.near_s):
+            del hints[deadline]
         self._tell(hints)
 
     def _tell(self, hints: Iterable[Hint]) -> None:
@@ -158,16 +150,16 @@ class MemoryStorage(MemoryShelves):
             # Only an id that derives from a key can come back after memory has let go of it.
             outcome = self._refuse_forgotten(change)
         try:
-            outcome = outcome or self._image.apply(change, batch, number, instance, elapsed)
+            outcome = outcome or self._state.apply(change, batch, number, instance, elapsed)
         except UNENCODABLE as error:
             # Raised before anything was written; the other changes of this call have nothing to do with it.
             return CommitOutcome(CommitStatus.UNSTORABLE, reason=safe_text(error))
-        if outcome.kind is _MISSING:
+        if outcome.kind is CommitStatus.MISSING:
             outcome = self._refuse_forgotten(change) or outcome
         return outcome
 
     def _refuse_forgotten(self, change: Change) -> CommitOutcome | None:
-        if self._image.find_job(change.job_id) is not None:
+        if self._state.find_job(change.job_id) is not None:
             return None
         body = self._forgotten(change.job_id)
         return refuse_ended(change, body) if body is not None else None
@@ -176,57 +168,32 @@ class MemoryStorage(MemoryShelves):
         self, jobs: Sequence[str], tasks: Sequence[str] = ()
     ) -> tuple[list[Job | None], list[Task | None]]:
         self._group.batch()
-        find = self._image.find_task
+        find = self._state.tasks.find
         return [self._load_job(job_id) for job_id in jobs], [find(task_id) for task_id in tasks]
 
     def _load_job(self, job_id: str) -> Job | None:
-        found = self._image.find_job(job_id)
+        found = self._state.find_job(job_id)
         body = found[0] if found is not None else self._forgotten(job_id)
         return decode_job(body) if body is not None else None
 
     def _forgotten(self, job_id: str) -> bytes | None:
         """The bytes of a job that memory has let go of."""
-        return self._journal.find_job(job_id) if self._image.may_be_forgotten(job_id) else None
+        return self._journal.find_job(job_id) if self._state.may_be_forgotten(job_id) else None
 
     async def tasks_of(self, job_id: str) -> list[Task]:
         self._group.batch()
-        return self._image.tasks_of(job_id)
+        return self._state.tasks_of(job_id)
 
-    async def get(self, job_id: str) -> Job | None:
+    async def get(self, job_ids: Sequence[str]) -> list[Job | None]:
         self._group.batch()
-        found = self._image.find_job(job_id)
-        if found is None:
-            body = self._forgotten(job_id)
-            return decode_job(body) if body is not None else None
-        body, number = found
-        await self._group.wait(number)
-        return decode_job(body)
-
-    async def standing(self, job_ids: Sequence[str]) -> Standing:
-        self._group.batch()
-        settled: dict[str, bytes] = {}
-        going: dict[str, str] = {}
-        forgotten: list[tuple[str, bytes]] = []
+        found: list[Job | None] = []
         newest = 0
-        look = self._image.standing
         for job_id in job_ids:
-            found = look(job_id)
-            if found is not None:
-                body, number, owner = found
-                if owner is None:
-                    settled[job_id] = body
-                else:
-                    going[job_id] = owner
-                if number > newest:
-                    newest = number
-            elif (old := self._forgotten(job_id)) is not None:
-                forgotten.append((job_id, old))
+            body, number = self._state.find_job(job_id) or (self._forgotten(job_id), 0)
+            found.append(None if body is None else decode_job(body))
+            newest = max(newest, number)
         await self._group.wait(newest)
-        known = {job_id: decode_job(body) for job_id, body in settled.items()}
-        if not forgotten:
-            return Standing(known, going)
-        others = standing_of(forgotten)
-        return Standing(known | others.settled, going | others.going)
+        return found
 
     # -- ready queue -----------------------------------------------------------------------------
 
@@ -234,15 +201,15 @@ class MemoryStorage(MemoryShelves):
         self, instance: str, versions: Collection[Version], limit: int, lease_s: float
     ) -> list[Job]:
         self._group.batch()
-        return self._image.claim_ready(instance, versions, limit, self._clock.elapsed(), lease_s)
+        return self._state.claim_ready(instance, versions, limit, self._clock.elapsed(), lease_s)
 
     async def extend(self, instance: str, job_ids: Sequence[str], lease_s: float) -> list[str]:
         self._group.batch()
-        return self._image.extend(instance, job_ids, self._clock.elapsed() + lease_s)
+        return self._state.extend_leases(instance, job_ids, self._clock.elapsed() + lease_s)
 
     async def relinquish(self, instance: str) -> int:
         self._group.batch()
-        returned = self._image.relinquish(instance)
+        returned = self._state.release_leases(instance)
         if returned:
             self._tell([Hint(HintKind.READY)])
         return returned
@@ -255,7 +222,7 @@ class MemoryStorage(MemoryShelves):
         self._group.batch()
         elapsed = self._clock.elapsed()
         attended = {v for versions, until in self._attending.values() if until > elapsed for v in versions}
-        return self._image.stranded(attended, limit, elapsed)
+        return self._state.stranded(attended, limit, elapsed)
 
     # -- tasks -----------------------------------------------------------------------------------
 
@@ -263,44 +230,40 @@ class MemoryStorage(MemoryShelves):
         self, worker: Worker, lanes: Collection[QueueKey], limit: int, now: datetime
     ) -> TaskClaim:
         batch = self._group.batch()
-        if limit < 1 or not self._image.lanes.waits_in(lanes):
+        if limit < 1 or not self._state.tasks.queues.has_any(lanes):
             return TaskClaim([], exhausted=limit > 0)  # nothing to offer is not worth a flush
-        if worker.session < self._image.sessions.get(worker.id, 0):
+        if worker.session < self._state.tasks.sessions.get(worker.id, 0):
             return TaskClaim([], exhausted=False)
         number = self._group.touch()
-        tasks = self._image.claim_tasks(worker, lanes, limit, now, batch, number)
+        tasks = self._state.claim_tasks(worker, lanes, limit, now, batch, number)
         await self._group.wait(number)
         return TaskClaim(tasks, exhausted=len(tasks) < limit)
 
     async def lanes(self) -> list[QueueStatus]:
         self._group.batch()
-        return self._image.lanes.status()
-
-    async def place(self, task_id: str) -> int | None:
-        self._group.batch()
-        return self._image.place(task_id)
+        return self._state.tasks.queues.status()
 
     async def held_by(self, worker_id: str) -> list[Task]:
         self._group.batch()
-        return self._image.held_by(worker_id)
+        return self._state.tasks.held_by(worker_id)
 
     async def holders(self) -> list[str]:
         self._group.batch()
-        return self._image.holders()
+        return self._state.tasks.holders()
 
     # -- deadlines and messages ------------------------------------------------------------------
 
     async def due(self, now: datetime, limit: int) -> list[Due]:
         self._group.batch()
-        return self._image.due(now, limit)
+        return self._state.due(now, limit)
 
     async def next_due(self) -> datetime | None:
         self._group.batch()
-        return self._image.deadlines.earliest()
+        return self._state.deadlines.earliest()
 
     async def messages(self, limit: int) -> list[JobMessage]:
         self._group.batch()
-        return self._image.messages(limit)
+        return self._state.messages(limit)
 
     # -- workers ---------------------------------------------------------------------------------
 
@@ -309,12 +272,11 @@ class MemoryStorage(MemoryShelves):
         self._sessions += 1
         known = replace(worker, session=self._sessions, record_version=0, registered_at=self._clock.now())
         self._workers[worker.id] = (known, self._clock.elapsed() + lease_s)
-        self._image.sessions[worker.id] = known.session
+        self._state.tasks.sessions[worker.id] = known.session
         self._tell_of(worker.id)
         return known
 
     def _tell_of(self, worker_id: str) -> None:
-        self._roll += 1
         self._tell([Hint(HintKind.WORKER, worker_id)])
 
     async def heartbeat(self, worker_id: str, session: int, lease_s: float) -> bool:
@@ -336,10 +298,6 @@ class MemoryStorage(MemoryShelves):
         self._workers[worker.id] = (noted, known[1])
         self._tell_of(worker.id)
         return noted
-
-    async def roll(self) -> int:
-        self._group.batch()
-        return self._roll
 
     async def worker(self, worker_id: str) -> Worker | None:
         self._group.batch()
@@ -373,7 +331,7 @@ class MemoryStorage(MemoryShelves):
         if lapsed and known[1] > self._clock.elapsed():
             return False
         del self._workers[worker_id]
-        self._image.sessions.pop(worker_id, None)
+        self._state.tasks.sessions.pop(worker_id, None)
         self._tell_of(worker_id)
         return True
 
@@ -381,24 +339,24 @@ class MemoryStorage(MemoryShelves):
 
     async def outbox(self, after: int, limit: int) -> list[OutboxEntry]:
         self._group.batch()
-        return self._image.told.after(after, limit, self._group.flushed)
+        return self._state.outbox.after(after, limit, self._group.flushed)
 
     async def prune(self, upto: int) -> None:
         batch = self._group.batch()
         batch.prune = max(batch.prune, upto)
         # Not worth a flush of its own: it rides with the next commit.
-        self._image.told.prune(upto)
+        self._state.outbox.prune(upto)
 
     async def forget_ended(self, job_ids: Sequence[str]) -> None:
         """Forget these jobs for good, where they have ended: nobody need ask for them any more."""
-        self._image.drop_ended(job_ids)
+        self._state.drop_ended(job_ids)
         forget = getattr(self._journal, "forget", None)
         if forget is not None:
             await forget(job_ids)
 
     async def tail(self, job_id: str, after_seq: int) -> list[Event]:
         self._group.batch()
-        return self._image.told.tail(job_id, after_seq, self._group.flushed)
+        return self._state.outbox.tail(job_id, after_seq, self._group.flushed)
 
     # -- the rest --------------------------------------------------------------------------------
 

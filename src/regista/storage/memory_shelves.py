@@ -6,16 +6,16 @@ from datetime import datetime
 from ..model import Record, RecordWrite, TokenGrant
 from .counters import Buckets
 from .group_commit import GroupCommit
-from .image import Image
 from .journal import Batch
 from .shelves import check_items
+from .state import State
 
 
 class MemoryShelves:
     """`Shelves` and `Counters`. What is written rides in the same batches as the jobs."""
 
     _group: GroupCommit[Batch]
-    _image: Image
+    _state: State
     _buckets: Buckets
 
     async def put(self, writes: Sequence[RecordWrite]) -> list[bool]:
@@ -24,33 +24,26 @@ class MemoryShelves:
             return []
         check_items(writes)
         number = self._group.touch()
-        done = self._image.shelves.put(writes, batch, number)
+        done = self._state.shelves.put(writes, batch, number)
         await self._group.wait(number)
         return done
 
     async def item(self, collection: str, key: str) -> Record | None:
         self._group.batch()
-        found = self._image.shelves.item(collection, key)
-        await self._group.wait(self._image.shelves.unflushed(collection))
+        found = self._state.shelves.item(collection, key)
+        await self._group.wait(self._state.shelves.unflushed(collection))
         return found
 
     async def items(self, collection: str, after: str = "", limit: int = 100) -> list[Record]:
         self._group.batch()
-        found = self._image.shelves.items(collection, after, limit)
-        await self._group.wait(self._image.shelves.unflushed(collection))
-        return found
-
-    async def firsts(self, collection: str, afters: Sequence[str]) -> list[Record | None]:
-        self._group.batch()
-        shelves = self._image.shelves
-        found = [next(iter(shelves.items(collection, after, 1)), None) for after in afters]
-        await self._group.wait(shelves.unflushed(collection))
+        found = self._state.shelves.items(collection, after, limit)
+        await self._group.wait(self._state.shelves.unflushed(collection))
         return found
 
     async def ripe(self, collection: str, now: datetime, limit: int) -> list[Record]:
         self._group.batch()
-        found = self._image.shelves.ripe(collection, now, limit)
-        await self._group.wait(self._image.shelves.unflushed(collection))
+        found = self._state.shelves.ripe(collection, now, limit)
+        await self._group.wait(self._state.shelves.unflushed(collection))
         return found
 
     # -- counters --------------------------------------------------------------------------------
@@ -61,6 +54,6 @@ class MemoryShelves:
 
     async def used(self, counter: str) -> int:
         self._group.batch()
-        used = self._image.quotas.used(counter)
+        used = self._state.quotas.used(counter)
         await self._group.drain()
         return used

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import msgspec
 
+from ..aio import SerialThread
 from ..clock import Clock
 from ..errors import StorageError, StorageFailed, StorageUnavailable
-from ..onethread import OneThread
 from ..places import Places, real
 from ..together import together
 from .journal import Batch, Snapshot
 from .memory import MemoryStorage
-from .sqlite_batch import Statement, is_small, statements_of
+from .sqlite_batch import Statement, statements_of
 from .sqlite_file import connect, migrate, read_all, stretch
 from .sqlite_owner import own
 from .sqlite_refusals import refuse_misfit, refuse_orphan
@@ -29,8 +29,6 @@ log = logging.getLogger("regista.storage")
 _IDLE_S = 0.5
 #: How often a flush is followed by a look whether the files are still there. The first one after a pause always is.
 _LOOK_S = 0.1
-#: A flush that took longer is no work for the loop, and none is for so long afterwards.
-_SLOW_S, _CAREFUL_S = 0.002, 1.0
 #: How long a start waits for a predecessor to leave.
 OWNER_PATIENCE_S = 10.0
 _FORGET = "DELETE FROM jobs WHERE NOT live AND id IN (SELECT value FROM json_each(?))"
@@ -53,9 +51,7 @@ class SqliteJournal:
     """Writes batches to the file. Only this class knows SQLite.
 
     A batch is one statement (see `flush` in sql/) run by a thread of its own in autocommit mode:
-    rows, commit and fsync are one call that holds no Python lock. Only a small one is run by the loop itself, as long as
-    the disk is quick and the thread has nothing to do: where jobs come one by one, the way to the thread and back is a tenth
-    of what each of them takes.
+    rows, commit and fsync are one call that does not hold the GIL.
     """
 
     keeps_ended = True
@@ -65,27 +61,26 @@ class SqliteJournal:
         self._patience_s = owner_patience_s
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
-        self._thread: OneThread | None = None
+        self._thread: SerialThread | None = None
         self._owner: int | None = None
         self._places: Places | None = None
         self._looked = 0.0
-        #: Until then every batch goes to the thread.
-        self._careful_until = 0.0
         self._written = 0
         self._idle: asyncio.TimerHandle | None = None
         self._tidying: asyncio.Task[None] | None = None
 
     async def open(self) -> Snapshot:
         self._path = real(self._path)
-        self._thread = OneThread("regista-sqlite")
+        self._thread = SerialThread("regista-sqlite")
         try:
             # Not in the thread: whoever is told to stop meanwhile must not wait for it.
             self._owner = await own(self._path, self._patience_s)
             snapshot = await self._thread.run(self._open)
-            # Who starts need not wait for this. The first flush does: it is behind it, in the same thread.
-            stretching = self._thread.run(functools.partial(stretch, self._path))
+            # The start does not wait for this. The first flush does: it is behind it, in the same thread.
+            assert self._writer is not None
+            stretching = self._thread.run(functools.partial(stretch, self._writer, self._path))
             self._tidying = asyncio.get_running_loop().create_task(stretching, name="sqlite-stretch")
-            await asyncio.sleep(0)  # now the thread has been told, and nobody has asked for a flush yet
+            await asyncio.sleep(0)  # the thread gets the call before any flush
             return snapshot
         except BaseException:
             await self.close()
@@ -109,16 +104,8 @@ class SqliteJournal:
         if self._thread is None:
             raise StorageFailed(f"{self._path} is closed")
         statements = statements_of(batch)
-        began = time.monotonic()
-        if began >= self._careful_until and self._thread.is_idle and is_small(statements):
-            # To hand it to the thread and back would take longer than the disk does.
-            self._insert(statements)
-            now = time.monotonic()
-            if now - began > _SLOW_S:
-                self._careful_until = now + _CAREFUL_S
-        else:
-            await self._thread.run(functools.partial(self._insert, statements))
-            now = time.monotonic()
+        await self._thread.run(functools.partial(self._insert, statements))
+        now = time.monotonic()
         if now - self._looked >= _LOOK_S:
             self._looked = now
             self._look()

@@ -1,20 +1,12 @@
 """A batch as one statement of SQLite: columns of the view `flush` (see sql/), and their values."""
 
-import functools
 from collections.abc import Collection, Iterable
 
 import msgspec
 
 from .journal import Batch, CountRow, ItemRow, JobRow, halves_of
 
-#: Bytes of a batch that is written without the thread: a few jobs with little in them.
-_SMALL_BYTES = 4096
 _INSERT_BATCH = f"INSERT INTO flush VALUES ({', '.join(17 * '?')})"
-#: What most batches have. Each NULL costs as much as it takes to ask what None may be adapted to.
-_INSERT_USUAL = (
-    "INSERT INTO flush (jobs, job_bodies, tasks, task_bodies, dropped_tasks, last_entry, entries, pruned)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-)
 #: An index for json_each, and the bodies glued together; of nothing, as most batches have it of most tables.
 _Packed = tuple[str | None, bytearray]
 _NO_ROWS: _Packed = (None, bytearray())
@@ -38,24 +30,14 @@ def statements_of(batch: Batch) -> list[Statement]:
     return [statement]
 
 
-def is_small(statements: list[Statement]) -> bool:
-    """It is one of the usual kind, with next to nothing in it."""
-    (text, parts), *more = statements
-    size = sum(len(part) for part in parts if type(part) is bytearray)
-    return text is _INSERT_USUAL and size <= _SMALL_BYTES and not more
-
-
 def _statement(batch: Batch) -> Statement:
     """What writes the batch: columns of the view `flush`, and their values."""
-    jobs, tasks = _pack_jobs(batch.jobs.values()), _pack_kept(batch.tasks)
-    events = (*_pack_entries(batch.entries), batch.prune)
-    if not (batch.messages or batch.meta or batch.items or batch.counts):
-        return _INSERT_USUAL, (*jobs, *tasks, *events)
     return _INSERT_BATCH, (
-        *jobs,
-        *tasks,
+        *_pack_jobs(batch.jobs.values()),
+        *_pack_kept(batch.tasks),
         *_pack_kept(batch.messages),
-        *events,
+        *_pack_entries(batch.entries),
+        batch.prune,
         *_pack(batch.meta.items()),
         *_pack_items(batch.items.values()),
         *_pack_counts(batch.counts.values()),
@@ -90,15 +72,9 @@ def _pack_jobs(rows: Iterable[JobRow]) -> _Packed:
     for id, live, seq, open_branches, body in rows:
         length = _COLUMNS + len(body)
         places[id] = offset << 30 | length
-        bodies += (_columns(live, seq, open_branches), body)
+        bodies += (b"%d%010d%010d" % (live, seq, open_branches), body)
         offset += length
     return _index(places), _glue(bodies)
-
-
-@functools.lru_cache(maxsize=1024)
-def _columns(live: bool, seq: int, open_branches: int) -> bytes:
-    """Remembered: most jobs take the same few steps."""
-    return b"%d%010d%010d" % (live, seq, open_branches)
 
 
 def _pack_kept(rows: dict[str, bytes | None]) -> tuple[str | None, bytearray, str | None]:

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import os
 import sqlite3
 from itertools import starmap
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import msgspec
 
 from ..errors import SchemaError
-from ..places import wal_of
 from .codec import readable
 from .journal import CountRow, ItemRow, JobRow, Snapshot
 from .sqlite_refusals import refuse_strange
@@ -59,16 +57,17 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def stretch(path: Path) -> None:
-    """Give the WAL its blocks, if it is empty. Zeros are no frames: whoever recovers from them finds nothing."""
+def stretch(connection: sqlite3.Connection, path: Path) -> None:
+    """Give the WAL its blocks by writing them once, and let the next flush begin at its start.
+
+    The pages stay in the file as free ones, which the next start uses again.
+    """
     try:
-        with open(wal_of(path), "r+b", buffering=0) as wal:
-            if os.fstat(wal.fileno()).st_size:
-                return  # somebody reads the file, or writes to it: what is there must stay
-            for _ in range(_WAL_BYTES >> 20):
-                wal.write(bytes(1 << 20))
-            os.fsync(wal.fileno())
-    except OSError as error:  # a full disk, say: only the speed is lost
+        connection.execute("DROP TABLE IF EXISTS stretch")  # of a start that was killed here
+        connection.execute(f"CREATE TABLE stretch AS SELECT zeroblob({_WAL_BYTES}) AS pages")
+        connection.execute("DROP TABLE stretch")
+        connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+    except sqlite3.Error as error:  # a full disk, for example: only the speed is lost
         log.warning("cannot stretch the WAL of %s: %s", path, error, extra={"action": "wal"})
 
 

@@ -1,5 +1,6 @@
 """Errands: deliveries that a sender has taken on, and the proof that they are its own."""
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from datetime import datetime
@@ -139,17 +140,20 @@ class Hands:
     async def behind(self, deliveries: Sequence[WebhookDelivery], now: datetime) -> list[datetime | None]:
         """For each when to look again, where an earlier word about the same job was not tried yet; None: it may go.
 
-        Once the earlier one was tried, nobody waits for its retries. The shelf is asked once for all of them, and again
-        only for those before whom something lies.
+        Once the earlier one was tried, nobody waits for its retries. All are looked up together, and again only
+        those before which another delivery lies.
         """
         found: list[datetime | None] = [None] * len(deliveries)
         afters = {place: f"{delivery.job.id}-" for place, delivery in enumerate(deliveries)}
         while afters:
-            items = await self._shelves.firsts(WEBHOOK_COLLECTION, list(afters.values()))
+            pages = await asyncio.gather(  # they share a round trip
+                *(self._shelves.items(WEBHOOK_COLLECTION, after, 1) for after in afters.values())
+            )
             before = [
                 (place, item)
-                for place, item in zip(afters, items, strict=True)
-                if item is not None and item.key < deliveries[place].id
+                for place, items in zip(afters, pages, strict=True)
+                for item in items
+                if item.key < deliveries[place].id
             ]
             afters = {}
             for place, item in before:

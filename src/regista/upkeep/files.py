@@ -229,7 +229,5 @@ async def _jobs(storage: StorageBackend, job_ids: Sequence[str]) -> Iterable[Job
     if not job_ids:
         return []
     found, _ = await storage.load(job_ids)
-    return [
-        job if job is not None else await storage.get(job_id)
-        for job_id, job in zip(job_ids, found, strict=True)
-    ]
+    missing = [job_id for job_id, job in zip(job_ids, found, strict=True) if job is None]
+    return [*filter(None, found), *await storage.get(missing)]

@@ -66,22 +66,23 @@ class IndexCleaner:
 
     Whoever buries a worker, or takes it over, frees the seat that it has there. Another instance may have missed that: the word
     of it is a hint. A seat of the dead would be offered tasks, each of which waits for a lease to lapse. Every instance cleans its
-    own index; what instances tell each other of their slots ends by itself. While the store's roll is the same, nobody came or
-    went, and a look costs one number, however many workers there are.
+    own index, every half lease; what instances tell each other of their slots ends by itself.
     """
 
     name = "index_cleaner"
     needs_leader = False
 
     def __init__(
-        self, storage: WorkerStore, dispatcher: Dispatcher, service: WorkerService, interval_s: float = 1.5
+        self,
+        storage: WorkerStore,
+        dispatcher: Dispatcher,
+        service: WorkerService,
+        interval_s: float | None = None,
     ) -> None:
-        self.interval_s = interval_s
+        self.interval_s = service.lease_s / 2 if interval_s is None else interval_s
         self._storage = storage
         self._dispatcher = dispatcher
         self._service = service
-        #: The roll at the last look.
-        self._roll: int | None = None
 
     async def run_once(self, now: datetime) -> Report:
         """Let go of whoever is not ours any more; `done` is how many."""
@@ -89,12 +90,8 @@ class IndexCleaner:
         seats = self._dispatcher.connected_workers()
         if not seats:
             return Report()
-        roll = await self._storage.roll()
-        if roll == self._roll:
-            return Report()
         known = {worker.id: worker for worker in await self._storage.workers()}
         gone = sum(self._service.compare(connected, known.get(connected.worker.id)) for connected in seats)
-        self._roll = roll
         return Report(done=gone)
 
 

@@ -67,7 +67,7 @@ async def test_what_the_store_has_let_go_of_is_told_from_history() -> None:
         await director.cancel(job.id, "enough")
         await director.recorder.drain()
         stage = director.app[STAGE]
-        director.storage._image._ended.clear()  # type: ignore[attr-defined]
+        director.storage._state._ended.clear()  # type: ignore[attr-defined]
         (item,) = (await list_jobs(stage, Query(), None, limit=9)).items
         assert (item.id, item.status, item.input) == (job.id, "cancelled", {})
         assert item.search_attributes == {"Kind": "a"}

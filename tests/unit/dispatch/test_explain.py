@@ -72,9 +72,9 @@ def test_those_who_could_are_busy() -> None:
         QueueStatus(make_task().queue_key, "bob", 1, START),
     ]
     task = make_task(client="ann")
-    assert told(task, facts("encode", workers=2, full=2), lanes=lanes, place=4) == {"all_busy": 2}
-    (reason,) = explain(task, lanes, [facts("encode", workers=2, full=2)], 4).reasons
-    assert "place 4 of 9 in line, taking turns with 1 other clients" in reason.detail
+    assert told(task, facts("encode", workers=2, full=2), lanes=lanes) == {"all_busy": 2}
+    (reason,) = explain(task, lanes, [facts("encode", workers=2, full=2)]).reasons
+    assert "9 in line, taking turns with 1 other clients" in reason.detail
 
 
 def test_those_who_could_drain_or_do_not_poll_or_sit_elsewhere() -> None:
@@ -158,7 +158,7 @@ def ask(*workers: Worker, task: Task | None = None, hold: int = 0) -> tuple[Expl
 def test_the_dispatcher_gathers_the_facts_itself() -> None:
     found, _ = ask(make_worker("w1", capacity=2), make_worker("w2", skills=["sing"]), hold=2)
     assert {reason.code: reason.workers for reason in found.reasons} == {"skill_missing": 1, "all_busy": 1}
-    assert "place 2 of 2 in line" in found.reasons[0].detail
+    assert "2 in line" in found.reasons[0].detail
 
 
 def test_a_stream_that_was_cut_is_known_to_the_dispatcher() -> None:

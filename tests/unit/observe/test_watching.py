@@ -11,6 +11,7 @@ from regista.observe.catalogue import Catalogue
 from regista.observe.watching import watched
 from regista.storage.base import StorageBackend
 from regista.storage.memory import MemoryStorage
+from regista.testing.conformance.storage.kit import shown
 from tests.unit.observe.test_booking import job
 
 
@@ -37,7 +38,7 @@ async def test_a_commit_is_counted_and_timed_and_answered_as_ever() -> None:
     (outcome,) = await seen.commit([Change(job_id="j", token="t", job=job())], "one")
 
     assert outcome.ok
-    assert await storage.get("j") is not None
+    assert await shown(storage, "j") is not None
     assert of.jobs.values == {("b",): 1}
     assert of.flush.values[()].counts[0] + sum(of.flush.values[()].counts[1:]) == 1
     await seen.stop()

@@ -24,6 +24,7 @@ from regista.payloads.memory import MemoryPayloads
 from regista.payloads.offload import Offloader
 from regista.payloads.records import Glance, KeptRecords, keep_records
 from regista.storage.base import StorageBackend
+from regista.testing.conformance.storage.kit import shown
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BIG = "x" * 1000
@@ -53,14 +54,14 @@ async def test_a_job_with_large_values_is_whole_for_deciders_and_small_in_the_st
 
     await write(records, job=job)
 
-    stored = await storage.get("j1")
+    stored = await shown(storage, "j1")
     assert len(repr(stored)) < 2500
     ((loaded,), _) = await records.load(["j1"])
     assert loaded is not None
     assert (loaded.input, loaded.data) == (job.input, job.data)
     (claimed,) = await records.claim_ready("i", [("b", "v")], 10, 30.0)
     assert claimed.input == job.input
-    seen = await records.get("j1")
+    seen = await shown(records, "j1")
     assert seen is not None
     assert (seen.input, seen.data, seen.result) == (job.input, job.data, BIG)
 
@@ -96,7 +97,7 @@ async def test_a_job_that_is_written_again_keeps_its_references() -> None:
 
     assert outcome.ok
     assert len([each async for each in store.files("records")]) == 2
-    seen = await records.get("j1")
+    seen = await shown(records, "j1")
     assert seen is not None
     assert (seen.input, seen.result) == ({"a": BIG}, {"r": BIG + "!"})
 
@@ -187,27 +188,15 @@ async def test_very_large_values_are_shown_by_size_and_had_by_checksum() -> None
     records, storage = await kept()
     await write(records, job=a_job(input={"small": BIG, "large": VERY_BIG}))
 
-    seen = await records.get("j1")
+    seen = await shown(records, "j1")
 
     assert seen is not None
-    shown = seen.input["large"]["$offloaded"]
-    assert await records.value("j1", shown["sha256"]) == VERY_BIG
+    reference = seen.input["large"]["$offloaded"]
+    assert await records.value("j1", reference["sha256"]) == VERY_BIG
     assert (await records.whole(seen)).input == {"small": BIG, "large": VERY_BIG}
-    glanced = await Glance(cast(StorageBackend, storage)).get("j1")
+    (glanced,) = await Glance(cast(StorageBackend, storage)).get(["j1"])
     assert glanced is not None
     assert glanced.input["small"]["$offloaded"]["size"] > 1000
-
-
-async def test_how_jobs_stand_is_shown_as_each_of_them_would_be() -> None:
-    records, storage = await kept()
-    await write(records, job=a_job(input={"large": VERY_BIG}))
-    ended = a_job(id="j2", input={"a": BIG, "large": VERY_BIG}, status=JobStatus.FINISHED)
-    await write(records, job=ended)
-    glance = cast(StorageBackend, Glance(cast(StorageBackend, storage)))
-
-    for store in (records, glance):
-        found = await store.standing(["j1", "j2", "j3"])
-        assert found == ({"j2": await store.get("j2")}, {"j1": ""})
 
 
 def test_the_size_of_a_small_record_costs_next_to_nothing() -> None:
@@ -254,7 +243,7 @@ async def test_one_poisoned_record_does_not_keep_those_beside_it_from_being_read
     assert loaded[0].data == forged
     assert message.body["result"] == {"$offloaded": {"size": 5, "sha256": "a" * 64}}
     for job_id in ("j1", "j2", "j3"):
-        assert await records.get(job_id) is not None
+        assert await shown(records, job_id) is not None
 
 
 async def test_what_a_refused_or_ended_job_had_put_away_is_written_again_for_the_next_of_its_name() -> None:

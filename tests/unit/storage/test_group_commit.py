@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from regista.errors import StorageFailed, StorageUnavailable
-from regista.storage.group_commit import GroupCommit, TurnCommit
+from regista.storage.group_commit import GroupCommit
 
 
 class Disk:
@@ -288,64 +288,5 @@ def test_what_was_given_up_holds_up_no_drain() -> None:
         with pytest.raises(StorageUnavailable):
             await disk.write("a")
         await disk.group.drain()
-
-    play(body())
-
-
-class Turns:
-    """A store that keeps nothing, and what it told."""
-
-    def __init__(self) -> None:
-        self.told: list[tuple[list[str], int]] = []
-        self.group: TurnCommit[list[str]] = TurnCommit(list, self._hear)
-
-    def _hear(self, batch: list[str]) -> None:
-        self.told.append((batch, self.group.flushed))
-
-    async def write(self, word: str) -> None:
-        self.group.batch().append(word)
-        await self.group.wait(self.group.touch())
-
-
-def test_where_nothing_is_kept_a_batch_is_what_one_turn_writes() -> None:
-    async def body() -> None:
-        store = Turns()
-        await asyncio.gather(*(store.write(word) for word in "abc"))
-        await store.write("d")
-        assert store.told == [(["a", "b", "c"], 1), (["d"], 2)]
-
-    play(body())
-
-
-def test_where_nothing_is_kept_a_writer_goes_on_after_it_was_told_of() -> None:
-    async def body() -> None:
-        store = Turns()
-        number = store.group.touch()
-        assert store.group.flushed < number
-        await store.group.drain()
-        assert store.group.flushed == number
-        assert store.told == [([], number)]
-        await store.group.drain()  # nothing was written since: nothing to wait for
-        assert len(store.told) == 1
-
-    play(body())
-
-
-def test_where_nothing_is_kept_one_who_only_writes_keeps_nobody_waiting() -> None:
-    async def body() -> None:
-        store = Turns()
-
-        async def scribble() -> None:
-            while True:
-                await store.write("x")
-
-        writer = asyncio.create_task(scribble())
-        await turns(10)
-        assert 5 <= len(store.told) <= 11
-        writer.cancel()
-        await asyncio.gather(writer, return_exceptions=True)
-        assert writer.cancelled()
-        await store.write("y")  # a waiter that was cancelled leaves nothing behind
-        assert store.told[-1][0][-1] == "y"
 
     play(body())

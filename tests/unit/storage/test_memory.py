@@ -20,6 +20,7 @@ from regista.testing.conformance.storage.kit import (
     make_worker,
     next_of,
     running,
+    shown,
     write,
 )
 
@@ -66,7 +67,7 @@ def test_get_waits_for_the_flush_and_load_does_not() -> None:
         await asyncio.sleep(0)
         assert await storage.load(["job-1"]) == ([job], [])
         assert await storage.claim_ready("me", [V1], 1, 30) == [job]
-        assert (await waits(journal, committing, storage.get("job-1")))[1] == job
+        assert (await waits(journal, committing, shown(storage, "job-1")))[1] == job
 
     play(body)
 
@@ -77,7 +78,7 @@ def test_get_of_a_job_that_has_just_ended_waits_too() -> None:
         ended = next_of(job, **FINISHED)
         committing = asyncio.create_task(storage.commit([write(job), write(ended)], "me"))
         await asyncio.sleep(0)
-        assert (await waits(journal, committing, storage.get("job-1")))[1] == ended
+        assert (await waits(journal, committing, shown(storage, "job-1")))[1] == ended
 
     play(body)
 
@@ -114,7 +115,7 @@ def test_an_offer_is_handed_over_after_its_flush() -> None:
         journal.waiting = 0
         claiming = asyncio.create_task(storage.claim_tasks(make_worker(), [make_task().queue_key], 1, START))
         await asyncio.sleep(0)
-        (((task,), _), job) = await waits(journal, claiming, storage.get("job-1"))
+        (((task,), _), job) = await waits(journal, claiming, shown(storage, "job-1"))
         assert (task.worker_id, job.id) == ("w1", "job-1")
 
     play(body)

@@ -19,6 +19,7 @@ from regista.testing.conformance.storage.kit import (
     make_job,
     next_of,
     running,
+    shown,
     write,
 )
 
@@ -111,7 +112,7 @@ async def test_a_file_that_cannot_be_read_says_that_the_store_is_away(
         reader = storage._journal._reader  # type: ignore[attr-defined]
         reader.close()
         with pytest.raises(StorageUnavailable, match=r"cannot read .*jobs\.db"):
-            await storage.get("job-1")
+            await shown(storage, "job-1")
 
 
 # Files that are not ours
@@ -207,7 +208,7 @@ async def test_whoever_comes_by_a_link_meets_the_same_owner(path: Path, tmp_path
     async with running(SqliteStorage(link)) as storage:
         await create(storage, make_job())
     async with running(SqliteStorage(path)) as storage:
-        assert await storage.get("job-1") is not None
+        assert await shown(storage, "job-1") is not None
 
 
 @pytest.mark.parametrize("name", [":memory:", "file:jobs.db?mode=memory", "jobs?#%20 'é\n.db"])
@@ -220,7 +221,7 @@ def test_what_sqlite_takes_for_something_else_is_a_file_all_the_same(
         async with running(SqliteStorage(name)) as storage:
             await create(storage, make_job())
         async with running(SqliteStorage(name)) as storage:
-            assert await storage.get("job-1") is not None
+            assert await shown(storage, "job-1") is not None
 
     asyncio.run(body())
     assert name in os.listdir(tmp_path)

@@ -244,11 +244,11 @@ def test_a_record_that_nobody_can_read_keeps_no_other_timer_from_ringing(
         spoiled = kit.submit("script")
         kit.skip(0.1)
         others = [kit.submit("script") for _ in range(3)]
-        image = cast(MemoryStorage, kit.director.storage)._image
-        body, image._jobs[spoiled.id].body = image._jobs[spoiled.id].body, b"\xc1"
+        state = cast(MemoryStorage, kit.director.storage)._state
+        body, state._jobs[spoiled.id].body = state._jobs[spoiled.id].body, b"\xc1"
         kit.skip(20)
         assert [kit.get(job).status for job in others] == [JobStatus.FINISHED] * 3
         assert f"job {spoiled.id} is due and cannot be acted on" in caplog.text
-        image._jobs[spoiled.id].body = body
+        state._jobs[spoiled.id].body = body
         kit.skip(5)
         assert kit.get(spoiled).status is JobStatus.FINISHED

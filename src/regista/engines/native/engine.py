@@ -325,19 +325,19 @@ class NativeEngine:
         keyed = [job.id for job in jobs if job.body_hash]
         if not keyed:
             return ()
-        settled, going = await self._storage.standing(keyed)
-        return {*settled, *going} if settled or going else ()
+        found = await self._storage.get(keyed)
+        return {job.id for job in found if job is not None}
 
     async def _known(self, submission: Submission, wished: Job) -> Job | IdempotencyConflict | None:
         """What is there under the key of this submission; with another body it is a conflict."""
-        stored = await self._storage.get(wished.id)
+        (stored,) = await self._storage.get([wished.id])
         if stored is not None and stored.body_hash != wished.body_hash:
             return IdempotencyConflict(stored.id, submission.idempotency_key or "")
         return stored
 
     async def get(self, job_id: str) -> Job:
         """The job as a stranger may see it, or JobNotFound."""
-        job = await self._storage.get(job_id)
+        (job,) = await self._storage.get([job_id])
         if job is None:
             raise JobNotFound(job_id)
         return job

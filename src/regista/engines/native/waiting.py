@@ -36,7 +36,7 @@ class Waiting:
         while True:
             waiter = self._effects.changed(job_id)
             try:
-                job = await self._storage.get(job_id)
+                (job,) = await self._storage.get([job_id])
                 if job is None:
                     raise JobNotFound(job_id)
                 left = None if give_up is None else give_up - self._clock.elapsed()
@@ -61,13 +61,10 @@ class Waiting:
         unknown: dict[str, None] = {}
         look, lingers = watch.job_ids, False
         while True:
-            settled, going = await self._storage.standing(look)
-            for job_id in look:
-                job = settled.get(job_id)
-                client = going.get(job_id) if job is None else job.client
-                if client is None or (owner is not None and client != owner):
+            for job_id, job in zip(look, await self._storage.get(look), strict=True):
+                if job is None or (owner is not None and job.client != owner):
                     unknown[job_id] = None
-                elif job is not None:
+                elif job.status.settled:
                     ended[job_id] = job
             if ended and not lingers:
                 lingers, give_up = True, min(give_up, self._clock.elapsed() + linger_s)

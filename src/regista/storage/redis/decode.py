@@ -23,7 +23,7 @@ from ...model import (
 )
 from ..base import Due, DueKind, Hint, HintKind
 from ..codec import decode_task, moment_of
-from ..image import requeued
+from ..task_table import requeued
 from .encode import STATES, Told
 
 #: The answers of commit.lua and, the last two, of put.lua.
@@ -53,15 +53,15 @@ _decode_head = msgspec.msgpack.Decoder(list[Any]).decode
 _decode_words = msgspec.msgpack.Decoder(list[str]).decode
 
 
-def decode_answer(packed: bytes) -> tuple[list[CommitOutcome], list[Hint], list[int], str]:
-    """What commit.lua and put.lua answer: outcomes, hints, and from which seq on each change has told."""
+def decode_answer(packed: bytes) -> tuple[list[CommitOutcome], list[Hint]]:
+    """What commit.lua and put.lua answer: outcomes and hints."""
     letters, *lists = _decode_head(packed)
-    words, not_offered, firsts = (each or [] for each in lists)  # Lua's empty table is a map
+    words, not_offered = (each or [] for each in lists)  # Lua's empty table is a map
     outcomes = [OUTCOMES[letter] for letter in letters.encode()]
     for number, task_id in zip(not_offered[::2], not_offered[1::2], strict=True):
         known = outcomes[number - 1]
         outcomes[number - 1] = replace(known, not_offered=(*known.not_offered, task_id))
-    return outcomes, hints_from(words), firsts, letters
+    return outcomes, hints_from(words)
 
 
 def hints_of(packed: bytes) -> list[Hint]:

@@ -22,9 +22,9 @@ from ...model import (
 from ..base import Version
 from ..codec import encode, micros
 from ..counters import check_quota
-from ..image import summary_of
-from ..lanes import order_key
 from ..shelves import check_items
+from ..state import summary_of
+from ..task_queues import order_key
 
 #: One letter for each state of an attempt.
 LETTERS = {state: state.value[0] for state in AttemptState}

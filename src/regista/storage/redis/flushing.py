@@ -11,7 +11,6 @@ from ..base import Hint
 from ..codec import UNENCODABLE
 from .decode import decode_answer
 from .encode import Parcel
-from .lately import Lately
 from .scripts import Call, Scripts
 
 #: Changes in one call of a script: enough to share the trip, few enough not to hold up the server.
@@ -95,10 +94,8 @@ class Flusher:
         ended_ttl_s: float,
         outbox_limit: int,
         tell: Callable[[Sequence[Hint]], None],
-        lately: Lately,
     ) -> None:
         self._scripts = scripts
-        self._lately = lately
         self._origin = origin
         self._limits = (round(ended_ttl_s * 1000), outbox_limit)
         self._tell = tell
@@ -124,12 +121,10 @@ class Flusher:
         except (StorageError, *UNENCODABLE) as error:
             # Whatever it was, it concerns this batch only: the server has the others.
             raise StorageUnavailable(safe_text(error)) from error
-        for (script, parcel, answers), reply in zip(parcels, replies, strict=True):
-            outcomes, hints, firsts, letters = decode_answer(reply)
+        for (_, _, answers), reply in zip(parcels, replies, strict=True):
+            outcomes, hints = decode_answer(reply)
             for answer, outcome in zip(answers, outcomes, strict=True):
                 answer.outcome = outcome
-            if script == "commit":
-                self._lately.wrote(parcel, letters.encode(), firsts)
             batch.hints += hints
 
     def flushed(self, batch: Batch) -> None:

@@ -39,12 +39,6 @@ class RedisShelves(ABC):
             return []
         return _items_of(collection, await self._scripts.call("items", collection, after, limit))
 
-    async def firsts(self, collection: str, afters: Sequence[str]) -> list[Record | None]:
-        if not afters:
-            return []
-        rows = await self._scripts.call("firsts", collection, *afters)
-        return [item_of(collection, row[0].decode(), row[1]) if row else None for row in rows]
-
     async def ripe(self, collection: str, now: datetime, limit: int) -> list[Record]:
         if limit < 1:
             return []

@@ -22,8 +22,8 @@ from ...model import (
     job_id_of_task,
     queue_key_text,
 )
-from ..base import Due, Hint, Standing, TaskClaim, Version
-from ..codec import decode_job, decode_message, encode, micros, moment_of, readable, standing_of
+from ..base import Due, Hint, TaskClaim, Version
+from ..codec import decode_job, decode_message, encode, micros, moment_of, readable
 from ..group_commit import GroupCommit
 from .checks import check_server
 from .crier import Crier
@@ -38,7 +38,6 @@ from .decode import (
 )
 from .encode import field_of, length, version_name
 from .flushing import Batch, Flusher
-from .lately import ENDED_S, Lately
 from .line import Refused, Reply, Words
 from .link import Link
 from .presence import Presence
@@ -93,10 +92,7 @@ class RedisStorage(RedisWorkers, RedisShelves):
         self._presence = Presence(name, self._clock)
         self._link = Link(url, f"regista-{name}", patience_s)
         self._scripts = Scripts(self._link, self._prefix, now)
-        self._lately = Lately(self._clock, lambda: self._link.number, min(ended_ttl_s / 2, ENDED_S))
-        self._flusher = Flusher(
-            self._scripts, lambda: crier.origin, ended_ttl_s, outbox_limit, self._tell, self._lately
-        )
+        self._flusher = Flusher(self._scripts, lambda: crier.origin, ended_ttl_s, outbox_limit, self._tell)
         self._group = GroupCommit(Batch, self._flusher.flush, self._flusher.flushed)
         self._listeners: dict[int, Callable[[Hint], None]] = {}
         self._next_listener = 0
@@ -205,19 +201,9 @@ class RedisStorage(RedisWorkers, RedisShelves):
         cells = (found[n + 1] for n in range(0, len(found), 2) if found[n][:1] == b"_")
         return [task for _, task in sorted(map(placed_task, cells), key=lambda placed: placed[0])]
 
-    async def get(self, job_id: str) -> Job | None:
-        body = self._lately.ended(job_id)
-        if body is None:
-            ((body,),) = await self._ask(("HMGET", self._job_key(job_id), "b"))
-        return None if body is None else decode_job(body)
-
-    async def standing(self, job_ids: Sequence[str]) -> Standing:
-        bodies = {job_id: self._lately.ended(job_id) for job_id in job_ids}
-        unknown = [job_id for job_id, body in bodies.items() if body is None]
-        if unknown:
-            asked = [("HGET", self._job_key(job_id), "b") for job_id in unknown]
-            bodies.update(zip(unknown, await self._ask(*asked), strict=True))
-        return standing_of((job_id, body) for job_id, body in bodies.items() if body is not None)
+    async def get(self, job_ids: Sequence[str]) -> list[Job | None]:
+        bodies = await self._ask(*[("HGET", self._job_key(job_id), "b") for job_id in job_ids])
+        return [None if body is None else decode_job(body) for body in bodies]
 
     # -- ready queue -----------------------------------------------------------------------------
 
@@ -267,11 +253,6 @@ class RedisStorage(RedisWorkers, RedisShelves):
     async def lanes(self) -> list[QueueStatus]:
         rows = [lane_status_of(row) for row in await self._scripts.call("lanes")]
         return sorted(rows, key=lambda row: (row.queue_key, row.client))
-
-    async def place(self, task_id: str) -> int | None:
-        job_id = job_id_of_task(task_id)
-        place: int = await self._scripts.call("place", job_id, field_of(job_id, task_id))
-        return place or None
 
     async def held_by(self, worker_id: str) -> list[Task]:
         tasks = readable(task_of, await self._scripts.call("held_by", worker_id))
@@ -326,12 +307,9 @@ class RedisStorage(RedisWorkers, RedisShelves):
     async def prune(self, upto: int) -> None:
         while await self._scripts.call("prune", upto, PRUNED_AT_ONCE):
             pass
-        self._lately.forget_stories()
 
     async def tail(self, job_id: str, after_seq: int) -> list[Event]:
-        rows = self._lately.story(job_id)
-        if rows is None:
-            rows = await self._scripts.call("tail", job_id, after_seq)
+        rows = await self._scripts.call("tail", job_id, after_seq)
         return [event for row in rows for event in events_of(job_id, row) if event.seq > after_seq]
 
     # -- the rest --------------------------------------------------------------------------------

@@ -44,9 +44,6 @@ class RedisWorkers(ABC):
         self._tell([Hint(HintKind.WORKER, worker.id)])
         return replace(worker, record_version=worker.record_version + 1)
 
-    async def roll(self) -> int:
-        return int(await self._scripts.call("roll"))
-
     async def worker(self, worker_id: str) -> Worker | None:
         row = await self._scripts.call("worker", worker_id)
         return worker_of(row) if row else None

@@ -14,6 +14,7 @@ from regista.testing.conformance.storage.kit import (
     make_job,
     next_of,
     running,
+    shown,
     told,
     write,
 )
@@ -25,7 +26,7 @@ from .conftest import Open
 
 async def arrived(store: RedisStorage, job_id: str) -> None:
     for _ in range(1000):
-        if await store.get(job_id) is not None:
+        if await shown(store, job_id) is not None:
             return
         await asyncio.sleep(0.005)
     raise AssertionError(f"{job_id} did not arrive")
@@ -124,7 +125,7 @@ async def test_scripts_that_are_forgotten_again_and_again_are_loaded_again_and_a
                 jobs = [make_job(f"j{turn}-{n}") for n in range(10)]
                 calls = [commit(store, write(job, events=(event(),))) for job in jobs]
                 assert await asyncio.gather(*calls) == [[APPLIED]] * 10
-                await asyncio.gather(store.roll(), store.now(), store.messages(1))
+                await asyncio.gather(store.workers(), store.now(), store.messages(1))
         finally:
             stop.set()
             await flushing_scripts

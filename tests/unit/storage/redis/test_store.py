@@ -35,6 +35,7 @@ from regista.testing.conformance.storage.kit import (
     next_of,
     offers,
     running,
+    shown,
     task_of,
     told,
     write,
@@ -123,9 +124,9 @@ def test_nothing_grows_for_ever(open_store: Open, server: RedisServer, namespace
             worker = await store.register(make_worker(), 30)
             await store.forget("w1", worker.session)
             await store.prune((await store.outbox(0, ALL))[-1].number)
-            assert await store.get("job-0999") is not None
+            assert await shown(store, "job-0999") is not None
             await asyncio.sleep(1.1)
-            assert await store.get("job-0999") is None
+            assert await shown(store, "job-0999") is None
             assert await store.stranded(ALL) == []  # a chore that sweeps, too
             left = sorted(key.removeprefix(store._prefix.encode()) for key in await keys(store))
             assert left == [b"counters", b"outbox", b"pulse"]
@@ -198,7 +199,7 @@ async def test_a_server_that_comes_back_goes_on_where_it_was(mortal: RedisServer
         await create(store, make_job("before"))
         mortal.kill()
         for call in (
-            store.get("before"),
+            shown(store, "before"),
             commit(store, write(make_job("lost"))),
             store.claim_ready("me", [V1], 1, 30),
         ):
@@ -284,12 +285,12 @@ async def test_a_right_that_was_taken_away_is_an_outage_for_who_is_running(morta
     url = f"redis://stage:sesame@127.0.0.1:{mortal.port}/0"
     async with running(RedisStorage(url, patience_s=0.2)) as store:
         await create(store, make_job())
-        mortal.ask("ACL", "SETUSER", "stage", "-evalsha", "-hmget")
-        for ask in (store.roll, lambda: store.get("job-1")):
+        mortal.ask("ACL", "SETUSER", "stage", "-evalsha", "-hget")
+        for ask in (store.workers, lambda: shown(store, "job-1")):
             with pytest.raises(StorageUnavailable, match="NOPERM"):
                 await ask()
         mortal.ask("ACL", "SETUSER", "stage", "+@all")
-        assert await store.get("job-1") is not None
+        assert await shown(store, "job-1") is not None
 
 
 async def test_two_namespaces_on_one_server_know_nothing_of_each_other(
@@ -310,7 +311,7 @@ async def test_databases_of_one_server_are_told_apart_by_the_url(server: RedisSe
     one, other = (RedisStorage(url, namespace=namespace) for url in urls)
     async with running(one), running(other):
         await create(one, make_job())
-        assert await other.get("job-1") is None
+        assert await shown(other) is None
 
 
 async def test_a_slow_server_is_waited_for(mortal: RedisServer) -> None:

@@ -1,7 +1,7 @@
 -- commit: applies each change whole or refuses it, in order.
 -- ARGV: run, batch, origin, milliseconds for which ended jobs stay, entries that the outbox may have, changes (packed);
--- then the bodies, which the changes name by number. Answers (packed) a letter per change, the hints, the tasks that were
--- not offered (number of the change and task id in turn), and the seq from which on each change has told (0: nothing).
+-- then the bodies, which the changes name by number. Answers (packed) a letter per change, the hints, and the tasks that
+-- were not offered (number of the change and task id in turn).
 local done = P .. 'done:' .. ARGV[2]
 local before = call('GET', done)
 if before then
@@ -27,7 +27,7 @@ local DONE_MS = 120000
 local ended_ms, outbox_limit = ARGV[4], tonumber(ARGV[5])
 meet(ARGV[1], at)
 local not_offered = {}
-local told, told_from, number_of_change = 0, 0, 0
+local told, number_of_change = 0, 0
 
 local function knows(cell, token)
   return find(cell[TOKENS], '|' .. token .. '|', 1, true) ~= nil
@@ -109,7 +109,6 @@ local function tell(id, cell, body, events)
   end
   cell[SEQ] = cell[SEQ] + events
   told = told + 1
-  return first
 end
 
 local function new_cell(version)
@@ -247,7 +246,7 @@ local function write(change, page, cell)
     put_job(page, cell, job)
   end
   if change[TELLS] > 0 then
-    told_from = tell(page.id, cell, change[TELLS], change[EVENTS])
+    tell(page.id, cell, change[TELLS], change[EVENTS])
   end
   local woken = settle(change, page, cell)
   put(page, 'm', pack(cell))
@@ -283,11 +282,10 @@ local function apply(change)
   return write(change, page, cell or new_cell(job[J_VERSION])) and 'w' or 'a'
 end
 
-local answers, firsts = {}, {}
+local answers = {}
 for number, change in ipairs(unpacked(ARGV[BODIES])) do
-  told_from, number_of_change = 0, number
+  number_of_change = number
   answers[number] = apply(change)
-  firsts[number] = told_from
 end
 if told > 0 then
   hint('outbox', '')
@@ -298,6 +296,6 @@ if told > 0 then
 end
 write_down()
 publish(ARGV[3])
-local answer = pack({ table.concat(answers), hints, not_offered, firsts })
+local answer = pack({ table.concat(answers), hints, not_offered })
 call('SET', done, answer, 'PX', DONE_MS)
 return answer

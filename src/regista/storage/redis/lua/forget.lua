@@ -11,7 +11,6 @@ for _, key in ipairs({ 'workers', 'sessions', 'notes' }) do
   call('HDEL', P .. key, worker)
 end
 call('ZREM', P .. 'beats', worker)
-call('HINCRBY', P .. 'counters', 'roll', 1)
 hint('worker', worker)
 publish(ARGV[1])
 return 1

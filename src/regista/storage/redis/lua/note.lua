@@ -12,7 +12,6 @@ if notes ~= tonumber(ARGV[4]) then
 end
 call('HSET', P .. 'workers', ARGV[2], ARGV[5])
 call('HSET', P .. 'notes', ARGV[2], digits(notes + 1))
-call('HINCRBY', P .. 'counters', 'roll', 1)
 hint('worker', ARGV[2])
 publish(ARGV[1])
 return 1

@@ -18,6 +18,6 @@ for number, write in ipairs(unpacked(ARGV[VALUES])) do
   answers[number] = put_item(write, value, at, true) and 'y' or 'n'
 end
 publish(ARGV[2])
-local answer = pack({ table.concat(answers), hints, {}, {} })
+local answer = pack({ table.concat(answers), hints, {} })
 call('SET', done, answer, 'PX', DONE_MS)
 return answer

@@ -3,7 +3,6 @@
 local at = now()
 meet(ARGV[1], at)
 local session = count('sessions')
-count('roll')
 write_down()
 call('HSET', P .. 'workers', ARGV[3], ARGV[4])
 call('HSET', P .. 'sessions', ARGV[3], digits(session))

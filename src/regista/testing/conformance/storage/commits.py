@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ....model import ChildJob, CommitOutcome, CommitStatus, JobStatus, TaskWrite
-from ....storage.base import Standing, StorageBackend
+from ....model import ChildJob, CommitOutcome, CommitStatus, Job, JobStatus, TaskWrite
+from ....storage.base import StorageBackend
 from .kit import (
     APPLIED,
     EXISTS,
@@ -37,6 +37,7 @@ from .kit import (
     on_a_clock,
     only,
     picture,
+    shown,
     task_of,
     timer,
     told,
@@ -56,12 +57,12 @@ class CommitPromises:
         )
         assert await storage.commit([write(job)], "me") == [CommitOutcome(APPLIED)]
         assert await job_of(storage) == job
-        assert await storage.get("job-1") == job
+        assert await shown(storage, "job-1") == job
 
     @on_a_clock
     async def test_a_job_that_is_not_there_is_none(self, storage: StorageBackend, clock: ManualClock) -> None:
         await dispatch(storage, make_task())
-        assert await storage.get("job-2") is None
+        assert await shown(storage, "job-2") is None
         assert await storage.load(["job-2"], ["job-2_1_0"]) == ([None], [None])
         assert await storage.tasks_of("job-2") == []
 
@@ -200,39 +201,22 @@ class CommitPromises:
             await create(storage, make_job(status.value))
             ended = next_of(await job_of(storage, status.value), status=status, result={"n": 1})
             await commit(storage, write(ended))
-            assert await storage.get(status.value) == ended
+            assert await shown(storage, status.value) == ended
             assert await job_of(storage, status.value) == ended
 
     @on_a_clock
-    async def test_a_look_at_many_shows_settled_jobs_and_whose_the_others_are(
+    async def test_a_look_at_many_shows_each_job_as_it_is(
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
-        statuses = {status.value: status for status in JobStatus}
-        for name, status in statuses.items():
+        jobs: dict[str, Job] = {}
+        for status in JobStatus:
+            name = status.value
             await create(storage, make_job(name, client=f"of {name}", input={"n": name}))
-            born = await job_of(storage, name)
-            await commit(storage, write(next_of(born, status=status, data={"n": 1})))
-        found = await storage.standing(["nobody", *statuses, "pending", "finished"])
-        settled = {name for name, status in statuses.items() if status.settled}
-        assert found.settled == {name: await storage.get(name) for name in settled}
-        assert found.going == {name: f"of {name}" for name in statuses if name not in settled}
-
-    @on_a_clock
-    async def test_a_look_at_a_job_that_was_released_from_quarantine_shows_that_it_goes_on(
-        self, storage: StorageBackend, clock: ManualClock
-    ) -> None:
-        await create(storage, make_job(client="acme"))
-        await commit(storage, write(next_of(await job_of(storage), status=JobStatus.QUARANTINED)))
-        assert set((await storage.standing(["job-1"])).settled) == {"job-1"}
-        await commit(storage, write(next_of(await job_of(storage), status=JobStatus.RUNNING)))
-        assert await storage.standing(["job-1"]) == Standing({}, {"job-1": "acme"})
-
-    @on_a_clock
-    async def test_a_look_at_no_jobs_shows_none(self, storage: StorageBackend, clock: ManualClock) -> None:
-        await create(storage, make_job())
-        assert await storage.standing([]) == Standing({}, {})
-        assert await storage.standing(["nobody"]) == Standing({}, {})
-        assert await storage.standing(["job-1"]) == Standing({}, {"job-1": ""})
+            jobs[name] = next_of(await job_of(storage, name), status=status, data={"n": 1})
+            await commit(storage, write(jobs[name]))
+        found = await storage.get(["unknown", *jobs, "pending", "finished"])
+        assert found == [None, *jobs.values(), jobs["pending"], jobs["finished"]]
+        assert await storage.get([]) == []
 
     @on_a_clock
     async def test_the_tasks_of_an_ended_job_are_over(
@@ -326,7 +310,7 @@ class CommitPromises:
         await dispatch(storage, make_task("job-2", params={"n": [1]}))
         (claimed,) = await storage.claim_ready("me", [V1], 1, 30)
         (offered,) = await claim_tasks(storage, limit=1)
-        got = await storage.get("job-1")
+        got = await shown(storage, "job-1")
         assert got is not None
         (waiting,) = await storage.messages(1)
         (held,) = await storage.held_by("w1")

@@ -19,6 +19,7 @@ from .kit import (
     next_of,
     on_a_clock,
     over_a_restart,
+    shown,
     write,
 )
 
@@ -91,7 +92,7 @@ class CounterPromises:
         outcomes = await commit(storage, *map(counted, jobs))
         assert outcomes == [APPLIED] * 3 + [OVER_QUOTA] * 2
         assert await storage.used("ann:2026-03") == 3
-        assert (await storage.get("job-2"), await storage.get("job-3")) == (jobs[2], None)
+        assert (await shown(storage, "job-2"), await shown(storage, "job-3")) == (jobs[2], None)
         assert await storage.outbox(0, 9) == []
         assert await commit(storage, counted(jobs[3], counter="ann:2026-04")) == [APPLIED]
 

@@ -257,6 +257,12 @@ async def claim_tasks(
     return (await storage.claim_tasks(worker, lanes, limit, now)).tasks
 
 
+async def shown(storage: StorageBackend, job_id: str = "job-1") -> Job | None:
+    """The job as clients see it."""
+    (job,) = await storage.get([job_id])
+    return job
+
+
 async def job_of(storage: StorageBackend, job_id: str = "job-1") -> Job:
     """The newest record of a job that is there."""
     ((job,), _) = await storage.load([job_id])
@@ -291,12 +297,9 @@ async def waiting_messages(storage: StorageBackend) -> list[str]:
 async def picture(storage: StorageBackend, job_ids: Sequence[str]) -> dict[str, Any]:
     """All that can be seen of these jobs without changing anything. Nobody may attend a version."""
     jobs = (await storage.load(job_ids))[0]
-    standing = await storage.standing(job_ids)
     return {
         "jobs": jobs,
-        "got": [await storage.get(job_id) for job_id in job_ids],
-        "settled": standing.settled,
-        "going": standing.going,
+        "got": await storage.get(job_ids),
         "tasks": {job_id: await storage.tasks_of(job_id) for job_id in job_ids},
         "held": {worker: await storage.held_by(worker) for worker in await storage.holders()},
         "ready": [job.id for job in await storage.stranded(ALL)],

@@ -29,6 +29,7 @@ from .kit import (
     on_a_clock,
     only,
     picture,
+    shown,
     timer,
     write,
 )
@@ -200,7 +201,7 @@ class LifePromises:
 
         def hear(hint: Hint) -> None:
             hints.append(hint)
-            looks.append(asyncio.ensure_future(storage.get("job-1")))
+            looks.append(asyncio.ensure_future(shown(storage, "job-1")))
 
         storage.listen(hear)
         await create(storage, make_job(), events=(event(),))

@@ -20,6 +20,7 @@ from .kit import (
     on_a_clock,
     only,
     picture,
+    shown,
     told,
     waiting_messages,
     write,
@@ -78,7 +79,7 @@ class MessagePromises:
         child = make_job("child", parent_id="job-1", data={"n": 1})
         birth = ChildJob(child, (event("born"), event("named")))
         await create(storage, make_job(**PARKED), children=(birth,), events=(event("parent"),))
-        assert await storage.get("child") == child
+        assert await shown(storage, "child") == child
         assert await told(storage, "child") == [(1, "born"), (2, "named")]
         assert await told(storage) == [(1, "parent")]
         assert await claim(storage) == ["child"]

@@ -44,6 +44,7 @@ from .kit import (
     only,
     over_a_restart,
     picture,
+    shown,
     timer,
     told,
     waiting_messages,
@@ -93,8 +94,8 @@ class PersistenceConformance(ShelfPersistence, CounterPersistence):
             await create(storage, make_job(status.value, client=f"of {status.value}"))
             await commit(storage, write(next_of(await job_of(storage, status.value), status=status)))
         names = [status.value for status in JobStatus]
-        before = await storage.standing(names)
-        assert await (await reopen()).standing(names) == before
+        before = await storage.get(names)
+        assert await (await reopen()).get(names) == before
 
     @over_a_restart
     async def test_many_changes_of_one_flush_are_there_again(
@@ -249,13 +250,13 @@ class PersistenceConformance(ShelfPersistence, CounterPersistence):
         end = write(next_of(await job_of(storage), result=[1], **FINISHED), events=(event(),))
         await commit(storage, end)
         storage = await reopen()
-        assert await storage.get("job-1") == end.job
+        assert await shown(storage, "job-1") == end.job
         assert await job_of(storage) == end.job
         again = write(next_of(await job_of(storage), status=JobStatus.RUNNING))
         rival = write(make_job(body_hash="hash"))
         task = only("job-1", fenced(closed(make_task())))
         assert await commit(storage, end, again, rival, task) == [REPEATED, STALE, EXISTS, STALE]
-        assert await storage.get("job-1") == end.job
+        assert await shown(storage, "job-1") == end.job
         assert await claim(storage) == []
 
     @over_a_restart

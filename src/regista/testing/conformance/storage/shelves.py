@@ -28,6 +28,7 @@ from .kit import (
     on_a_clock,
     only,
     over_a_restart,
+    shown,
     write,
 )
 
@@ -134,24 +135,6 @@ class ShelfPromises:
         assert len(await storage.items(SHELF)) == 25
 
     @on_a_clock
-    async def test_the_first_item_behind_each_key_is_found_in_one_look(
-        self, storage: StorageBackend, clock: ManualClock
-    ) -> None:
-        await storage.put([item("a-1", b"1"), item("a-2", b"2"), item("c", due=at(5))])
-        await storage.put([item(f"b{n}", ttl_s=1.0) for n in range(9)])
-        await storage.put([item("z", collection="other")])
-        found = await storage.firsts(SHELF, ["a-", "a-1", "", "a-2", "c", "a-"])
-        clock.move(2)
-
-        later = await storage.firsts(SHELF, ["a-2", "b3", "c"])
-
-        assert [each and each.key for each in found] == ["a-1", "a-2", "a-1", "b0", None, "a-1"]
-        assert found[0] == Record(SHELF, "a-1", b"1", 1)
-        assert later == [Record(SHELF, "c", b"v", 1, at(5))] * 2 + [None]
-        assert await storage.firsts("unknown", ["", "a"]) == [None, None]
-        assert await storage.firsts(SHELF, []) == []
-
-    @on_a_clock
     async def test_ripe_items_come_earliest_first_and_stay(
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
@@ -222,7 +205,7 @@ class ShelfPromises:
         assert await keys(storage) == []
         (outcome,) = await storage.commit([write(make_job(), records=(item("a"), item("\ud800")))], "me")
         assert outcome.kind == "unstorable"
-        assert (await storage.get("job-1"), await keys(storage)) == (None, [])
+        assert (await shown(storage, "job-1"), await keys(storage)) == (None, [])
 
     # -- with a change ---------------------------------------------------------------------------
 

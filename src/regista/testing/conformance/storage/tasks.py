@@ -244,18 +244,6 @@ class TaskPromises:
         assert await storage.lanes() == []
 
     @on_a_clock
-    async def test_a_waiting_task_has_a_place_in_its_clients_line(
-        self, storage: StorageBackend, clock: ManualClock
-    ) -> None:
-        await dispatch(storage, make_task("other", client="bob", queued_at=at(-9)))
-        for job_id, queued in (("late", 2), ("early", 1)):
-            await dispatch(storage, make_task(job_id, client="ann", queued_at=at(queued)))
-        assert [await storage.place(f"{id}_1_0") for id in ("early", "late", "other")] == [1, 2, 1]
-        assert await storage.place("nobody_1_0") is None
-        await offers(storage)
-        assert await storage.place("late_1_0") is None
-
-    @on_a_clock
     async def test_a_claim_says_whether_more_waits(self, storage: StorageBackend, clock: ManualClock) -> None:
         tasks = [make_task(f"job-{n}") for n in range(3)]
         for task in tasks:

@@ -103,23 +103,6 @@ class WorkerPromises:
         assert await storage.note(replace(first, session=again.session)) is None
 
     @on_a_clock
-    async def test_the_roll_changes_with_whoever_comes_goes_or_is_written_again(
-        self, storage: StorageBackend, clock: ManualClock
-    ) -> None:
-        rolls = [await storage.roll()]
-        known = await storage.register(make_worker(), 30)
-        rolls.append(await storage.roll())
-        assert await storage.note(replace(known, draining=True))
-        rolls.append(await storage.roll())
-        assert await storage.heartbeat("w1", known.session, 30)
-        assert await storage.note(known) is None
-        assert await storage.forget("w1", known.session - 1) is False
-        assert await storage.roll() == rolls[-1]
-        assert await storage.forget("w1", known.session)
-        rolls.append(await storage.roll())
-        assert len(set(rolls)) == len(rolls)
-
-    @on_a_clock
     async def test_a_worker_that_is_struck_off_is_hinted_at(
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:

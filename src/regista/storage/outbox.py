@@ -1,4 +1,4 @@
-"""Told: the entries of the outbox that nobody has pruned yet, in their order and by job."""
+"""OutboxIndex: the entries of the outbox that are not pruned yet, in their order and by job."""
 
 from collections import deque
 from itertools import dropwhile, islice
@@ -9,21 +9,21 @@ from ..model import Event, OutboxEntry
 _Carried = tuple[int, OutboxEntry]
 
 
-class Told:
-    """Keeps them in memory. Only what a flushed batch carries is shown (FENCES 4)."""
+class OutboxIndex:
+    """Entries in memory. Only those of flushed batches are shown (FENCES 4)."""
 
     __slots__ = ("_by_job", "_entries", "last")
 
     def __init__(self) -> None:
         self._entries: deque[_Carried] = deque()
-        #: The same by job: whoever looks at a job reads its own entries only.
+        #: The same by job: a look at one job reads its own entries only.
         self._by_job: dict[str, list[_Carried]] = {}
         #: The number of the last entry. Every start goes on from the time of day in microseconds, so that
         #: a history that remembers more than this store never sees a number twice.
         self.last = 0
 
     def put(self, batch: int, entry: OutboxEntry) -> None:
-        """One more, with the number after the last."""
+        """Add an entry with the number after the last."""
         carried = (batch, entry)
         self.last = entry.number
         self._entries.append(carried)
@@ -34,16 +34,16 @@ class Told:
             tail.append(carried)
 
     def after(self, number: int, limit: int, flushed: int) -> list[OutboxEntry]:
-        """The next ones."""
+        """The next entries after `number`."""
         entries = self._entries
         if not entries or entries[-1][1].number <= number:
             return []
-        # Numbers count on without a gap, but for the leap at a restart: mostly this is the very place.
+        # Numbers count on without a gap, but for the gap at a restart: mostly this is the exact position.
         start = number + 1 - entries[0][1].number
         if not 0 <= start < len(entries) or entries[start][1].number != number + 1:
             start = 0
-        news = dropwhile(lambda carried: carried[1].number <= number, islice(entries, start, None))
-        return [entry for batch, entry in islice(news, limit) if batch <= flushed]
+        newer = dropwhile(lambda carried: carried[1].number <= number, islice(entries, start, None))
+        return [entry for batch, entry in islice(newer, limit) if batch <= flushed]
 
     def tail(self, job_id: str, after_seq: int, flushed: int) -> list[Event]:
         """The events of one job."""
@@ -51,7 +51,7 @@ class Told:
         return [event for entry in entries for event in entry.numbered() if event.seq > after_seq]
 
     def prune(self, upto: int) -> None:
-        """History has them."""
+        """Forget the entries up to this number: history has them."""
         entries, by_job = self._entries, self._by_job
         while entries and (entry := entries[0][1]).number <= upto:
             carried = entries.popleft()

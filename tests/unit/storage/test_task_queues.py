@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from regista.model import QueueKey, QueueStatus, Task
 from regista.storage.base import AGEING_STEP_S
-from regista.storage.lanes import Lanes, Line, order_key
+from regista.storage.task_queues import ClientQueue, TaskQueues, order_key
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ENCODE, PROBE = QueueKey("encode", "encode"), QueueKey("probe", "probe")
@@ -27,13 +27,13 @@ class Hall:
     """Lanes, and where each task stands in them."""
 
     def __init__(self, *tasks: Task) -> None:
-        self.lanes = Lanes()
-        self.lines: dict[str, Line] = {}
+        self.lanes = TaskQueues()
+        self.lines: dict[str, ClientQueue] = {}
         for task in tasks:
             self.add(task)
 
     def add(self, task: Task) -> None:
-        self.lines[task.id] = self.lanes.add(task.queue_key, task)[0]
+        self.lines[task.id] = self.lanes.add(task)
 
     def discard(self, id: str) -> None:
         self.lanes.discard(self.lines.pop(id), id)
@@ -74,10 +74,10 @@ def test_one_clients_tasks_come_best_first_whatever_their_lane(
         del waiting[str(arrival)]
     asked_for = [task for task in waiting.values() if task.queue_key in asked]
     assert len(hall.lanes) == len(waiting)
-    assert hall.lanes.waits_in(asked) == bool(asked_for)
+    assert hall.lanes.has_any(asked) == bool(asked_for)
     best_first = sorted(asked_for, key=lambda task: (order_key(task), int(task.id)))
     assert hall.take(*sorted(asked)) == [task.id for task in best_first]
-    assert not hall.lanes.waits_in(asked)
+    assert not hall.lanes.has_any(asked)
     assert len(hall.lanes) == len(waiting) - len(asked_for)
 
 
@@ -146,10 +146,10 @@ def test_nothing_lingers_of_tasks_that_were_taken_out_of_turn() -> None:
     for n in range(20_000):
         hall.add(make_task(str(n), queued_s=n))
         hall.discard(str(n))
-    (line,) = hall.lanes.lines()
-    assert (len(line), len(line._order) + len(line._early) <= 67) == (1, True)
+    (queue,) = hall.lines.values()
+    assert (len(queue), len(queue._heap) <= 67) == (1, True)
     hall.discard("stays")
-    assert (hall.lanes._lanes, len(hall.lanes)) == ({}, 0)
+    assert (len(hall.lanes), hall.lanes.has_any([ENCODE]), hall.lanes.status()) == (0, False, [])
 
 
 def test_the_status_tells_each_clients_line_and_its_oldest_task() -> None:
@@ -166,9 +166,3 @@ def test_the_status_tells_each_clients_line_and_its_oldest_task() -> None:
     ]
     hall.discard("old")
     assert hall.lanes.status()[0] == QueueStatus(ENCODE, "ann", 1, at(9))
-
-
-def test_a_place_in_line_counts_those_before_it() -> None:
-    hall = Hall(make_task("b", queued_s=1), make_task("c", queued_s=1), make_task("a"), make_task("x"))
-    hall.discard("x")
-    assert [hall.lines[id].place(id) for id in "abc"] == [1, 2, 3]
