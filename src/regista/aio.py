@@ -1,4 +1,4 @@
-"""Helpers for asyncio: waiting with a timeout, a thread for blocking calls, and calls of user code."""
+"""Helpers for asyncio: waiting with a timeout, pauses between tries, a thread for blocking calls, and calls of user code."""
 
 import asyncio
 import logging
@@ -18,6 +18,26 @@ def event_loop_class() -> "type[asyncio.AbstractEventLoop] | None":
     except ImportError:
         return None
     return uvloop.Loop
+
+
+class Backoff:
+    """Pauses between tries: doubled from the first to the last."""
+
+    def __init__(self, first_s: float, last_s: float) -> None:
+        self._first_s = first_s
+        self._last_s = last_s
+        #: Pauses since the last reset.
+        self.failures = 0
+
+    def next_s(self) -> float:
+        """Seconds to wait before the next try."""
+        pause_s = self._first_s * 2.0 ** min(self.failures, 60)
+        self.failures += 1
+        return min(self._last_s, pause_s)
+
+    def reset(self) -> None:
+        """A try has succeeded."""
+        self.failures = 0
 
 
 async def wait_or_timeout(waiter: "asyncio.Future[None]", timeout_s: float | None) -> None:

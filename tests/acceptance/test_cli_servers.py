@@ -314,10 +314,10 @@ def test_dev_ends_where_no_change_of_a_file_could_help(house: House) -> None:
 def test_a_worker_that_is_let_in_nowhere_says_what_it_had_and_what_to_do(house: House) -> None:
     house.serve("--storage", "memory")
     house.start("worker", "app.py", "--dir", "elsewhere")
-    house.until_logged("HTTP 401: we had no token to send.*WORKER_TOKEN.*--dir")
+    house.until_logged("HTTP 401: no token was sent.*WORKER_TOKEN.*--dir")
     house.set(WORKER_TOKEN="not-this-one")
     house.start("worker", "app.py")
-    house.until_logged("HTTP 401: it does not know the token that we sent")
+    house.until_logged("HTTP 401: it does not know the token that was sent")
 
     done = house.run("jobs", "list", "--url", house.url.replace("http:", "https:"))
     assert (done.returncode, "it speaks http, not https" in done.stderr) == (6, True)

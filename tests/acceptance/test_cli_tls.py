@@ -59,7 +59,7 @@ def test_a_house_with_tls_from_the_first_start_to_a_renewal(house: House, tmp_pa
         "passwords": 0,
     }
     assert "no worker of this id has a login" in house.said("tokens", "revoke", "render-9")
-    until(lambda: "refuses us" in house.logs(), house)
+    until(lambda: "rejected the registration" in house.logs(), house)
     assert secret not in house.logs()
 
     # A worker with a certificate, and nothing else.

@@ -205,7 +205,7 @@ def test_a_result_goes_to_the_store_that_gave_the_task_and_to_no_other() -> None
 def test_without_upgrades_the_worker_polls_and_finds_back_to_the_stream(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(OrchestratorConnection, "stream_again_s", 0.5)
+    monkeypatch.setattr(OrchestratorConnection, "stream_retry_s", 0.5)
 
     async def main() -> None:
         steps = Steps(concurrency=2)

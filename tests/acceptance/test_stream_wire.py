@@ -238,29 +238,6 @@ def test_nobody_speaks_for_another() -> None:
     play(main())
 
 
-def test_credit_bounds_the_offers_and_what_is_unused_can_be_asked_back() -> None:
-    async def main() -> None:
-        async with House() as house, raw(house) as worker:
-            await worker.register(capacity=10)
-            await worker.connect(frames.HelloFrame(worker.session, [], 1))
-            await worker.hear()
-            jobs = [await house.submit() for _ in range(5)]
-            assert isinstance(await worker.hear(), frames.TaskFrame)
-            await worker.say(frames.CreditFrame(2))
-            for _ in range(2):
-                assert isinstance(await worker.hear(), frames.TaskFrame)
-            await worker.say(frames.CreditFrame(10), frames.CreditFrame(-10))
-            offers, returned = 0, 0
-            while offers + returned < 10:
-                frame = await worker.hear()
-                offers += isinstance(frame, frames.TaskFrame)
-                returned += frame.more if isinstance(frame, frames.CreditFrame) else 0
-            assert offers + returned == 10
-            assert len(jobs) == 5
-
-    play(main())
-
-
 @pytest.mark.parametrize(
     ("nonsense", "code"),
     [
@@ -379,13 +356,13 @@ def test_one_that_polls_since_its_stream_is_dead_is_offered_tasks_whatever_the_s
     async def main() -> None:
         async with House() as house, raw(house) as worker:
             await worker.register(2)
-            await worker.connect(frames.HelloFrame(worker.session, [], 0))
+            await worker.connect(frames.HelloFrame(worker.session, []))
             await worker.hear()
             # when: the stream is silent and open, and the same session polls
             first = asyncio.create_task(worker.poll())
             find = house.director.dispatcher.find
             await until(lambda: (one := find(worker.id)) is not None and one.credit == 1)
-            await worker.say(frames.CreditFrame(5), frames.DrainFrame())  # said long ago
+            await worker.say(frames.DrainFrame())  # said long ago
             assert await worker.closed() == 1000
             one = find(worker.id)
             assert one is not None

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from regista.sdk.connection import OrchestratorConnection
+from regista.sdk.http import OrchestratorHttp
 from regista.worker import Worker
 from tests.acceptance.odd_kit import WELCOME, Answer, OddOrchestrator, gives_once, greets, hangs_up, says
 from tests.acceptance.stream_kit import House, connected, play, until
@@ -110,15 +111,13 @@ def test_one_that_ends_every_conversation_at_once_is_left_for_the_next_choice() 
 def test_a_search_for_a_stream_that_fails_ends_the_conversation_and_not_the_worker(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(OrchestratorConnection, "stream_again_s", 0.1)
+    monkeypatch.setattr(OrchestratorConnection, "stream_retry_s", 0.1)
 
     async def main() -> None:
         async with OddOrchestrator() as odd, connected(worker_of(), odd.url) as remote:
             await until(lambda: odd.asked["ws"] >= 1)
-            session = remote._links[0].session
-            assert session is not None
-            monkeypatch.setattr(type(session.credentials), "headers", property(lambda _: 1 / 0))
-            await until(lambda: "speaking with" in caplog.text)
+            monkeypatch.setattr(OrchestratorHttp, "headers", property(lambda _: 1 / 0))
+            await until(lambda: [record for record in caplog.records if record.exc_info])
             monkeypatch.undo()
             before = odd.asked["register"]
             await until(lambda: odd.asked["register"] > before and remote.transports()[odd.url] == "poll")

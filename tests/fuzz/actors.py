@@ -256,7 +256,7 @@ class Streamer(Actor):
 
     async def speak(self, ws: aiohttp.ClientWebSocketResponse, session: int) -> None:
         mode = "valid" if self.chance.random() < 0.8 else self.chance.mode()
-        await self.send(ws, mode, [frames.HelloFrame(session, [], 4)])
+        await self.send(ws, mode, [frames.HelloFrame(session, [])])
         held: list[frames.TaskFrame] = []
         for _ in range(self.chance.randrange(1, 40)):
             for frame in await self.heard(ws):
@@ -292,14 +292,14 @@ class Streamer(Actor):
                 frames.StartedFrame([offer.attempt_id]),
                 frames.ProgressFrame(offer.attempt_id, 0.5, "half"),
             ]
-            batch += [frames.ResultFrame(result), frames.CreditFrame(1)]
+            batch += [frames.ResultFrame(result), frames.DrainFrame(False)]
         if self.chance.random() < 0.05:
             batch += [
                 self.chance.choice(
                     [
                         frames.DrainFrame(True),
                         frames.DrainFrame(False),
-                        frames.CreditFrame(-3),
+                        frames.DrainFrame(True),
                         frames.LeaveFrame(),
                     ]
                 )

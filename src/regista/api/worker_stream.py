@@ -171,8 +171,6 @@ class Channel:
         if stop is None:
             await self.end(frames.RegisterAgainFrame())
             return False
-        if hello.credit is not None:
-            stage.dispatcher.grant(self.worker_id, hello.session, hello.credit)
         connected = stage.dispatcher.find(self.worker_id)
         if connected is not None:
             self.worker = connected.worker
@@ -458,20 +456,6 @@ class Channel:
             warn_of_two(self.worker_id, rival, self.address)
         return frames.RegisterAgainFrame(displaced=bool(rival), by=rival)
 
-    def _credit(self, frame: frames.CreditFrame) -> None:
-        """Credit is counted by steps, not set: offers that are on their way are not granted twice."""
-        connected = self.seat
-        if connected is None or connected.worker_class is None:
-            return
-        now = connected.credit or 0
-        if frame.more < 0:
-            # What the store is being asked for is as good as offered.
-            returned = max(0, min(now - connected.claimed_slots, -frame.more))
-            self._pipe.put(frames.CreditFrame(returned))
-            self._stage.dispatcher.add_credit(self.worker_id, self.session, -returned)
-        else:
-            self._stage.dispatcher.add_credit(self.worker_id, self.session, frame.more)
-
     def _drain(self, frame: frames.DrainFrame) -> None:
         if self.has_seat():
             self.drain_told = frame.on
@@ -490,7 +474,6 @@ class Channel:
 _QUICK: dict[type[frames.Frame], Callable[[Channel, Any], None]] = {
     frames.StartedFrame: Channel._started,
     frames.ProgressFrame: Channel._progress,
-    frames.CreditFrame: Channel._credit,
     frames.DrainFrame: Channel._drain,
 }
 _SLOW: dict[type[frames.Frame], Callable[[Channel, Any], Awaitable[None]]] = {

@@ -252,11 +252,6 @@ class ConnectedWorkers:
         connected.credit = credit
         self.note_change(connected)
 
-    def add_credit(self, connected: ConnectedWorker, more: int) -> None:
-        """It takes so many offers more, or fewer."""
-        connected.credit = max(0, (connected.credit or 0) + more)
-        self.note_change(connected)
-
     def drain(self, connected: ConnectedWorker, on: bool) -> None:
         connected.draining = on
         self.note_change(connected)

@@ -84,14 +84,6 @@ class Dispatcher:
         self._connected.give(connected, credit)
         self._claimer.slot_freed(connected)
 
-    def add_credit(self, worker_id: str, session: int, more: int) -> bool:
-        """The worker takes so many offers more (or fewer), whatever is on its way to it meanwhile."""
-        connected = self._seat_of(worker_id, session)
-        if connected is not None:
-            self._connected.add_credit(connected, more)
-            self._claimer.slot_freed(connected)
-        return connected is not None
-
     def cut(self, worker_id: str, session: int) -> None:
         """Its stream is closed: it is offered nothing until it is back. What it holds is the lease's business."""
         connected = self._seat_of(worker_id, session)

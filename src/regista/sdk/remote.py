@@ -1,4 +1,4 @@
-"""RemoteWorker: performs a worker's tasks for orchestrators in other processes."""
+"""RemoteWorker: runs a worker's tasks for orchestrators in other processes."""
 
 import asyncio
 import logging
@@ -18,27 +18,27 @@ from ..tls import TlsFiles, client_context
 from .connection import OrchestratorConnection
 from .credentials import OrchestratorCredentials
 from .profile import build_worker_record, choose_worker_id
-from .slots import Slots
-from .targets import load_targets
+from .targets import OrchestratorTarget, load_targets
 from .task_runner import LAST_WORDS_S, RunningTask, TaskRunner
 from .tasks import Worker
-from .transports.base import WorkerRuntime
+from .transports.base import WorkerRuntime, WorkerTransport
+from .transports.polling import PollingTransport, RoundRobinPoller
 
 log = logging.getLogger("regista.worker")
 
-#: How often unused credit is moved, and the choice of an orchestrator is thought over.
-_TICK_S = 1.0
-#: How long the last words of TLS may take. The library does not wait for them, and a loop that ends first cuts them off.
-_TLS_GOODBYE_S = 0.25
-#: Results that no orchestrator came back for are kept so long.
+#: How often the choice of an orchestrator is checked.
+_WATCH_S = 1.0
+#: How long closing TLS may take. The library does not wait for it, and a loop that ends first cuts it off.
+_TLS_CLOSE_S = 0.25
+#: Results that no connection can take are kept so long.
 _KEEP_S = 3600.0
 
 
 class RemoteWorker:
     """One worker, connected to one or more orchestrators.
 
-    `FAILOVER` works for the first (by priority) that can be reached, and goes back to it when it returns;
-    `ROUND_ROBIN` works for all at once and shares its free slots among them by weight. Results go to the
+    It is registered with all of them under one id. `FAILOVER` takes tasks from the first (by priority) that can be
+    reached, and goes back to it when it returns; `ROUND_ROBIN` polls all of them in turn, by weight. Results go to the
     store that gave the task and to no other, and are kept until it has acknowledged them.
     """
 
@@ -60,27 +60,30 @@ class RemoteWorker:
         self._clock = clock or SystemClock()
         capacity = self.config.max_concurrent_tasks or worker.concurrency
         self._task_runner = TaskRunner(worker, self.id, capacity, self._clock, self, files)
-        self._slots = Slots(capacity, lambda: self._task_runner.load) if self._shares else None
-        self._runtime = WorkerRuntime(self._task_runner, self._slots, lambda: worker.hot, self._incarnation)
-        self._http: aiohttp.ClientSession | None = None
-        self._shared_wallet: OrchestratorCredentials | None = None
-        self._links: list[OrchestratorConnection] = []
-        self._tasks: dict[OrchestratorConnection, asyncio.Task[None]] = {}
-        self._ticking: asyncio.Task[None] | None = None
+        self._runtime = WorkerRuntime(self._task_runner, lambda: worker.hot, self._incarnation)
+        self._client: aiohttp.ClientSession | None = None
+        self._login: OrchestratorCredentials | None = None
+        if self.config.one_time_password:
+            # It is valid once, so all orchestrators of the list must be of one store, and share the login.
+            self._login = OrchestratorCredentials(self.id, self.config, self.config.one_time_password)
+        self._connections: list[OrchestratorConnection] = []
+        self._poller: RoundRobinPoller | None = None
+        #: What runs from start to stop.
+        self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
         self._stopped = asyncio.Event()
         #: The stop that is under way.
         self._stopping: asyncio.Task[None] | None = None
-        #: Attempt → since when nobody comes for its result.
+        #: Attempt → since when no connection can take its result.
         self._unclaimed: dict[str, datetime] = {}
 
     # -- life ------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Begin to look for orchestrators; returns at once, and never gives up. A stop that is under way comes first."""
+        """Begin to connect; returns at once, and retries for ever. Waits for a stop that is under way."""
         if self._stopping is not None:
             await asyncio.wait([self._stopping])
-        if self._http is not None:
+        if self._client is not None:
             return
         self._changed, self._stopped = asyncio.Event(), asyncio.Event()
         self._task_runner.resume()
@@ -88,48 +91,36 @@ class RemoteWorker:
         tls = client_context(
             TlsFiles(self.config.tls_cert_path, self.config.tls_key_path, self.config.tls_ca_path)
         )
-        self._http = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, ssl=tls or True))
-        self._links = [self._link(number) for number in range(len(self._targets))]
-        loop = asyncio.get_running_loop()
+        self._client = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, ssl=tls or True))
+        self._connections = [self._connection(target, self._client) for target in self._targets]
+        if self._shares:
+            self._poller = RoundRobinPoller(self._polling_transports, lambda: self._task_runner.free)
         self._choose()
-        self._ticking = loop.create_task(self._tick_on(), name=f"worker-{self.id}")
+        loops = [("worker", self._watch()), *((c.target.url, c.run()) for c in self._connections)]
+        if self._poller is not None:
+            loops.append(("round-robin", self._poller.run()))
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(each, name=f"{name}-{self.id}") for name, each in loops]
 
-    def _link(self, number: int) -> OrchestratorConnection:
-        assert self._http is not None
-        # Two orchestrators may share one store, where an id has one connection.
-        worker_id = self.id if not (self._shares and number) else f"{self.id}-{number + 1}"
+    def _connection(
+        self, target: OrchestratorTarget, client: aiohttp.ClientSession
+    ) -> OrchestratorConnection:
         return OrchestratorConnection(
-            self._targets[number],
-            worker_id,
+            target,
+            self.id,
             self.config,
-            self._http,
-            self._wallet_of(worker_id),
+            client,
+            self._login or OrchestratorCredentials(self.id, self.config),
             self._runtime,
             self._record,
             self._on_change,
-            self._covers,
+            polls_in_turn=self._shares,
         )
 
-    def _wallet_of(self, worker_id: str) -> OrchestratorCredentials:
-        """A password is good once, so whoever shares the id shares what it was traded for: its orchestrators share a store."""
-        if worker_id != self.id or not self.config.one_time_password:
-            return OrchestratorCredentials(worker_id, self.config)
-        if self._shared_wallet is None:
-            self._shared_wallet = OrchestratorCredentials(
-                worker_id, self.config, self.config.one_time_password
-            )
-        return self._shared_wallet
-
-    def _covers(self, link: OrchestratorConnection) -> bool:
-        """Another orchestrator of the same store is our choice: there we have the one session that we can have.
-
-        Two links with one id and one store would take it from each other again and again.
-        """
-        destination = None if link.session is None else link.session.destination
-        others = (
-            other for other in self._links if other is not link and other.takes_tasks and not other.is_failing
-        )
-        return any(other.session is not None and other.session.destination == destination for other in others)
+    def _polling_transports(self) -> list[tuple[PollingTransport, int]]:
+        """The connected transports, each with the weight of its orchestrator."""
+        pairs = [(each.transport, each.target.weight) for each in self._connections]
+        return [(one, weight) for one, weight in pairs if isinstance(one, PollingTransport)]
 
     def _record(self, worker_id: str) -> model.Worker:
         return replace(
@@ -145,7 +136,7 @@ class RemoteWorker:
         loop = asyncio.get_running_loop()
         if self._stopping is not None:
             loop.call_later(grace_s, self._hurry_up, self._stopping)
-        elif self._http is not None:
+        elif self._client is not None:
             self._stopping = loop.create_task(self._stop(grace_s), name=f"stop-{self.id}")
         if self._stopping is not None:
             await asyncio.shield(self._stopping)
@@ -161,22 +152,24 @@ class RemoteWorker:
             self._stopping = None
 
     async def _leave(self, grace_s: float) -> None:
-        for link in self._links:
-            link.drain()
+        for connection in self._connections:
+            connection.drain()
         await self._task_runner.wait_idle(grace_s)
         await self._task_runner.cancel_all()
-        await self._deliver_within(min(LAST_WORDS_S, max(1.0, grace_s)))
-        await asyncio.gather(*(link.leave() for link in self._links), return_exceptions=True)
-        running = [task for task in (self._ticking, *self._tasks.values()) if task is not None]
-        for task in running:
+        await self._wait_for_acknowledgements(min(LAST_WORDS_S, max(1.0, grace_s)))
+        # First where the tasks came from: on a shared store, the first to leave ends the session.
+        for takes_tasks in (True, False):
+            leaving = [each.leave() for each in self._connections if each.takes_tasks is takes_tasks]
+            await asyncio.gather(*leaving, return_exceptions=True)
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-        self._tasks, self._ticking = {}, None
-        http, self._http = self._http, None
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        http, self._client = self._client, None
         if http is not None:
             await http.close()
         if any(target.url.startswith("https:") for target in self._targets):
-            await asyncio.sleep(_TLS_GOODBYE_S)
+            await asyncio.sleep(_TLS_CLOSE_S)
         self._task_runner.close()
         self._stopped.set()
 
@@ -189,11 +182,11 @@ class RemoteWorker:
         return self._task_runner.load
 
     def transports(self) -> dict[str, str]:
-        """URL of an orchestrator → how it is connected: stream, poll or nothing."""
-        return {link.target.url: link.transport for link in self._links}
+        """URL of an orchestrator → how it is connected: stream, poll, standby or nothing."""
+        return {each.target.url: each.transport_name for each in self._connections}
 
     def skip_grace(self) -> None:
-        """Cut the grace of a stop that is under way: what runs is handed back now."""
+        """End the grace of a stop that is under way: running tasks are handed back now."""
         self._task_runner.skip_grace()
 
     async def wait(self) -> None:
@@ -201,106 +194,106 @@ class RemoteWorker:
         await self._stopped.wait()
 
     async def wait_connected(self, timeout_s: float | None = None) -> bool:
-        """True as soon as some orchestrator has welcomed us; False when the time is up."""
-        return await self._wait_until(lambda: any(link.voice is not None for link in self._links), timeout_s)
+        """True as soon as tasks can come from an orchestrator; False when the time is up."""
+        return await _wait_until(
+            lambda: any(each.takes_tasks and each.transport is not None for each in self._connections),
+            timeout_s,
+        )
 
-    async def _deliver_within(self, seconds: float) -> None:
-        """Wait for acknowledgements by those that we were last connected to."""
-
+    async def _wait_for_acknowledgements(self, timeout_s: float) -> None:
         def delivered() -> bool:
-            homes = [link.session.destination for link in self._links if link.session is not None]
-            return not any(self._runtime.results(destination) for destination in homes)
+            sessions = [each.session for each in self._connections if each.session is not None]
+            return not any(self._runtime.results(session.destination) for session in sessions)
 
-        await self._wait_until(delivered, seconds)
-
-    async def _wait_until(self, holds: Callable[[], bool], timeout_s: float | None) -> bool:
-        try:
-            async with asyncio.timeout(timeout_s):
-                while not holds():  # noqa: ASYNC110  # what it waits for comes about in too many ways
-                    await asyncio.sleep(0.01)
-        except TimeoutError:
-            return False
-        return True
+        await _wait_until(delivered, timeout_s)
 
     # -- choosing --------------------------------------------------------------------------------
 
     def _on_change(self) -> None:
         self._changed.set()
 
-    async def _tick_on(self) -> None:
-        """Every second, and whenever a link comes or goes."""
+    async def _watch(self) -> None:
+        """Every second, and when a connection comes or goes, choose where tasks come from."""
+        loop = asyncio.get_running_loop()
         while True:
             self._changed.clear()
             try:
                 self._choose()
-                if self._slots is not None:
-                    self._slots.rebalance()
                 self._drop_unclaimed()
             except Exception:
                 log.exception("looking after the connections failed; the next turn tries again")
-            began = asyncio.get_running_loop().time()
+            began = loop.time()
             try:
-                async with asyncio.timeout(_TICK_S):
+                async with asyncio.timeout(_WATCH_S):
                     await self._changed.wait()
             except TimeoutError:
                 pass
-            self._warn_of_delay(asyncio.get_running_loop().time() - began - _TICK_S)
+            self._warn_of_delay(loop.time() - began - _WATCH_S)
 
     def _warn_of_delay(self, late_s: float) -> None:
-        """Who wakes up so late has not spoken with anybody, and what it holds may be lost by now."""
-        if late_s > min((link.session.lease_s / 3 for link in self._links if link.session), default=_KEEP_S):
+        """A worker that wakes up so late has sent no heartbeat, and its tasks may be lost by now."""
+        leases = [each.session.lease_s for each in self._connections if each.session is not None]
+        if leases and late_s > min(leases) / 3:
             log.warning(
-                "this worker was held up for %.1f s, and nobody heard from it meanwhile: an async task that blocks "
-                "(make it a plain function, which runs in a thread), or a machine that was asleep",
+                "event loop blocked for %.1f s, no heartbeat was sent: an async task that blocks "
+                "(make it a plain function, which runs in a thread), or a suspended machine",
                 late_s,
                 extra={"action": "held_up", "worker_id": self.id},
             )
 
     def _choose(self) -> None:
-        """Which orchestrators to work for. FAILOVER: all up to the first that answers; the better ones go
-        on trying, and when one of them answers, it is the first.
+        """Decide which connections take tasks. ROUND_ROBIN: all. FAILOVER: the first that is not failing, and those before
+        it, which go on trying.
         """
-        served = False
-        for link in self._links:
-            link.want(not served)
-            if not self._shares and not served:
-                served = not link.is_failing
-            task = self._tasks.get(link)
-            if task is not None and not link.takes_tasks and link.voice is not None and link.is_covered:
-                task.cancel()
-            if (task is None or task.done()) and (link.takes_tasks or link.owes):
-                self._tasks[link] = asyncio.get_running_loop().create_task(
-                    link.run(), name=f"link-{link.target.url}"
-                )
+        served, destinations = False, set[str]()
+        for connection in self._connections:
+            connection.take_tasks(not served, destinations)
+            if connection.takes_tasks and connection.transport is not None and connection.session is not None:
+                destinations.add(connection.session.destination)
+            served = served or not (self._shares or connection.is_failing)
+        if self._poller is not None:
+            self._poller.wake()
 
     def _drop_unclaimed(self) -> None:
-        """A store that never comes back must not fill our memory."""
+        """Results for a store that never comes back must not fill the memory."""
         now = self._clock.now()
-        waiting = [one for one in self._task_runner.running_tasks() if one.result is not None]
-        alone = [one.attempt_id for one in waiting if not any(link.owns(one) for link in self._links)]
-        self._unclaimed = {attempt_id: self._unclaimed.get(attempt_id, now) for attempt_id in alone}
+        ended = [one for one in self._task_runner.running_tasks() if one.result is not None]
+        unclaimed = [one.attempt_id for one in ended if self._transport_for(one) is None]
+        self._unclaimed = {attempt_id: self._unclaimed.get(attempt_id, now) for attempt_id in unclaimed}
         for attempt_id, since in self._unclaimed.items():
             if (now - since).total_seconds() > _KEEP_S:
-                log.warning("nobody came for the result of %s; it is dropped", attempt_id)
+                log.warning("dropping the result of %s: not acknowledged for 1 h", attempt_id)
                 self._task_runner.release(attempt_id)
 
-    # -- what the performer says -----------------------------------------------------------------
+    # -- TaskListener ----------------------------------------------------------------------------
+
+    def _transport_for(self, running_task: RunningTask) -> WorkerTransport | None:
+        """Where reports of this task go: to the store that gave it, if possible where tasks come from."""
+        able = [each for each in self._connections if each.gave(running_task)]
+        chosen = min(able, key=lambda each: not each.takes_tasks, default=None)
+        return None if chosen is None else chosen.transport
 
     def started(self, running_task: RunningTask) -> None:
-        for link in self._links:
-            if link.owns(running_task) and link.voice is not None:
-                link.voice.started(running_task)
+        if (transport := self._transport_for(running_task)) is not None:
+            transport.started(running_task)
 
     def progress(self, running_task: RunningTask, value: float | None, message: str, checkpoint: Any) -> None:
-        for link in self._links:
-            if link.owns(running_task) and link.voice is not None:
-                link.voice.progress(running_task, value, message, checkpoint)
+        if (transport := self._transport_for(running_task)) is not None:
+            transport.progress(running_task, value, message, checkpoint)
 
     def finished(self, running_task: RunningTask) -> None:
-        """Say it to whoever gave the task; while nobody is there it is kept, and said at the next welcome."""
-        for link in self._links:
-            if link.owns(running_task) and link.voice is not None:
-                link.voice.finished(running_task)
-                break
-        if self._slots is not None:
-            self._slots.share_out()
+        """Send the result to the store that gave the task. While it cannot be reached the result is kept."""
+        if (transport := self._transport_for(running_task)) is not None:
+            transport.finished(running_task)
+        if self._poller is not None:
+            self._poller.wake()
+
+
+async def _wait_until(holds: Callable[[], bool], timeout_s: float | None) -> bool:
+    try:
+        async with asyncio.timeout(timeout_s):
+            while not holds():  # noqa: ASYNC110  # what it waits for comes about in too many ways
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        return False
+    return True

@@ -289,7 +289,7 @@ def test_what_was_done_with_tokens_is_on_record_and_no_token_is() -> None:
 
 
 async def greet(socket: aiohttp.ClientWebSocketResponse, session: int) -> None:
-    await socket.send_bytes(frames.encode([frames.HelloFrame(session, [], 1)]))
+    await socket.send_bytes(frames.encode([frames.HelloFrame(session, [])]))
     assert (await socket.receive(timeout=2)).type is aiohttp.WSMsgType.BINARY
 
 

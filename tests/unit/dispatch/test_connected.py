@@ -180,7 +180,7 @@ def test_credit_that_was_raised_meanwhile_is_given_back_on_top() -> None:
     seats, connected = seated()
     seats.give(connected, 1)
     seats.hold(connected, "a", "encode")
-    seats.add_credit(connected, 1)
+    seats.give(connected, 1)
     seats.release(connected, "a")
     assert connected.credit == 2
 

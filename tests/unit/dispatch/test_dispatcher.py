@@ -267,7 +267,7 @@ def test_credit_comes_back_when_a_reservation_is_not_delivered() -> None:
         hall.dispatcher.release("w1", "again_1_0-1")
         await hall.settle()
         assert hall.reserve("third") is None
-        assert hall.dispatcher.add_credit("w1", 1, 1) is True
+        assert hall.dispatcher.grant("w1", 1, 1) is True
         await hall.settle()
         assert hall.reserve("fourth") == "w1"
 

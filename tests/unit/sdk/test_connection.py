@@ -1,33 +1,67 @@
-"""How long a worker waits before it tries again."""
+"""How long a worker waits before it connects again."""
+
+import asyncio
+from typing import Any, cast
 
 import pytest
 
-from regista.sdk import connection as link
+from regista.clock import SystemClock
+from regista.config import WorkerConfig
+from regista.model import Task
+from regista.sdk.connection import OrchestratorConnection
+from regista.sdk.credentials import OrchestratorCredentials
+from regista.sdk.http import OrchestratorHttp
+from regista.sdk.registration import WorkerSession
+from regista.sdk.targets import OrchestratorTarget
+from regista.sdk.task_runner import TaskRunner
+from regista.sdk.transports.base import WorkerRuntime
+from regista.worker import Worker
 
 
-def test_pauses_grow_up_to_the_last_one() -> None:
-    pauses = [link.pause_s(tries, None) for tries in range(1, link._SLOW + 1)]
+class Listener:
+    """Takes reports, and acknowledges nothing."""
 
-    assert pauses == sorted(pauses)
-    assert pauses[0] < 0.1
-    assert pauses[-1] == link._LAST_PAUSE_S
+    def started(self, running_task: Any) -> None: ...
+    def progress(self, *report: Any) -> None: ...
+    def finished(self, running_task: Any) -> None: ...
+
+
+def connection(lease_s: float = 3.0) -> tuple[OrchestratorConnection, TaskRunner]:
+    """A connection that had a session with this lease."""
+    config = WorkerConfig()
+    worker = Worker("w")
+    runner = TaskRunner(worker, "w", 1, SystemClock(), Listener())
+    runtime = WorkerRuntime(runner, lambda: ())
+    credentials = OrchestratorCredentials("w", config)
+    client = cast("Any", None)
+    made = OrchestratorConnection(
+        OrchestratorTarget("http://o"),
+        "w",
+        config,
+        client,
+        credentials,
+        runtime,
+        cast("Any", None),
+        lambda: None,
+    )
+    made.session = WorkerSession(OrchestratorHttp(client, "http://o", credentials), "w", "c", 1, lease_s)
+    return made, runner
+
+
+def test_pauses_grow_to_half_a_minute() -> None:
+    made, _ = connection()
+    pauses = [made._pause_s() for _ in range(14)]
+
+    assert pauses[0] <= 0.05
+    assert max(pauses[:5]) < 1.0
+    assert 20.0 <= pauses[-1] <= 30.0
 
 
 @pytest.mark.parametrize("lease_s", [3.0, 30.0])
-def test_who_holds_something_tries_several_times_within_a_lease(lease_s: float) -> None:
-    # When an orchestrator is back, what a worker holds is lost after one lease without a word.
-    pauses = [link.pause_s(tries, lease_s) for tries in range(1, link._SLOW)]
+async def test_a_worker_that_holds_something_tries_several_times_within_a_lease(lease_s: float) -> None:
+    made, runner = connection(lease_s)
+    runner.accept([Task(id="j_1_0", job_id="j", type="unknown", params={})], "c/w")
+    await asyncio.sleep(0)
 
-    assert max(pauses) <= lease_s / 6
-
-
-def test_who_is_refused_comes_back_slowly_whatever_it_holds() -> None:
-    assert link.pause_s(link._SLOW, 3.0) == link._LAST_PAUSE_S
-
-
-def test_who_starts_looks_for_a_second_whether_somebody_listens_and_then_less_and_less_often() -> None:
-    pauses = [link.pause_s(tries, None, link._QUICK_TRIES) for tries in range(1, link._SLOW + 1)]
-
-    assert pauses == sorted(pauses)
-    assert sum(pauses[: link._QUICK_TRIES]) == pytest.approx(1.0)
-    assert pauses[-1] == link._LAST_PAUSE_S
+    assert runner.held() == ["j_1_0-1"]
+    assert max(made._pause_s() for _ in range(14)) <= lease_s / 6

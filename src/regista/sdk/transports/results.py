@@ -1,4 +1,4 @@
-"""Results: how results and progress are written down, and how a polling worker sends them."""
+"""Results: how results and progress are encoded, and how a polling worker sends them."""
 
 import asyncio
 import logging
@@ -12,51 +12,95 @@ from msgspec.structs import replace
 from ...model import TaskFailure, TaskResult
 from ...serialization import safe_text, to_storable
 from ...workers.protocol import frames
-from ..task_runner import RunningTask
-from .base import SessionEnded, WorkerRuntime, WorkerSession, WorkerTransport
+from ..http import Reply
+from ..registration import WorkerSession
+from ..running_task import RunningTask
+from .base import SessionEnded, WorkerRuntime
 
 log = logging.getLogger("regista.worker")
 
-#: Results on their way at once.
+#: Results that are sent at the same time.
 _SENDERS = 4
-#: The answers to a result which say that it is the result's own fault.
-_AT_FAULT = (400, 413, 422)
+#: The answers to a result which say that the result itself is wrong.
+_RESULT_IS_WRONG = (400, 413, 422)
+#: What a message needs around one frame, at most.
+_ENVELOPE_BYTES = 16
 
 _encode = msgspec.json.encode
+_decode_any = msgspec.msgpack.Decoder().decode
+
+
+# -- encoding ----------------------------------------------------------------------------------------
+
+
+def encode_result(result: TaskResult, max_bytes: int) -> msgspec.Raw:
+    """The frame of a result. A result that cannot be encoded, or is too large, becomes a failure that says so."""
+    try:
+        frame = frames.encode(frames.ResultFrame(result))
+    except Exception as error:  # noqa: BLE001  # encoding calls the user's own objects
+        return encode_result(failure_instead_of(result, not_storable(error)), max_bytes)
+    if max_bytes and len(frame) + _ENVELOPE_BYTES > max_bytes:
+        return encode_result(failure_instead_of(result, TOO_LARGE), 0)
+    return msgspec.Raw(frame)
+
+
+def readable(result: TaskResult) -> TaskResult:
+    """The result, or a failure in place of one that can be encoded and then not decoded."""
+    try:
+        frames.decode_from_worker(frames.encode([frames.ResultFrame(result)]))
+        to_storable(result.data, _decode_any, "data")
+        details = None if result.error is None else result.error.details
+        to_storable(details, _decode_any, "the details of the error")
+    except Exception as error:  # noqa: BLE001  # as above
+        return failure_instead_of(result, not_storable(error))
+    return result
+
+
+def failure_instead_of(result: TaskResult, message: str) -> TaskResult:
+    """What is sent in place of a result that the orchestrator cannot take."""
+    return replace(result, status=None, data=None, error=TaskFailure("PERMANENT_ERROR", message))
+
+
+def not_storable(error: Exception) -> str:
+    return f"the result is no plain data: {safe_text(error)}"
+
+
+TOO_LARGE = "the result is larger than this orchestrator takes; store it somewhere and return where"
+
+
+# -- sending by requests -----------------------------------------------------------------------------
 
 
 class Request(Protocol):
-    """Asks, and returns the status and the body of an answer that counts."""
+    """Sends a request and returns an answer that leaves the session intact; raises SessionEnded otherwise."""
 
     async def __call__(
-        self, method: str, url: str, body: dict[str, Any] | None = None, params: dict[str, str] | None = None
-    ) -> tuple[int, bytes]: ...
+        self, method: str, path: str, body: dict[str, Any] | None = None, params: dict[str, str] | None = None
+    ) -> Reply: ...
 
 
 class ResultSender:
-    """Progress and results of one conversation. Before a result is told, so is all that was said before it."""
+    """Sends progress and results of one session. A result is sent after all progress of its attempt."""
 
     def __init__(self, request: Request, session: WorkerSession, runtime: WorkerRuntime) -> None:
         self._request = request
         self._session = session
         self._runtime = runtime
         self._results: asyncio.Queue[RunningTask] = asyncio.Queue()
-        #: Attempt → the last word about it, if nobody has heard it; and the one that is being told.
+        #: Attempt → its last progress that is not sent yet; and the attempt whose progress is being sent.
         self._progress: dict[str, dict[str, Any]] = {}
         self._has_progress = asyncio.Event()
-        self._telling = asyncio.Lock()
-        self._told_now = ""
-        #: Attempts whose result was sent back, and that have another one now.
+        self._sending_progress = asyncio.Lock()
+        self._sending_now = ""
+        #: Attempts whose result was sent back, and which have another result now.
         self._sent_back: set[str] = set()
 
-    def chores(self) -> "list[Coroutine[Any, Any, None]]":
-        """What has to run for as long as the conversation does."""
-        return [self._tell_on(), *(self._send_on() for _ in range(_SENDERS))]
-
-    # -- progress --------------------------------------------------------------------------------
+    def loops(self) -> "list[Coroutine[Any, Any, None]]":
+        """What has to run for as long as the session does."""
+        return [self._send_all_progress(), *(self._send_results() for _ in range(_SENDERS))]
 
     def progress(self, running_task: RunningTask, value: float | None, message: str, checkpoint: Any) -> None:
-        """An event; of those that wait the last one is told, with the last checkpoint."""
+        """Send it soon. Of several that wait the last one is sent, with the last checkpoint."""
         old = self._progress.get(running_task.attempt_id)
         if checkpoint is None and old is not None:
             checkpoint = old["payload"].get("checkpoint")
@@ -73,66 +117,72 @@ class ResultSender:
         }
         self._has_progress.set()
 
-    async def _tell_on(self) -> None:
+    def finished(self, running_task: RunningTask) -> None:
+        """Send the result. It is kept until the orchestrator has acknowledged it."""
+        self._results.put_nowait(running_task)
+
+    async def _send_all_progress(self) -> None:
         while True:
             await self._has_progress.wait()
             self._has_progress.clear()
             for attempt_id in list(self._progress):
-                await self._tell(attempt_id)
+                await self._send_progress(attempt_id)
 
-    async def _tell(self, attempt_id: str) -> None:
-        """Returns when all that was said about this one is told, in its order."""
-        if attempt_id != self._told_now and attempt_id not in self._progress:
+    async def _send_progress(self, attempt_id: str) -> None:
+        """Returns when all progress of this attempt is sent, in its order."""
+        if attempt_id != self._sending_now and attempt_id not in self._progress:
             return
-        async with self._telling:
+        async with self._sending_progress:
             if (event := self._progress.pop(attempt_id, None)) is not None:
-                self._told_now = attempt_id
-                await self._request("POST", f"{self._session.url}/_worker/events", event)
-                self._told_now = ""
+                self._sending_now = attempt_id
+                await self._request("POST", "/_worker/events", event)
+                self._sending_now = ""
 
-    # -- results ---------------------------------------------------------------------------------
-
-    def finished(self, running_task: RunningTask) -> None:
-        """Send the result; it is kept until it was answered."""
-        self._results.put_nowait(running_task)
-
-    async def _send_on(self) -> None:
+    async def _send_results(self) -> None:
         while True:
             running_task = await self._results.get()
-            await self._tell(
-                running_task.attempt_id
-            )  # a failed attempt leaves its checkpoint to the next one
+            # First the progress: a failed attempt leaves its checkpoint to the next one.
+            await self._send_progress(running_task.attempt_id)
             try:
-                status, answer = await self._request(
-                    "POST", f"{self._session.url}/_worker/tasks/result", self._body_of(running_task)
-                )
-            except RecursionError as error:  # so deep that it could just be looked at, and not be sent
-                assert running_task.result is not None
-                running_task.result = no_plain_data(running_task.result, error)
-                self._results.put_nowait(running_task)
+                reply = await self._request("POST", "/_worker/tasks/result", self._body_of(running_task))
+            except RecursionError as error:  # nested too deeply to be signed
+                self._replace(running_task, not_storable(error))
                 continue
-            if status == 200:
+            if reply.status == 200:
                 self._runtime.task_runner.release(running_task.attempt_id)
             else:
-                self._was_sent_back(running_task, status, safe_text(answer.decode(errors="replace"))[:300])
+                self._on_refused(running_task, reply)
 
-    def _was_sent_back(self, running_task: RunningTask, status: int, told: str) -> None:
-        """Where it is the result's own fault, that becomes the result; else it would be waited for in vain."""
-        if status not in _AT_FAULT:
-            raise SessionEnded(f"HTTP {status} for a result: {told}")
+    def _on_refused(self, running_task: RunningTask, reply: Reply) -> None:
+        """A result that is wrong becomes a failure; otherwise the job would wait for it in vain."""
+        status, text = reply.status, safe_text(reply.body.decode(errors="replace"))[:300]
+        if status not in _RESULT_IS_WRONG:
+            raise SessionEnded(f"HTTP {status} for a result: {text}")
         if running_task.attempt_id in self._sent_back:
-            log.error("result of %s: HTTP %s %s", running_task.attempt_id, status, told)
+            log.error("result of %s: HTTP %s %s", running_task.attempt_id, status, text)
             self._runtime.task_runner.release(running_task.attempt_id)
             return
-        old = running_task.result
-        assert old is not None
         self._sent_back.add(running_task.attempt_id)
-        running_task.result = too_large(old) if status == 413 else not_taken(old, f"HTTP {status} {told}")
+        message = f"the orchestrator does not take the result: HTTP {status} {text}"
+        self._replace(running_task, TOO_LARGE if status == 413 else message)
+
+    def _replace(self, running_task: RunningTask, message: str) -> None:
+        """Send a failure in place of the result."""
+        assert running_task.result is not None
+        running_task.result = failure_instead_of(running_task.result, message)
         self._results.put_nowait(running_task)
 
     def _body_of(self, running_task: RunningTask) -> dict[str, Any]:
         result = running_task.result
         assert result is not None
+        body = self._members_of(result)
+        try:
+            _encode(body)
+        except Exception as error:  # noqa: BLE001  # encoding calls the user's own objects
+            return self._members_of(failure_instead_of(result, not_storable(error)))
+        return body
+
+    def _members_of(self, result: TaskResult) -> dict[str, Any]:
         error = result.error
         body: dict[str, Any] = {
             "job_id": result.job_id,
@@ -147,70 +197,4 @@ class ResultSender:
         if error is not None:
             body["error"] = {"code": error.code, "message": error.message, "details": error.details}
             body.setdefault("status", "failure")
-        try:
-            _encode(body)
-        except Exception as problem:  # noqa: BLE001  # the user's own objects are asked for what is in them
-            told = f"the result is no plain data: {safe_text(problem)}"
-            body |= {"data": None, "status": "failure"}
-            body["error"] = {"code": "PERMANENT_ERROR", "message": told, "details": None}
         return body
-
-
-#: What a message needs around one frame, at most.
-_ROUND_IT = 16
-
-_decode_any = msgspec.msgpack.Decoder().decode
-
-
-def encode_result(result: TaskResult, max_bytes: int) -> msgspec.Raw:
-    """The frame; a result that cannot be written down is the function's mistake, and says so."""
-    try:
-        frame = frames.encode(frames.ResultFrame(result))
-    except Exception as error:  # noqa: BLE001  # the user's own objects are asked for what is in them
-        return encode_result(no_plain_data(result, error), max_bytes)
-    if max_bytes and len(frame) + _ROUND_IT > max_bytes:
-        return encode_result(too_large(result), 0)
-    return msgspec.Raw(frame)
-
-
-def readable(result: TaskResult) -> TaskResult:
-    """The result, or what is said in place of one that can be written down and then not read."""
-    try:
-        frames.decode_from_worker(frames.encode([frames.ResultFrame(result)]))
-        to_storable(result.data, _decode_any, "data")
-        to_storable(
-            None if result.error is None else result.error.details, _decode_any, "the details of the error"
-        )
-    except Exception as error:  # noqa: BLE001  # as above
-        return no_plain_data(result, error)
-    return result
-
-
-def no_plain_data(result: TaskResult, error: Exception) -> TaskResult:
-    """What is said in place of a result that is not data."""
-    return _instead(result, f"the result is no plain data: {safe_text(error)}")
-
-
-def too_large(result: TaskResult) -> TaskResult:
-    """What is said in place of a result that no message can carry."""
-    return _instead(
-        result, "the result is larger than this orchestrator takes; store it somewhere and return where"
-    )
-
-
-def not_taken(result: TaskResult, why: str) -> TaskResult:
-    """What is said in place of a result that the orchestrator has sent back."""
-    return _instead(result, f"the orchestrator does not take the result: {why}")
-
-
-def _instead(result: TaskResult, message: str) -> TaskResult:
-    return replace(result, status=None, data=None, error=TaskFailure("PERMANENT_ERROR", message))
-
-
-def catch_up(runtime: WorkerRuntime, destination: str, voice: WorkerTransport) -> None:
-    """Say what may have gone unheard: how far tasks are, and how they went."""
-    for one in runtime.task_runner.running_tasks():
-        if one.destination == destination and one.last_progress is not None:
-            voice.progress(one, *one.last_progress)
-        if one.destination == destination and one.result is not None:
-            voice.finished(one)

@@ -30,8 +30,6 @@ class HelloFrame(Frame, frozen=True, tag="hello"):
 
     session: int
     running: list[str]
-    #: How many offers it takes; None is up to its capacity, and no credit is ever counted.
-    credit: int | None = None
 
 
 class ResultFrame(Frame, frozen=True, tag="result"):
@@ -68,12 +66,6 @@ class LeaveFrame(Frame, frozen=True, tag="bye"):
 
 
 # -- both ways ---------------------------------------------------------------------------------------
-
-
-class CreditFrame(Frame, frozen=True, tag="credit"):
-    """Up: take so many more offers; a negative number asks some back. Down: so many were given back."""
-
-    more: int
 
 
 class DrainFrame(Frame, frozen=True, tag="drain"):
@@ -143,24 +135,10 @@ class RegisterAgainFrame(Frame, frozen=True, tag="again"):
 
 
 FromWorker = (
-    HelloFrame
-    | ResultFrame
-    | StartedFrame
-    | ProgressFrame
-    | HeartbeatFrame
-    | CreditFrame
-    | DrainFrame
-    | LeaveFrame
+    HelloFrame | ResultFrame | StartedFrame | ProgressFrame | HeartbeatFrame | DrainFrame | LeaveFrame
 )
 ToWorker = (
-    WelcomeFrame
-    | TaskFrame
-    | AcksFrame
-    | HeartbeatAckFrame
-    | CancelFrame
-    | CreditFrame
-    | DrainFrame
-    | RegisterAgainFrame
+    WelcomeFrame | TaskFrame | AcksFrame | HeartbeatAckFrame | CancelFrame | DrainFrame | RegisterAgainFrame
 )
 
 encode = msgspec.msgpack.Encoder().encode

@@ -9,7 +9,7 @@ FRAMES: list[frames.FromWorker] = [
     frames.StartedFrame(["a-1"]),
     frames.ProgressFrame("a-1", 0.5, "half", {"frame": 7}),
     frames.HeartbeatFrame(["a-1"], ["llama"]),
-    frames.CreditFrame(-3),
+    frames.DrainFrame(False),
     frames.DrainFrame(),
     frames.LeaveFrame(),
 ]

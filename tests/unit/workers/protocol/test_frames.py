@@ -11,14 +11,13 @@ from regista.workers.protocol import frames
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 UP: list[frames.FromWorker] = [
-    frames.HelloFrame(3, ["a-1"], 5),
+    frames.HelloFrame(3, ["a-1"]),
     frames.ResultFrame(
         TaskResult(task_id="a-1", job_id="j", data={"n": [1]}, error=TaskFailure("E", "m"), started_at=NOW)
     ),
     frames.StartedFrame(["a-1"]),
     frames.ProgressFrame("a-1", 0.5, "half", {"frame": 7}),
     frames.HeartbeatFrame(["a-1"], ["llama"]),
-    frames.CreditFrame(-3),
     frames.DrainFrame(),
     frames.LeaveFrame(),
 ]
@@ -30,7 +29,6 @@ DOWN: list[frames.ToWorker] = [
     frames.AcksFrame(["a-1"], {"b-1": "stale_task"}),
     frames.HeartbeatAckFrame([]),
     frames.CancelFrame(["a-1"]),
-    frames.CreditFrame(2),
     frames.DrainFrame(False),
     frames.RegisterAgainFrame(displaced=True, by="10.0.0.1:5"),
 ]
