@@ -17,9 +17,13 @@ RegistaError
 │   └── NotQuarantined       release and fail are for quarantined jobs
 ├── QuotaExceeded            the month's jobs are used up
 ├── OperatorsOnly            the caller is not an operator
+├── ApprovalTokenWrong       the token belongs to no question of this job
 ├── BatchTooLarge            more than REGISTA_MAX_BATCH jobs or ids in one request
 ├── WorkerNotFound           no worker with that id is registered
 ├── PasswordsDisabled        workers authenticate by certificate only
+├── LinkError                a signed link to a file that is not accepted
+│   ├── LinkInvalid          the signature does not fit
+│   └── LinkExpired          its time is over
 ├── DeliveryNotFound         no such webhook delivery is pending or given up
 ├── CallError                what a client met instead of an answer
 │   ├── ApiError             refused, for a reason that has no class of its own here
@@ -235,6 +239,15 @@ class OperatorsOnly(RegistaError):
         self.action = action
 
 
+class ApprovalTokenWrong(RegistaError):
+    """The token belongs to no question of this job, or there is no such job."""
+
+    code = "token_wrong"
+
+    def __init__(self) -> None:
+        super().__init__("this token does not belong to a question of this job")
+
+
 class BatchTooLarge(RegistaError):
     """One request names too many jobs."""
 
@@ -265,6 +278,30 @@ class PasswordsDisabled(RegistaError):
         super().__init__(
             "workers authenticate by certificate only (WORKER_AUTH_MODE is mtls-only); issue a certificate instead"
         )
+
+
+class LinkError(RegistaError):
+    """A signed link to a file that is not accepted."""
+
+    code = "link_error"
+
+
+class LinkInvalid(LinkError):
+    """The signature does not fit the link."""
+
+    code = "link_invalid"
+
+    def __init__(self) -> None:
+        super().__init__("this link is not one of ours, or something in it was changed")
+
+
+class LinkExpired(LinkError):
+    """The time of the link is over."""
+
+    code = "link_expired"
+
+    def __init__(self) -> None:
+        super().__init__("this link has expired; ask for another one")
 
 
 class DeliveryNotFound(RegistaError):

@@ -33,7 +33,6 @@ from .errors import IdempotencyConflict, JobNotFound, StorageFailed
 from .filing import Filing
 from .history.base import HistoryStorage
 from .history.query import Query
-from .history.reader import read_events
 from .history.recorder import LEAD_S, HistoryRecorder
 from .history.store_only import NoHistory
 from .model import ClientConfig, Event, Job, JobSummary
@@ -42,14 +41,24 @@ from .observe.parts import counted_start
 from .observe.telemetry import Telemetry, started_line
 from .sdk.tasks import Worker
 from .services import (
+    ApprovalService,
     AuditService,
+    BlueprintService,
+    EventService,
+    FileService,
+    JobDetailsReader,
+    JobHistoryService,
+    JobService,
     QueueService,
     ScheduleService,
+    SearchService,
     Services,
     SystemService,
     WebhookService,
     WorkerAdminService,
 )
+from .services.approvals import PersonDecision
+from .services.caller import program_caller
 from .storage.base import StorageBackend
 from .tokens import CLIENT_FILE, WORKER_FILE, digest, token_for
 from .upkeep.audit import AuditTrimmer, note
@@ -193,10 +202,20 @@ class OrchestratorEngine:
         self.services = self._build_services()
 
     def _build_services(self) -> Services:
-        config, clock = self.config, self.clock
+        config, clock, engine, history = self.config, self.clock, self.engine, self.history
+        storage = self.filing.glance(self.storage)
         audit = AuditService(self.storage, clock, config.instance_id, config.audit_days)
+        jobs = JobService(engine, storage, self.filing, self.dispatcher, audit, clock, config)
         return Services(
             audit=audit,
+            jobs=jobs,
+            job_details=JobDetailsReader(engine, storage, history),
+            job_history=JobHistoryService(jobs, storage, history, clock),
+            search=SearchService(storage, history, self.library, config.tz),
+            events=EventService(jobs, self.feed, storage, history),
+            approvals=ApprovalService(engine, jobs, audit),
+            files=FileService(jobs, self.filing, storage, clock),
+            blueprints=BlueprintService(self.library),
             schedules=ScheduleService(
                 self.scheduler.book,
                 self.scheduler,
@@ -561,7 +580,7 @@ class OrchestratorEngine:
             tracing_context=tracing_context or {},
         )
         with self.telemetry.submitting(blueprint) or nullcontext():
-            return await self.engine.submit(submission)
+            return await self.services.jobs.submit_one(program_caller(client), submission)
 
     async def submit_many(self, submissions: Sequence[Submission]) -> list[Job | IdempotencyConflict]:
         """Accept several jobs with one flush; each is answered in its own place."""
@@ -599,7 +618,7 @@ class OrchestratorEngine:
 
     async def events(self, job_id: str, after_seq: int = 0, limit: int = 1000) -> list[Event]:
         """What happened to a job: history, and what is still on its way there."""
-        return await read_events(self.storage, self.history, job_id, after_seq, limit)
+        return await self.services.job_history.events(program_caller(), job_id, after_seq, limit)
 
     async def jobs(
         self,
@@ -625,18 +644,19 @@ class OrchestratorEngine:
 
     async def cancel(self, job_id: str, reason: str = "") -> Job:
         """Ask for a stop."""
-        return await self.engine.cancel(job_id, reason)
+        return await self.services.jobs.cancel(program_caller(), job_id, reason)
 
     async def approve(
         self, job_id: str, decision: str, comment: str = "", data: dict[str, Any] | None = None
     ) -> Job:
         """Pass on a person's decision."""
-        return await self.engine.approve(job_id, decision, comment, data)
+        decided = PersonDecision(decision, comment, data or {})
+        return await self.services.approvals.approve(program_caller(), job_id, decided)
 
     async def release(self, job_id: str, data: dict[str, Any] | None = None) -> Job:
         """Let a quarantined job try again, with `data` merged into its `state_history` first."""
-        return await self.engine.release(job_id, data)
+        return await self.services.jobs.release(program_caller(), job_id, data)
 
     async def fail(self, job_id: str, reason: str = "") -> Job:
         """Give a quarantined job up."""
-        return await self.engine.fail(job_id, reason)
+        return await self.services.jobs.fail(program_caller(), job_id, reason)

@@ -5,6 +5,7 @@ line on the same machine finds them and nobody else does.
 """
 
 import hashlib
+import hmac
 import ipaddress
 import os
 import secrets
@@ -76,3 +77,8 @@ def token_for(setting: str, given: str, host: str, state_dir: str, name: str) ->
     if is_loopback(host):
         return keep_token(state_dir, name)
     raise ConfigError(setting, f"a token, since {host} can be reached from elsewhere", "")
+
+
+def equal(given: str, expected: str) -> bool:
+    """The tokens are the same; compared in a time that does not depend on where they differ. An empty one equals none."""
+    return bool(expected) and hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())

@@ -12,7 +12,7 @@ import pytest
 from yarl import URL
 
 from regista import Client, StateMachineBlueprint
-from regista.api.file_links import LEAST_RATE
+from regista.api.file_transfer import LEAST_RATE
 from regista.errors import BadFileName, PayloadUnavailable
 from regista.payloads.memory import MemoryPayloads
 from tests.acceptance.serving import House, serving

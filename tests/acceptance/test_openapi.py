@@ -10,9 +10,9 @@ from aiohttp import web
 
 from regista import Config, OrchestratorEngine, StateMachineBlueprint
 from regista.api import STAGE
-from regista.api.endpoints import CATCH_ALL
+from regista.api.blueprint_endpoints import CATCH_ALL
+from regista.api.curl_samples import curl_command
 from regista.api.openapi import OPERATIONS, document
-from regista.api.samples import command
 from tests.acceptance.serving import House, serving
 from tests.support import answer, one_task
 
@@ -129,4 +129,4 @@ async def test_the_page_says_all_operations_with_a_call_of_each_to_those_without
         static = html.unescape(page.partition("<script>")[0])
         for operation in house.director.app[OPERATIONS]:
             assert operation.summary in static
-            assert command(operation) in static
+            assert curl_command(operation) in static

@@ -15,8 +15,8 @@ import pytest
 
 from regista import StateMachineBlueprint
 from regista.api.app import NOUNS
+from regista.api.curl_samples import BODIES
 from regista.api.operations import Operation
-from regista.api.samples import BODIES
 from regista.model.delivery import dead_write
 from tests.acceptance.serving import House, serving
 from tests.acceptance.test_jobs import asks

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from regista import EventType, JobStatus, RedisStorage
-from regista.api import follow
 from regista.errors import StorageUnavailable
+from regista.services import events as follow
 from tests.acceptance.cluster_kit import APP, LEASE_S, POLL_LEASE_S, Cluster, check_promises, soon
 from tests.acceptance.house import house
 from tests.acceptance.outage_kit import (

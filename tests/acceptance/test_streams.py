@@ -11,8 +11,8 @@ import pytest
 from aiohttp import ClientPayloadError, ClientResponse
 
 from regista import Job, TaskContext, Worker
-from regista.api import follow
 from regista.engines import live_events
+from regista.services import events as follow
 from tests.acceptance.serving import House, serving
 from tests.stopwatch import Stopwatch
 from tests.support import one_task

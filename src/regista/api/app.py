@@ -9,16 +9,17 @@ from aiohttp.http_exceptions import HttpProcessingError
 from ..config import Config
 from ..errors import OrchestratorStopped
 from . import (
-    approvals,
     audit,
-    batches,
+    blueprint_endpoints,
     blueprints,
+    bulk_jobs,
     channel,
-    docs_page,
-    endpoints,
-    file_links,
+    docs,
+    events,
+    file_transfer,
     files,
-    health,
+    job_actions,
+    job_history,
     jobs,
     logins,
     me,
@@ -26,11 +27,9 @@ from . import (
     performers,
     queues,
     schedules,
-    searches,
-    streams,
-    timeline,
+    search,
+    system,
     tokens,
-    upkeep,
     webhooks,
     workers,
 )
@@ -45,24 +44,24 @@ from .stage import STAGE, Stage
 #: What clients and the public may ask for, one table per noun; the OpenAPI document tells the same.
 NOUNS = [
     jobs.routes,
-    searches.routes,
-    batches.routes,
-    timeline.routes,
+    search.routes,
+    bulk_jobs.routes,
+    job_history.routes,
     files.routes,
-    approvals.routes,
-    streams.routes,
+    job_actions.routes,
+    events.routes,
     blueprints.routes,
     workers.routes,
     tokens.routes,
     queues.routes,
     schedules.routes,
-    upkeep.routes,
+    system.chore_routes,
     webhooks.routes,
     audit.routes,
     me.routes,
-    health.routes,
+    system.routes,
     openapi.routes,
-    docs_page.routes,
+    docs.routes,
 ]
 #: Seconds that an answered request may go on sending a body that nobody wants.
 _LINGER_S = 1.0
@@ -85,13 +84,15 @@ def create_app(stage: Stage) -> web.Application:
     app[DOCUMENT] = Document(app[OPERATIONS])
     logins.install(app)
     performers.install(app)
-    file_links.install(app)
+    file_transfer.install(app)
     channel.install(app)
     tokens.install(app)
     for operation in app[OPERATIONS]:
         _add(app, operation)
-    app.router.add_route("*", "/api/{tail:.*}", endpoints.anything_else, expect_handler=on_expect)
-    app.router.add_route("*", "/{tail:.*}", endpoints.unknown_path, expect_handler=on_expect)
+    app.router.add_route(
+        "*", "/api/{tail:.*}", blueprint_endpoints.submit_to_endpoint, expect_handler=on_expect
+    )
+    app.router.add_route("*", "/{tail:.*}", blueprint_endpoints.unknown_path, expect_handler=on_expect)
     app.on_shutdown.append(_say_goodbye)
     return app
 
@@ -128,7 +129,7 @@ def _add(app: web.Application, operation: Operation) -> None:
     for path in operation.paths():
         app.router.add_route(operation.method, _whole(path), operation.handler, expect_handler=on_expect)
     if operation.access == "client":
-        versioned = endpoints.under_version(operation.handler)
+        versioned = blueprint_endpoints.under_version(operation.handler)
         path = "/api/{version}" + _whole(operation.path)
         app.router.add_route(operation.method, path, versioned, expect_handler=on_expect)
 

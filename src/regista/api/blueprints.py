@@ -1,9 +1,6 @@
-"""Blueprints over HTTP: which there are, what they look like, and a drawing of each."""
+"""Blueprints over HTTP: list, describe and draw them."""
 
-import asyncio
 from enum import StrEnum
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from aiohttp import web
 from msgspec import Struct
@@ -12,6 +9,7 @@ from ..blueprint import StateMachineBlueprint
 from ..blueprint.registry import endpoint_path
 from ..schemas.pages import Page
 from . import parameters, view
+from .callers import caller_of
 from .operations import Media, Operations
 from .parameters import Parameter
 from .stage import STAGE
@@ -64,14 +62,15 @@ class BlueprintObject(Struct, frozen=True, kw_only=True):
 @routes.get("/blueprints", answers={200: Page[BlueprintObject]})
 async def find(request: web.Request) -> web.Response:
     """List the blueprints that can be run here, by name."""
-    library = request.app[STAGE].library
-    return view.json(Page([describe(blueprint) for blueprint in library.blueprints()], None))
+    found = request.app[STAGE].services.blueprints.list_all(caller_of(request))
+    return view.json(Page([blueprint_view(blueprint) for blueprint in found], None))
 
 
 @routes.get("/blueprints/{name}", answers={200: BlueprintObject}, problems=_UNKNOWN)
 async def get(request: web.Request) -> web.Response:
     """Describe a blueprint: its states, where they lead, and where they are written."""
-    return view.json(describe(request.app[STAGE].library.get(request.match_info["name"])))
+    blueprints = request.app[STAGE].services.blueprints
+    return view.json(blueprint_view(blueprints.get(caller_of(request), request.match_info["name"])))
 
 
 @routes.get(
@@ -82,24 +81,17 @@ async def get(request: web.Request) -> web.Response:
 )
 async def graph(request: web.Request) -> web.Response:
     """Draw a blueprint's graph."""
-    blueprint = request.app[STAGE].library.get(request.match_info["name"])
+    blueprints, caller = request.app[STAGE].services.blueprints, caller_of(request)
+    name = request.match_info["name"]
     format = parameters.choice(request, "format", Format) or Format.DOT
     if format is Format.DOT:
-        return web.Response(text=blueprint.to_dot(), content_type=_TYPES[format])
-    # graphviz is another process, and may take its time over a large graph.
-    drawing = await asyncio.to_thread(_draw, blueprint, format)
+        return web.Response(text=blueprints.get(caller, name).to_dot(), content_type=_TYPES[format])
+    drawing = await blueprints.draw(caller, name, format.value)
     return web.Response(body=drawing, content_type=_TYPES[format])
 
 
-def _draw(blueprint: StateMachineBlueprint, format: Format) -> bytes:
-    with TemporaryDirectory(prefix="regista-graph-") as folder:
-        path = Path(folder) / f"graph.{format}"
-        blueprint.render_graph(path, format.value)
-        return path.read_bytes()
-
-
-def describe(blueprint: StateMachineBlueprint) -> BlueprintObject:
-    """The blueprint as people see it."""
+def blueprint_view(blueprint: StateMachineBlueprint) -> BlueprintObject:
+    """The blueprint as a response."""
     handlers: dict[str, list[str]] = {}
     for handler in blueprint.handlers:
         handlers.setdefault(handler.state, []).append(handler.location)

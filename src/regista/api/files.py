@@ -1,26 +1,24 @@
-"""Files of jobs over HTTP: what there is, and links that content goes up and comes down by.
+"""Files of jobs over HTTP: list them, make links to read and write them, and read large values.
 
 Content never passes through these operations: a link leads to the payload store itself, or, where that cannot sign
-links, to `file_links` here.
+links, to `file_transfer`.
 """
 
-from datetime import timedelta
 from typing import Any
 
 from aiohttp import web
 from msgspec import Struct
 
-from ..errors import BadFileName, FileMissing, JobAlreadyTerminal
-from ..payloads.base import FileInfo, check_name
-from ..payloads.task_files import TaskFiles
 from ..schemas.files import MAX_LINK_S, FileLink, FileObject, Seconds, UploadRequest
 from ..schemas.pages import Page, encode_position
+from ..services.files import SignedLink
 from . import bodies, parameters, view
 from .address import is_secure
+from .callers import caller_of
 from .operations import Operations
 from .parameters import NEXT, Parameter, page_limit
 from .problems import Problem
-from .stage import STAGE, Stage
+from .stage import STAGE
 
 routes = Operations("files")
 
@@ -34,8 +32,8 @@ _EXPIRES = Parameter(
 )
 
 
-class _Wish(Struct, frozen=True, forbid_unknown_fields=True):
-    """A FileWish whose name was not looked at yet: `check_name` says better than a pattern what is wrong with it."""
+class FileRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A UploadRequest without the pattern of the name: the service says better what is wrong with one."""
 
     name: str
     expires_in: Seconds = 3600.0
@@ -55,14 +53,15 @@ async def find(request: web.Request) -> web.Response:
     stage = request.app[STAGE]
     after = parameters.place(request, str) or ""
     limit = parameters.limit(request, stage.config.max_page, _LIMIT)
-    files = await _files(request, stage)
+    page = await stage.services.files.list_page(
+        caller_of(request), request.match_info["job_id"], after, limit
+    )
     show = view.clock_of(stage.config)
-    found = [each for each in await files.list() if each.name > after]
     items = [
         FileObject(name=each.name, size=each.size, modified=show(each.modified), etag=each.etag)
-        for each in found[:limit]
+        for each in page.files
     ]
-    return view.json(Page[Any](items, encode_position(items[-1].name) if len(found) > limit else None))
+    return view.json(Page[Any](items, None if page.end is None else encode_position(page.end)))
 
 
 @routes.post(
@@ -78,15 +77,12 @@ async def create(request: web.Request) -> web.Response:
     orchestrator takes the content itself. A file of that name is replaced. The name may have folders, and cannot lead
     out of the job.
     """
-    stage = request.app[STAGE]
-    wish = await bodies.take(request, _Wish)
-    check_name(wish.name)
-    job = await view.own_job(request)
-    files = stage.filing.open(job.id)
-    if job.status.terminal:
-        raise JobAlreadyTerminal(job.id, job.status)
-    url = await files.generate_presigned_url(wish.name, "PUT", wish.expires_in)
-    return view.json(_link(request, stage, wish.name, "PUT", url, wish.expires_in, None), 201)
+    files = request.app[STAGE].services.files
+    body = await bodies.take(request, FileRequest)
+    link = await files.upload_link(
+        caller_of(request), request.match_info["job_id"], body.name, body.expires_in
+    )
+    return view.json(_link_view(request, link), 201)
 
 
 @routes.get(
@@ -100,16 +96,15 @@ async def get(request: web.Request) -> web.Response:
 
     `GET` its `url`. In the path the name is one part: a `/` in it is written `%2F`.
     """
-    stage = request.app[STAGE]
+    files = request.app[STAGE].services.files
     expires_s = parameters.seconds(request, _EXPIRES.name, MAX_LINK_S)
     if expires_s is None:
         expires_s = 3600.0
     elif not expires_s:
         raise parameters.bad(_EXPIRES.name, "seconds, more than 0", "0")
-    files = await _files(request, stage)
-    found = await _found(files, request.match_info["file"])
-    url = await files.generate_presigned_url(found.name, "GET", expires_s)
-    return view.json(_link(request, stage, found.name, "GET", url, expires_s, found.size))
+    job_id, name = request.match_info["job_id"], request.match_info["file"]
+    link = await files.download_link(caller_of(request), job_id, name, expires_s)
+    return view.json(_link_view(request, link))
 
 
 @routes.get(
@@ -122,39 +117,23 @@ async def value(request: web.Request) -> web.Response:
 
     Where a job shows `{"$offloaded": {"size": …, "sha256": …}}`, the value itself is here.
     """
-    stage = request.app[STAGE]
-    job = await view.own_job(request)
-    return view.json(await stage.filing.value(job.id, request.match_info["sha256"]))
+    files, job_id = request.app[STAGE].services.files, request.match_info["job_id"]
+    return view.json(await files.value(caller_of(request), job_id, request.match_info["sha256"]))
 
 
-async def _found(files: TaskFiles, name: str) -> FileInfo:
-    """The file of that name; what cannot be one is not there."""
-    try:
-        return await files.info(name)
-    except BadFileName:
-        raise FileMissing(name) from None
-
-
-async def _files(request: web.Request, stage: Stage) -> TaskFiles:
-    """The files of the job that the path names, if it is the asker's."""
-    job = await view.own_job(request)
-    return stage.filing.open(job.id)
-
-
-def _link(
-    request: web.Request, stage: Stage, name: str, method: str, url: str, expires_s: float, size: int | None
-) -> FileLink:
-    if url.startswith("/"):  # it leads to us, and nobody has said where people reach us: where they just did
+def _link_view(request: web.Request, link: SignedLink) -> FileLink:
+    url = link.url
+    if url.startswith("/"):  # it leads to us, and no public URL is configured: use the one of this request
         if not request.host.isascii():
             raise Problem(400, "malformed_request", "expected ASCII in the header Host")
         scheme = "https" if is_secure(request) else "http"
         url = f"{scheme}://{request.host}{url}"
-    until = stage.clock.now() + timedelta(seconds=expires_s)
+    show = view.clock_of(request.app[STAGE].config)
     return FileLink(
-        name=name,
-        method=method,
+        name=link.name,
+        method=link.method,
         url=url,
-        expires_in=expires_s,
-        expires_at=view.clock_of(stage.config)(until),
-        size=size,
+        expires_in=link.expires_s,
+        expires_at=show(link.expires_at),
+        size=link.size,
     )

@@ -1,44 +1,23 @@
-"""Jobs over HTTP: create, look, wait, list, cancel, and what happened."""
+"""Jobs over HTTP: create, get, list and explain them."""
 
 from datetime import datetime
-from enum import StrEnum
-from typing import Any
 
 from aiohttp import hdrs, web
 from msgspec import Struct
 
 from ..dispatch.explain import Reason, Score
 from ..engines.base import Submission
-from ..errors import OrchestratorStopped
-from ..history.reader import read_events
-from ..model import ClientConfig, Event, Job
-from ..schemas.jobs import Cancel, JobObject, JobRequest
-from ..schemas.pages import Page, encode_position
+from ..schemas.jobs import JobObject, JobRequest
+from ..schemas.pages import Page
 from . import bodies, parameters, view
-from .allowance import allowance
 from .callers import caller_of
-from .listing import NO_HISTORY, QUERY, asked, list_jobs, place_in
+from .job_views import details_view, own_job, respond_with_job
 from .operations import Operations
-from .parameters import BLUEPRINT, KEY, LIMIT, NEXT, STATUS, WAIT, Parameter, page_limit
-from .searches import story_lines, stream
-from .stage import CLIENT, STAGE, Stage
+from .parameters import BLUEPRINT, KEY, LIMIT, NEXT, STATUS, WAIT
+from .search import NO_HISTORY, QUERY, query_of_request, search_page
+from .stage import CLIENT, STAGE
 
 routes = Operations("jobs")
-
-
-class Format(StrEnum):
-    """How the events of a job are answered."""
-
-    JSON = "json"
-    JSONL = "jsonl"
-
-
-_LIMIT = page_limit(1000)
-FORMAT = Parameter(
-    name="format",
-    words="`jsonl` streams all events, a line each, and pays no heed to `limit`.",
-    schema={"type": "string", "enum": [form.value for form in Format], "default": "json"},
-)
 
 
 @routes.post(
@@ -59,43 +38,31 @@ async def create(request: web.Request) -> web.Response:
     idempotency key and body return the same job. Without `wait` the answer is the job as it was written, and
     tells of no attempts.
     """
-    stage = request.app[STAGE]
+    stage, caller = request.app[STAGE], caller_of(request)
     wait_s = parameters.seconds(request, "wait", stage.config.max_wait_s)
-    wish = await bodies.take(request, JobRequest)
-    key = parameters.idempotency_key(request, wish.idempotency_key)
-    job = await stage.engine.submit(submission_of(wish, request[CLIENT], key), allowance(request))
-    stage.services.audit.log_submission(caller_of(request), job.id)
-    if wait_s:
-        job = await patient(stage, job, wait_s)
+    body = await bodies.take(request, JobRequest)
+    key = parameters.idempotency_key(request, body.idempotency_key)
+    job = await stage.services.jobs.submit_one(caller, submission_of(body, key))
     location: dict[str, str] = {hdrs.LOCATION: f"{request.path}/{job.id}"}
     if wait_s is None:
-        return view.json(view.fresh(stage, job), 202, location)
-    return await view.answer(stage, job, 200 if job.status.settled else 202, location)
+        accepted = stage.services.job_details.accepted(job)
+        return view.json(details_view(accepted, view.clock_of(stage.config)), 202, location)
+    job = await stage.services.jobs.wait(caller, job, wait_s)
+    return await respond_with_job(request, job, 200 if job.status.settled else 202, location)
 
 
-def submission_of(wish: JobRequest, client: ClientConfig, key: str | None) -> Submission:
-    """The wish as the engine takes it."""
+def submission_of(body: JobRequest, key: str | None) -> Submission:
+    """The body as a submission."""
     return Submission(
-        blueprint=wish.blueprint,
-        input=wish.input,
-        client=client.name,
+        blueprint=body.blueprint,
+        input=body.input,
         idempotency_key=key,
-        priority=wish.priority,
-        dispatch_timeout_s=wish.dispatch_timeout,
-        result_timeout_s=wish.result_timeout,
-        webhook_url=wish.webhook_url,
-        search_attributes=wish.search_attributes,
+        priority=body.priority,
+        dispatch_timeout_s=body.dispatch_timeout,
+        result_timeout_s=body.result_timeout,
+        webhook_url=body.webhook_url,
+        search_attributes=body.search_attributes,
     )
-
-
-async def patient(stage: Stage, job: Job, wait_s: float) -> Job:
-    """The job once it has settled; as it is when the time is up, or when we are about to stop."""
-    if job.status.settled:
-        return job
-    try:
-        return await stage.engine.wait(job.id, wait_s)
-    except OrchestratorStopped:
-        return await stage.engine.get(job.id)
 
 
 @routes.get(
@@ -111,10 +78,7 @@ async def find(request: web.Request) -> web.Response:
     filters and order; with others it is refused. `attempts` and `bill` are
     left empty here: a list does not read the story of each job.
     """
-    stage = request.app[STAGE]
-    query = await asked(request)
-    limit = parameters.limit(request, stage.config.max_page)
-    return view.json(await list_jobs(stage, query, place_in(request, query), limit, request[CLIENT].operator))
+    return view.json(await search_page(request, await query_of_request(request)))
 
 
 @routes.get(
@@ -127,61 +91,10 @@ async def get(request: web.Request) -> web.Response:
     """
     stage = request.app[STAGE]
     wait_s = parameters.seconds(request, "wait", stage.config.max_wait_s)
-    job = await view.own_job(request)
+    job = await own_job(request)
     if wait_s:
-        job = await patient(stage, job, wait_s)
-    return await view.answer(stage, job, whose=request[CLIENT].operator)
-
-
-@routes.post(
-    "/jobs/{job_id}/cancel",
-    body=Cancel,
-    body_required=False,
-    answers={200: JobObject},
-    problems={404: "no such job of yours", 409: "the job has ended already"},
-)
-async def cancel(request: web.Request) -> web.Response:
-    """Ask a job to stop.
-
-    The job is `cancelled` at once when no worker has a task of it, else `cancelling` until the worker has
-    confirmed or the grace is over. Asking again meanwhile is fine; a job that has ended, cancelled or not, is
-    409 `job_already_terminal`.
-    """
-    stage = request.app[STAGE]
-    wish = await bodies.take_optional(request, Cancel)
-    job = await view.own_job(request)
-    job = await stage.engine.cancel(
-        job.id, wish.reason, by=stage.services.audit.action(caller_of(request), "job.cancel", job.id)
-    )
-    stage.services.audit.log(caller_of(request), "job.cancel", job.id)
-    return await view.answer(stage, job)
-
-
-@routes.get(
-    "/jobs/{job_id}/history",
-    parameters=[_LIMIT, NEXT, FORMAT],
-    answers={200: Page[Event]},
-    media=["application/jsonl"],
-    problems={404: "no such job of yours"},
-)
-async def history(request: web.Request) -> web.StreamResponse:
-    """What happened to a job, in order.
-
-    History, and what is still on its way there. `next` is there as long as the page is full; of a job that
-    still lives, more may come after the last page. With `format=jsonl` all of it comes at once, an event on each
-    line, however many there are.
-    """
-    stage = request.app[STAGE]
-    after = parameters.place(request, int) or 0
-    limit = parameters.limit(request, stage.config.max_page, _LIMIT)
-    lines = parameters.choice(request, "format", Format) is Format.JSONL
-    job = await view.own_job(request)
-    if lines:
-        return await stream(request, story_lines(stage, job.id, after))
-    events = await read_events(stage.storage, stage.history, job.id, after, limit)
-    show = view.clock_of(stage.config)
-    items = [view.shown(event, show) for event in events]
-    return view.json(Page[Any](items, encode_position(items[-1].seq) if len(items) == limit else None))
+        job = await stage.services.jobs.wait(caller_of(request), job, wait_s)
+    return await respond_with_job(request, job, with_client=request[CLIENT].operator)
 
 
 class Explained(Struct, frozen=True, kw_only=True):
@@ -205,9 +118,8 @@ async def explain(request: web.Request) -> web.Response:
     Every condition that holds it back, for how many workers, and what would change it. Nothing is assigned.
     """
     stage = request.app[STAGE]
-    job = await view.own_job(request)
-    told = await stage.dispatcher.explain_job(job)
-    waiting = [task for task in await stage.storage.tasks_of(job.id) if task.waiting]
+    found = await stage.services.jobs.explain(caller_of(request), request.match_info["job_id"])
+    told = found.explanation
     return view.json(
         Explained(
             kind=told.kind,
@@ -216,6 +128,6 @@ async def explain(request: web.Request) -> web.Response:
             since=view.clock_of(stage.config)(told.since),
             reasons=told.reasons,
             sentences=told.sentences(),
-            candidates=await stage.dispatcher.dry_run(waiting[0]) if waiting else [],
+            candidates=found.candidates,
         )
     )

@@ -1,37 +1,28 @@
-"""Who asks: the client as the orchestrator knows it, and what it may still have."""
-
-from datetime import datetime
+"""The calling client, and how much of its quota is used."""
 
 from aiohttp import web
 from msgspec import Struct
 
+from ..services.jobs import QuotaUsage
 from . import view
-from .allowance import allowance
+from .callers import caller_of
 from .operations import Operations
 from .stage import CLIENT, STAGE
 
 routes = Operations("me")
 
 
-class QuotaObject(Struct, frozen=True, kw_only=True):
-    """Accepted jobs of this calendar month. `resets_at` is when it begins anew."""
-
-    limit: int
-    used: int
-    resets_at: datetime
-
-
-class MeObject(Struct, frozen=True, kw_only=True):
+class ClientView(Struct, frozen=True, kw_only=True):
     """A client, as it is known here. No `quota`: it may submit as many jobs as it likes."""
 
     name: str
     plan: str
     #: Sees and moves the jobs of everybody.
     operator: bool
-    quota: QuotaObject | None
+    quota: QuotaUsage | None
 
 
-@routes.get("/me", answers={200: MeObject})
+@routes.get("/me", answers={200: ClientView})
 async def show(request: web.Request) -> web.Response:
     """Say who you are, and how much of your quota is used.
 
@@ -39,13 +30,5 @@ async def show(request: web.Request) -> web.Response:
     refused count nothing.
     """
     client = request[CLIENT]
-    quota = await _quota(request)
-    return view.json(MeObject(name=client.name, plan=client.plan, operator=client.operator, quota=quota))
-
-
-async def _quota(request: web.Request) -> QuotaObject | None:
-    mine = allowance(request)
-    if mine is None:
-        return None
-    used = await request.app[STAGE].storage.used(mine.quota.counter)
-    return QuotaObject(limit=mine.quota.limit or 0, used=used, resets_at=mine.resets_at)
+    quota = await request.app[STAGE].services.jobs.quota_usage(caller_of(request))
+    return view.json(ClientView(name=client.name, plan=client.plan, operator=client.operator, quota=quota))

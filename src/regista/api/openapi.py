@@ -11,9 +11,10 @@ from aiohttp import web
 from .. import __version__
 from ..config import Config
 from ..schemas.jobs import Accepted
-from . import samples, view
+from . import view
+from .blueprint_endpoints import EndpointBody, submit_to_endpoint
 from .blueprints import endpoint_of
-from .endpoints import Order, anything_else
+from .curl_samples import curl_command
 from .operations import REFS, Media, Operation, Operations, Schema
 from .parameters import KEY, Parameter
 from .problems import ProblemBody
@@ -90,7 +91,7 @@ def document(operations: list[Operation], stage: Stage) -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for operation in operations:
         told = _operation(operation, schemas, stage.config)
-        told["x-codeSamples"] = [{"lang": "Shell", "label": "curl", "source": samples.command(operation)}]
+        told["x-codeSamples"] = [{"lang": "Shell", "label": "curl", "source": curl_command(operation)}]
         paths.setdefault(operation.paths()[0], {})[operation.method.lower()] = told
     for blueprint in stage.library.blueprints():
         path = endpoint_of(blueprint)
@@ -112,7 +113,7 @@ def document(operations: list[Operation], stage: Stage) -> dict[str, Any]:
 
 
 def _records(operations: Iterable[Operation]) -> list[Any]:
-    found: dict[Any, None] = {ProblemBody: None, Order: None, Accepted: None}
+    found: dict[Any, None] = {ProblemBody: None, EndpointBody: None, Accepted: None}
     for operation in operations:
         shapes = [operation.body, *operation.answers.values()]
         for shape in shapes:
@@ -220,10 +221,10 @@ def _endpoint(blueprint: str, schemas: dict[Any, Any], config: Config) -> dict[s
     operation = Operation(
         method="POST",
         path="",
-        handler=anything_else,
+        handler=submit_to_endpoint,
         tag="jobs",
         parameters=[KEY],
-        body=Order,
+        body=EndpointBody,
         body_required=False,
         answers={202: Accepted},
         problems={409: "the key was used before with another body"},

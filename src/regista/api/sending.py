@@ -7,14 +7,18 @@ second answer for the rest of the first: so whatever fails in the middle ends th
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
+import msgspec
 from aiohttp import web
 
 from ..errors import RegistaError
+from .middleware.ratelimit import tell
 
 log = logging.getLogger("regista.api")
 
+#: Seconds that a client may take to read what is ready for it, before its connection is cut.
+SLOW_S = 30.0
 #: Bytes that are written at a time: what a reader must take in the seconds that it is given.
 _SLICE = 128 * 1024
 
@@ -47,3 +51,26 @@ async def write(response: web.StreamResponse, content: bytes, slow_s: float) -> 
     for start in range(0, len(view), _SLICE):
         async with asyncio.timeout(slow_s):
             await response.write(view[start : start + _SLICE])
+
+
+def json_line(document: object) -> bytes:
+    """One line of JSON."""
+    return msgspec.json.encode(document) + b"\n"
+
+
+async def stream_lines(request: web.Request, lines: AsyncIterator[bytes]) -> web.StreamResponse:
+    """An answer that is made while it is read. A reader that stops reading is disconnected."""
+    headers = {"Content-Type": "application/jsonl; charset=utf-8", "X-Accel-Buffering": "no"}
+    response = web.StreamResponse(headers=headers)
+    tell(request, response)
+    try:
+        first = await anext(lines, b"")  # what fails before the first byte is an answer of its own
+        with whole_or_cut(request):
+            await response.prepare(request)
+            await write(response, first, SLOW_S)
+            async for chunk in lines:
+                await write(response, chunk, SLOW_S)
+            await response.write_eof()
+    finally:
+        await lines.aclose()  # type: ignore[attr-defined]  # an async generator
+    return response

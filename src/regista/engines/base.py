@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct, field
 
-from ..errors import IdempotencyConflict
+from ..errors import IdempotencyConflict, RegistaError
 from ..model import Job, Quota, ResultVerdict, TaskResult
+from ..model.audit import AuditedAction
 
 
 class Submission(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -32,6 +33,15 @@ class MonthlyQuota(Struct, frozen=True):
     resets_at: datetime
 
 
+class WaitResult(NamedTuple):
+    """The outcome of a wait for several jobs."""
+
+    #: Jobs that have settled, by id.
+    ended: dict[str, Job]
+    #: Ids that name no job of the owner.
+    unknown: list[str]
+
+
 class Engine(Protocol):
     """Runs jobs."""
 
@@ -47,13 +57,49 @@ class Engine(Protocol):
         ...
 
     async def approve(
-        self, job_id: str, decision: str, comment: str = "", data: dict[str, Any] | None = None
+        self,
+        job_id: str,
+        decision: str,
+        comment: str = "",
+        data: dict[str, Any] | None = None,
+        visit: int | None = None,
+        by: AuditedAction | None = None,
     ) -> Job:
-        """Pass on a person's decision. Twice the same is fine; another one is ApprovalConflict."""
+        """Pass on a person's decision. Twice the same is fine; another one is ApprovalConflict.
+
+        With `visit` it is meant for the question of that visit alone.
+        """
         ...
 
-    async def cancel(self, job_id: str, reason: str = "") -> Job:
+    def approval_token(self, job: Job) -> str:
+        """The token that lets its holder answer the question that the job waits with."""
+        ...
+
+    async def cancel(self, job_id: str, reason: str = "", by: AuditedAction | None = None) -> Job:
         """Ask for a stop. JobAlreadyTerminal when it is too late."""
+        ...
+
+    async def release(
+        self, job_id: str, data: dict[str, Any] | None = None, by: AuditedAction | None = None
+    ) -> Job:
+        """Let a quarantined job try again, with `data` merged into its history first; NotQuarantined."""
+        ...
+
+    async def fail(self, job_id: str, reason: str = "", by: AuditedAction | None = None) -> Job:
+        """End a quarantined job as failed; NotQuarantined."""
+        ...
+
+    async def wait(self, job_id: str, timeout_s: float | None = None) -> Job:
+        """The job once it has settled, or as it is when the time is up; JobNotFound, OrchestratorStopped."""
+        ...
+
+    async def wait_any(
+        self, job_ids: Sequence[str], timeout_s: float, linger_s: float = 0.0, owner: str | None = None
+    ) -> WaitResult:
+        """Those of the jobs that have settled, as soon as there is one (and `linger_s` later), or none in time.
+
+        Ids that name no job (of the owner, where one is named) are unknown and not waited for.
+        """
         ...
 
     async def get(self, job_id: str) -> Job:
@@ -62,4 +108,10 @@ class Engine(Protocol):
 
     async def submit_many(self, submissions: Sequence[Submission]) -> list[Job | IdempotencyConflict]:
         """Accept several jobs with one flush; each is answered in its own place."""
+        ...
+
+    async def submit_each(
+        self, submissions: Sequence[Submission], allowance: MonthlyQuota | None = None
+    ) -> list[Job | RegistaError]:
+        """Accept several jobs with one flush. A submission that is refused has its error in its place."""
         ...

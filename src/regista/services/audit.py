@@ -16,7 +16,7 @@ from ..errors import StorageOutcomeUnknown
 from ..model import Record
 from ..model.audit import AUDIT_COLLECTION, AuditedAction, AuditRecord, audit_record, audit_write
 from ..storage.base import Shelves
-from .caller import Caller
+from .caller import Caller, Role
 from .pages import RecordPage, record_page
 
 log = logging.getLogger("regista.audit")
@@ -54,8 +54,13 @@ class AuditService:
         while self._running:
             await asyncio.wait(self._running)
 
-    def action(self, caller: Caller, action: str, target: str, **facts: str) -> AuditedAction:
-        """What the caller is about to do to a job; the engine records it in the commit that does it."""
+    def action(self, caller: Caller, action: str, target: str, **facts: str) -> AuditedAction | None:
+        """What the caller is about to do to a job; the engine records it in the commit that does it.
+
+        None for the embedding program: nothing that it does is recorded.
+        """
+        if caller.role is Role.PROGRAM:
+            return None
         record = self._record(caller, action, target, facts)
         return AuditedAction(record.actor, audit_write(record, self._keep_s))
 
@@ -86,6 +91,8 @@ class AuditService:
 
     async def record(self, caller: Caller, action: str, target: str, **facts: str) -> None:
         """Record an action that was done. If the store is unavailable, only the log has it."""
+        if caller.role is Role.PROGRAM:
+            return
         self.log(caller, action, target)
         record = self._record(caller, action, target, facts)
         try:
@@ -95,7 +102,7 @@ class AuditService:
 
     def log(self, caller: Caller, action: str, target: str, level: int = logging.INFO) -> None:
         """Write the log line of an action; enough for what a job's own events record as well."""
-        if log.isEnabledFor(level):
+        if caller.role is not Role.PROGRAM and log.isEnabledFor(level):
             fields = {"action": action, "actor": caller.actor, "target": target, "address": caller.address}
             log.log(level, "%s %s %s", caller.actor, action, target, extra=fields)
 

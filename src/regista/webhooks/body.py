@@ -12,7 +12,7 @@ from ..model.delivery import WebhookDelivery
 from ..schemas.job_view import job_view
 from ..schemas.jobs import ErrorView, JobObject, WaitingFor
 
-#: Where a person's decision comes in (api/approvals.py).
+#: Where a person's decision comes in (api/job_actions.py).
 APPROVAL_PATH = "/_public/webhooks/approval/{job_id}?token={token}"
 
 

@@ -115,6 +115,7 @@ async def test_the_record_of_an_action_on_a_job_is_for_the_engine_to_write() -> 
     storage = MemoryStorage()
     await storage.start()
     deed = service(storage).action(ADA, "job.cancel", "j-1", reason="x")
+    assert deed is not None
     assert deed.actor == "client:ada"
     assert isinstance(deed.record, RecordWrite)
     assert await audit_records(storage) == []

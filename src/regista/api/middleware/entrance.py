@@ -7,9 +7,10 @@ these cost more than the steps.
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from ...errors import RegistaError
 from ...model import ClientConfig
 from ..destinations import Destination, Destinations
-from ..problems import Problem
+from ..problems import Problem, problem_of
 from ..stage import CLIENT, Stage
 from ..turned_away import TurnedAway
 from .client_auth import let_in
@@ -54,10 +55,11 @@ class Entrance:
             if mark is not None and mark not in gate.known:
                 gate.part(request, mark)
         except Exception as error:  # noqa: BLE001  # the outermost turn of a request; `refusal` logs our own faults
-            if isinstance(error, Problem):
-                gate.refused(request, error, mark)
+            problem = problem_of(error) if isinstance(error, RegistaError) else error
+            if isinstance(problem, Problem):
+                gate.refused(request, problem, mark)
                 if mark is not None and to.is_for_workers:
-                    self._turned_away.tell(request, error)
+                    self._turned_away.tell(request, problem)
             response = refusal(request, error)
         if not response.prepared:
             if is_large(response):

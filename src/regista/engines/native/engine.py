@@ -51,12 +51,12 @@ from ...model.audit import AuditedAction
 from ...serialization import to_storable, to_storable_dict, to_storable_text
 from ...storage.base import StorageBackend
 from ...trace_context import current_context
-from ..base import MonthlyQuota, Submission
+from ..base import MonthlyQuota, Submission, WaitResult
 from ..handler_runner import HandlerRunner, approval_token
 from ..quotas import Ledger
 from .effects import Effects
 from .executor import JobExecutor, Settings
-from .waiting import Gathered, Waiting
+from .waiting import Waiting
 
 log = logging.getLogger("regista.engine")
 
@@ -348,7 +348,7 @@ class NativeEngine:
 
     async def wait_any(
         self, job_ids: Sequence[str], timeout_s: float, linger_s: float = 0.0, owner: str | None = None
-    ) -> Gathered:
+    ) -> WaitResult:
         """Those of the jobs that have settled, as soon as there is one (and `linger_s` later), or none in time.
 
         IdGenerator that name no job, or where an owner is named none of his, are told apart and not waited for.

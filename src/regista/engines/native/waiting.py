@@ -1,22 +1,14 @@
 """Waiting: for one job, or for the first of many."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ...aio import wait_or_timeout
 from ...clock import Clock
 from ...errors import JobNotFound
 from ...model import Job
 from ...storage.base import JobStore
+from ..base import WaitResult
 from .effects import Effects, Watch
-
-
-class Gathered(NamedTuple):
-    """What a wait for many has found."""
-
-    ended: dict[str, Job]
-    #: Ids that name no job of the asker's.
-    unknown: list[str]
 
 
 class Waiting:
@@ -48,7 +40,7 @@ class Waiting:
 
     async def any(
         self, job_ids: Sequence[str], timeout_s: float, linger_s: float, owner: str | None
-    ) -> Gathered:
+    ) -> WaitResult:
         """See `NativeEngine.wait_any`."""
         watch = self._effects.watch(job_ids)
         try:
@@ -56,7 +48,7 @@ class Waiting:
         finally:
             self._effects.unwatch(watch)
 
-    async def _gather(self, watch: Watch, give_up: float, linger_s: float, owner: str | None) -> Gathered:
+    async def _gather(self, watch: Watch, give_up: float, linger_s: float, owner: str | None) -> WaitResult:
         ended: dict[str, Job] = {}
         unknown: dict[str, None] = {}
         look, lingers = watch.job_ids, False
@@ -70,6 +62,6 @@ class Waiting:
                 lingers, give_up = True, min(give_up, self._clock.elapsed() + linger_s)
             left, missing = give_up - self._clock.elapsed(), len(watch.job_ids) - len(ended) - len(unknown)
             if left <= 0 or missing <= 0:
-                return Gathered(ended, list(unknown))
+                return WaitResult(ended, list(unknown))
             # Who lingers has company already: he need not be woken before the last one comes.
             look = await watch.news(left, missing if lingers else 1)

@@ -1,4 +1,4 @@
-"""Live streams: server-sent events, resumable, each event encoded once for all who watch."""
+"""Events of jobs as server-sent events: resumable, each event encoded once for all readers."""
 
 import asyncio
 import re
@@ -8,16 +8,16 @@ import msgspec
 from aiohttp import web
 
 from ..engines.live_events import LiveEvent
-from ..history.reader import read_events
 from ..schemas.job_view import TimeFormat
 from ..schemas.jobs import Progress
+from ..services.events import News, Position, SlowReader
 from . import view
-from .follow import News, Place, TooSlow, follow_all, follow_job
+from .callers import caller_of
 from .middleware.ratelimit import tell
 from .operations import Media, Operations
 from .parameters import Parameter, bad
 from .sending import whole_or_cut
-from .stage import CLIENT, STAGE
+from .stage import STAGE
 
 routes = Operations("streams")
 
@@ -64,12 +64,9 @@ async def job_events(request: web.Request) -> web.StreamResponse:
     `id` is the event's seq. `progress` comes in between, live only and without an id. 204 when the job has
     ended and there is nothing after the id asked for: there is nothing to come back for.
     """
-    stage = request.app[STAGE]
-    after = _seq(request)
-    job = await view.own_job(request)
-    if job.status.terminal and not await read_events(stage.storage, stage.history, job.id, after, 1):
-        return web.Response(status=204)
-    return await _stream(request, follow_job(stage, stage.feed, job, after), wide=False)
+    events, job_id = request.app[STAGE].services.events, request.match_info["job_id"]
+    news = await events.follow_job(caller_of(request), job_id, _seq(request))
+    return web.Response(status=204) if news is None else await send_events(request, news, wide=False)
 
 
 @routes.get("/events", parameters=[AFTER_ID, LAST_ID], answers={200: _STREAM})
@@ -79,13 +76,13 @@ async def all_events(request: web.Request) -> web.StreamResponse:
     An operator watches everybody's. Begins now, or where an id says: then everything that happened since
     comes first. Does not end by itself.
     """
-    stage = request.app[STAGE]
-    client = request[CLIENT]
-    news = follow_all(stage, stage.feed, None if client.operator else client.name, _place(request))
-    return await _stream(request, news, wide=True)
+    events = request.app[STAGE].services.events
+    news = events.follow_all(caller_of(request), _position(request))
+    return await send_events(request, news, wide=True)
 
 
-async def _stream(request: web.Request, news: AsyncIterator[News], *, wide: bool) -> web.StreamResponse:
+async def send_events(request: web.Request, news: AsyncIterator[News], *, wide: bool) -> web.StreamResponse:
+    """The events as they come; `wide` gives them ids that are good for all jobs."""
     response = web.StreamResponse(headers=_HEADERS)
     tell(request, response)
     show = view.clock_of(request.app[STAGE].config)
@@ -99,7 +96,7 @@ async def _stream(request: web.Request, news: AsyncIterator[News], *, wide: bool
                     chunk = b"".join(_chunk(one, show, wide) for one in page)
                     await _write(response, chunk or b": still here\n\n")
                 await response.write_eof()
-            except TooSlow:
+            except SlowReader:
                 await _write(response, b'event: closed\ndata: {"reason":"too_slow"}\n\n')
     finally:
         await news.aclose()  # type: ignore[attr-defined]  # an async generator, and it must leave the feed now
@@ -129,7 +126,7 @@ def _seq(request: web.Request) -> int:
     return int(text or "0")
 
 
-def _place(request: web.Request) -> Place | None:
+def _position(request: web.Request) -> Position | None:
     name, text = _last_id(request)
     if not text:
         return None

@@ -1,10 +1,11 @@
-"""Where signed links lead to, for payload stores that cannot be reached from outside: content up and down, streamed.
+"""Content of files by signed link, for payload stores that cannot be reached from outside; streamed both ways.
 
 The signature is the permission: it names the job, the file, the method and the last second. Nothing else is served
-here, and a file is always handed out as something to be saved, never as a page of ours.
+here, and a file is always sent as an attachment, never as a page of ours.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
@@ -13,22 +14,76 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from ..errors import FileTooLarge, JobAlreadyTerminal, JobNotFound
+from ..errors import FileTooLarge, PayloadUnavailable
 from ..payloads import links
-from ..payloads.task_files import TaskFiles
+from ..services.files import LinkedFile
 from . import view
 from .bodies import UNREADABLE, unreadable
 from .middleware.ratelimit import tell
 from .operations import on_expect
 from .problems import Problem
-from .sending import whole_or_cut, write
+from .sending import SLOW_S, whole_or_cut, write
 from .stage import STAGE, Stage
-from .transfers import DOWN, UP, Transfers
 
 #: Bytes a second that an upload brings at least, as long as we wait for it.
 LEAST_RATE = 1024
-#: Seconds that a reader may take for the next piece of a file, before its connection is cut.
-SLOW_S = 30.0
+#: Seconds that a transfer waits for a slot.
+SLOT_TIMEOUT_S = 10.0
+#: One client has at most this part of all slots.
+_SHARE = 4
+
+
+class TransferSlots:
+    """Slots for transfers in one direction. A client has a share of them, so others need not wait for it."""
+
+    def __init__(self, most: int, timeout_s: float = SLOT_TIMEOUT_S) -> None:
+        self.each = max(1, most // _SHARE)
+        self._timeout_s = timeout_s
+        self._all = asyncio.Semaphore(most)
+        #: Client → its share, and how many hold or want a slot of it.
+        self._of: dict[str, tuple[asyncio.Semaphore, int]] = {}
+
+    @contextlib.asynccontextmanager
+    async def slot(self, client: str) -> AsyncIterator[None]:
+        """A slot for this client, released at the end; Problem (429), PayloadUnavailable."""
+        share = self._enter(client)
+        try:
+            await self._wait(share, client)
+            try:
+                await self._wait(self._all, "")
+                try:
+                    yield
+                finally:
+                    self._all.release()
+            finally:
+                share.release()
+        finally:
+            self._leave(client)
+
+    async def _wait(self, slots: asyncio.Semaphore, client: str) -> None:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await slots.acquire()
+        except TimeoutError:
+            if not client:
+                raise PayloadUnavailable("too many transfers at once; try again in a moment") from None
+            detail = f"expected at most {self.each} transfers of {client} at once, got more"
+            raise Problem(429, "too_many_transfers", detail, headers={"Connection": "close"}) from None
+
+    def _enter(self, client: str) -> asyncio.Semaphore:
+        share, count = self._of.get(client) or (asyncio.Semaphore(self.each), 0)
+        self._of[client] = share, count + 1
+        return share
+
+    def _leave(self, client: str) -> None:
+        share, count = self._of.pop(client)
+        if count > 1:
+            self._of[client] = share, count - 1
+
+
+#: Separate slots for both directions: a client that copies one file to another must not wait for itself.
+DOWNLOADS = web.AppKey("downloads", TransferSlots)
+UPLOADS = web.AppKey("uploads", TransferSlots)
 
 #: Below the path of the links: the job's id, and the name of the file with its folders.
 _PATTERN = links.PATH + "/{job_id}/{file:.+}"
@@ -37,21 +92,21 @@ _PATTERN = links.PATH + "/{job_id}/{file:.+}"
 def install(app: web.Application) -> None:
     """Answer at the paths of signed links."""
     most = app[STAGE].config.s3_max_concurrency
-    app[DOWN], app[UP] = Transfers(most), Transfers(most)
+    app[DOWNLOADS], app[UPLOADS] = TransferSlots(most), TransferSlots(most)
     app.router.add_get(_PATTERN, download, expect_handler=on_expect)  # and HEAD
     app.router.add_put(_PATTERN, upload, expect_handler=on_expect)
 
 
 async def download(request: web.Request) -> web.StreamResponse:
     """The content of a file."""
-    stage, job_id, name = _allowed(request, "GET")
-    files = stage.filing.open(job_id, outside=True)
-    (job,) = await stage.storage.get([job_id])
-    async with request.app[DOWN].turn(job_id if job is None else job.client or job_id):
-        return await _send(request, files, name)
+    stage, job_id, name = _checked_link(request, "GET")
+    linked = await stage.services.files.linked_download(job_id, name)
+    async with request.app[DOWNLOADS].slot(linked.owner):
+        return await _send(request, linked)
 
 
-async def _send(request: web.Request, files: TaskFiles, name: str) -> web.StreamResponse:
+async def _send(request: web.Request, linked: LinkedFile) -> web.StreamResponse:
+    files, name = linked.files, linked.name
     found = await files.info(name)
     answer = web.StreamResponse(
         headers={
@@ -80,19 +135,15 @@ async def _send(request: web.Request, files: TaskFiles, name: str) -> web.Stream
 
 async def upload(request: web.Request) -> web.Response:
     """Write a file. It is there when this is answered, or not at all."""
-    stage, job_id, name = _allowed(request, "PUT")
-    files = stage.filing.open(job_id, outside=True)
-    (job,) = await stage.storage.get([job_id])
-    if job is None:
-        raise JobNotFound(job_id)
-    if job.status.terminal:
-        raise JobAlreadyTerminal(job_id, job.status)
+    stage, job_id, name = _checked_link(request, "PUT")
+    linked = await stage.services.files.linked_upload(job_id, name)
     most = stage.config.max_file_bytes
     if (request.content_length or 0) > most:
         raise FileTooLarge(name, most)
-    async with request.app[UP].turn(job.client or job_id):
-        await files.upload_stream(name, _pieces(request, name, most, stage.config.body_timeout_s))
-        found = await files.info(name)
+    async with request.app[UPLOADS].slot(linked.owner):
+        pieces = _pieces(request, name, most, stage.config.body_timeout_s)
+        await linked.files.upload_stream(name, pieces)
+        found = await linked.files.info(name)
     return view.json({"status": "uploaded", "name": name, "size": found.size})
 
 
@@ -122,15 +173,12 @@ async def _pieces(request: web.Request, name: str, most: int, silence_s: float) 
         yield piece
 
 
-def _allowed(request: web.Request, method: str) -> tuple[Stage, str, str]:
-    """What the link is for; 403 when it is not ours, was changed, or is over."""
+def _checked_link(request: web.Request, method: str) -> tuple[Stage, str, str]:
+    """Job and file of a link that is valid; LinkInvalid, LinkExpired."""
     stage = request.app[STAGE]
     job_id, name = request.match_info["job_id"], request.match_info["file"]
     until = request.query.get("expires", "")
     expires = int(until) if until.isascii() and until.isdigit() and len(until) < 12 else 0
     signature = request.query.get("signature", "")
-    if not links.is_valid_link(stage.filing.secret, job_id, name, method, expires, signature):
-        raise Problem(403, "link_invalid", "this link is not one of ours, or something in it was changed")
-    if stage.clock.now().timestamp() > expires:
-        raise Problem(403, "link_expired", "this link is over; ask for another one")
+    stage.services.files.check_link(job_id, name, method, expires, signature)
     return stage, job_id, name

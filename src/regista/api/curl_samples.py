@@ -1,4 +1,4 @@
-"""Samples: one command per operation that can be typed, for the page and for the document."""
+"""A `curl` call for each operation, for the page and for the OpenAPI document."""
 
 import re
 import shlex
@@ -42,7 +42,7 @@ BODIES: dict[str, Any] = {
     "jobs_approve_by_token": {"decision": "approve"},
     "jobs_release": {"data": {"name": "Ada"}},
     "jobs_retry": {},
-    "jobs_give_up": {"reason": "cannot be mended"},
+    "jobs_fail": {"reason": "cannot be mended"},
     "jobs_fork": {"input": {"name": "Bob"}},
     "files_create": {"name": "FILE"},
     "workers_drain": {"on": True},
@@ -58,7 +58,7 @@ BODIES: dict[str, Any] = {
 }
 
 
-def command(operation: Operation) -> str:
+def curl_command(operation: Operation) -> str:
     """The operation as a call of curl; `$REGISTA_URL` is where, `$CLIENT_TOKEN` who asks."""
     path = re.sub(r"{(\w+)}", lambda found: _NAMES[found[1]], operation.paths()[0])
     query = QUERIES.get(operation.id)

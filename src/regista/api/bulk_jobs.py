@@ -7,26 +7,24 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from ..engines.base import Submission
-from ..engines.native.waiting import Gathered
-from ..errors import OrchestratorStopped, RegistaError
-from ..model import ClientConfig, Job
+from ..errors import BatchTooLarge, RegistaError
+from ..model import Job
 from ..schemas.job_view import job_view
 from ..schemas.jobs import JobObject, JobRequest, Waited, WaitForAny
 from . import bodies, parameters, view
-from .allowance import allowance
 from .callers import caller_of
+from .job_views import settled_views
 from .jobs import submission_of
 from .middleware.ratelimit import gate_of
 from .operations import Operations, Schema, ref
 from .parameters import Parameter
 from .problems import Problem, ProblemBody, body_of, problem_of
-from .stage import CLIENT, STAGE, Stage
+from .stage import STAGE
 
 routes = Operations("jobs")
 
 
-#: Documented as it is taken: whatever is no job is answered in its place, and the others are not hindered.
+#: Documented as it is accepted: an item that is no job is answered in its place, and the others are created.
 _BATCH = Schema(
     {
         "type": "object",
@@ -88,43 +86,37 @@ async def create_batch(request: web.Request) -> web.Response:
     """
     stage = request.app[STAGE]
     ids_only = parameters.choice(request, "return", Form) is Form.IDS
-    wishes = _wishes(await bodies.read(request), stage.config.max_batch)
-    await gate_of(request).more(request, len(wishes) - 1)
-    client = request[CLIENT]
-    sound = [_submission(wish, client) for wish in wishes if isinstance(wish, JobRequest)]
-    created = iter(await stage.engine.submit_each(sound, allowance(request)) if sound else ())
-    stage.services.audit.log_submission(caller_of(request), f"{len(sound)} jobs")
+    wanted = decode_batch(await bodies.read(request), stage.config.max_batch)
+    await gate_of(request).more(request, len(wanted) - 1)
+    valid = [submission_of(body, body.idempotency_key) for body in wanted if isinstance(body, JobRequest)]
+    results = iter(await stage.services.jobs.submit(caller_of(request), valid))
     show = view.clock_of(stage.config)
     items: list[Any] = []
-    for wish in wishes:
-        answer = next(created) if isinstance(wish, JobRequest) else wish
-        if isinstance(answer, Job):
-            items.append(answer.id if ids_only else job_view(answer, show=show))
+    for body in wanted:
+        result = next(results) if isinstance(body, JobRequest) else body
+        if isinstance(result, Job):
+            items.append(result.id if ids_only else job_view(result, show=show))
         else:
-            items.append(body_of(_problem(answer)))
+            items.append(body_of(_problem(result)))
     return view.json({"items": items})
 
 
-def _wishes(body: bytes, most: int) -> list[JobRequest | Problem]:
-    """Each wish, or what is wrong with it. Mostly nothing is, and all are read in one go."""
+def decode_batch(body: bytes, most: int) -> list[JobRequest | Problem]:
+    """Each job, or what is wrong with it; BatchTooLarge. All are decoded at once, and one by one if that fails."""
     try:
-        wishes: list[JobRequest | Problem] = [*bodies.parse(body, _Batch).jobs]
+        wanted: list[JobRequest | Problem] = [*bodies.parse(body, _Batch).jobs]
     except Problem:
-        wishes = [_wish(raw) for raw in bodies.parse(body, _RawBatch).jobs]
-    if len(wishes) > most:
-        raise Problem(400, "batch_too_large", f"expected at most {most} jobs, got {len(wishes)}")
-    return wishes
+        wanted = [_decode_item(raw) for raw in bodies.parse(body, _RawBatch).jobs]
+    if len(wanted) > most:
+        raise BatchTooLarge("jobs", most, len(wanted))
+    return wanted
 
 
-def _wish(raw: msgspec.Raw) -> JobRequest | Problem:
+def _decode_item(raw: msgspec.Raw) -> JobRequest | Problem:
     try:
         return bodies.parse(raw, JobRequest)
     except Problem as problem:
         return problem
-
-
-def _submission(wish: JobRequest, client: ClientConfig) -> Submission:
-    return submission_of(wish, client, wish.idempotency_key)
 
 
 def _problem(refusal: RegistaError | Problem) -> Problem:
@@ -142,27 +134,14 @@ async def wait_for_any(request: web.Request) -> web.Response:
     Few hundred ids at a time, oldest first, are cheaper than all of them; so is `"attempts": false`, which leaves
     `attempts` and `bill` empty.
     """
-    stage = request.app[STAGE]
-    asked = await bodies.take(request, WaitForAny)
-    if len(asked.ids) > stage.config.max_batch:
-        detail = f"expected at most {stage.config.max_batch} ids, got {len(asked.ids)}"
-        raise Problem(400, "batch_too_large", detail)
-    ids = list(dict.fromkeys(asked.ids))
-    gathered = await _gather(stage, ids, asked, request[CLIENT])
-    over = {*gathered.ended, *gathered.unknown}
+    body = await bodies.take(request, WaitForAny)
+    jobs = request.app[STAGE].services.jobs
+    waited = await jobs.wait_any(caller_of(request), body.ids, body.timeout, body.linger)
+    over = {*waited.ended, *waited.unknown}
     return view.json(
         Waited(
-            items=await view.all_ended(stage, list(gathered.ended.values()), asked.attempts),
-            pending=[job_id for job_id in ids if job_id not in over],
-            unknown=gathered.unknown,
+            items=await settled_views(request, list(waited.ended.values()), attempts=body.attempts),
+            pending=[job_id for job_id in dict.fromkeys(body.ids) if job_id not in over],
+            unknown=waited.unknown,
         )
     )
-
-
-async def _gather(stage: Stage, ids: list[str], asked: WaitForAny, client: ClientConfig) -> Gathered:
-    owner = None if client.operator else client.name
-    timeout_s = min(asked.timeout, stage.config.max_wait_s)
-    try:
-        return await stage.engine.wait_any(ids, timeout_s, asked.linger, owner)
-    except OrchestratorStopped:
-        return await stage.engine.wait_any(ids, 0.0, owner=owner)

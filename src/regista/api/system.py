@@ -1,20 +1,24 @@
-"""Is it there, is it alive, can it work: for people, probes and load balancers. No token."""
+"""The state of this instance over HTTP: for people, probes, load balancers and Prometheus; and its chores, for operators."""
 
 from hmac import compare_digest
 
 from aiohttp import web
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .. import __version__
 from ..observe.system_state import Condition, SystemState
 from ..observe.telemetry import PAGE_TYPE
+from ..upkeep.loop import ChoreStatus
 from . import view
+from .callers import caller_of
 from .middleware.client_auth import token_of
 from .operations import Media, Operations
 from .problems import Problem
 from .stage import STAGE
 
 routes = Operations("health")
+chore_routes = Operations("upkeep")
 
 
 class Health(Struct, frozen=True):
@@ -64,7 +68,7 @@ async def status(request: web.Request) -> web.Response:
     },
 )
 async def metrics(request: web.Request) -> web.Response:
-    """Show what was counted, for Prometheus. Reads no storage."""
+    """TimeFormat what was counted, for Prometheus. Reads no storage."""
     stage = request.app[STAGE]
     _check_reader(request, stage.config.metrics_token)
     telemetry = stage.telemetry
@@ -107,3 +111,26 @@ async def ready(request: web.Request) -> web.Response:
         raise Problem(503, "not_ready", "the orchestrator has not started yet, or stops")
     await stage.storage.next_due()  # any cheap question does: what counts is that there is an answer
     return view.json(Health("ready", __version__))
+
+
+class UpkeepObject(Struct, frozen=True):
+    """The chores of the instance that answers, in the order in which they are done."""
+
+    instance: str
+    items: list[ChoreStatus]
+
+
+@chore_routes.get("/upkeep", answers={200: UpkeepObject}, problems={403: "for operators only"})
+async def find(request: web.Request) -> web.Response:
+    """Tell how the chores have fared: when each last ran, how long that took, what it did, how often it failed. For operators only.
+
+    Of the instance that answers, since its start. A chore that one instance does for all (`needs_leader`) runs where `leading`
+    is true.
+    """
+    stage = request.app[STAGE]
+    show = view.clock_of(stage.config)
+    items = [
+        replace(one, last_run_at=show(one.last_run_at), last_error_at=show(one.last_error_at))
+        for one in stage.services.system.chores(caller_of(request))
+    ]
+    return view.json(UpkeepObject(stage.config.instance_id, items))

@@ -1,4 +1,4 @@
-"""What the documents promise beside our own paths: a blueprint's endpoint, and the common routes under its version."""
+"""Paths of blueprints: a blueprint's own endpoint, the common routes below its version, and unknown paths."""
 
 import functools
 from typing import Any
@@ -6,24 +6,22 @@ from typing import Any
 from aiohttp import web
 from msgspec import Struct, field
 
-from ..blueprint.registry import endpoint_version
 from ..engines.base import Submission
 from ..schemas.jobs import Accepted, Positive, Text, WebhookUrl
 from . import bodies, parameters, view
-from .allowance import allowance
 from .callers import caller_of
 from .middleware.known_query import check_query
 from .operations import CLIENTS_ONLY, QUERIES, Handler
-from .stage import CLIENT, STAGE
+from .stage import STAGE
 
-#: How the paths of the routes end that take whatever no other route takes.
+#: The end of the routes that match every path.
 CATCH_ALL = "/{tail}"
-#: Any of these says that the body is an order; without them it is the data itself.
-_ORDERS = frozenset({"initial_data", "webhook_url", "dispatch_timeout", "result_timeout"})
+#: Any of these says that the body has the members of `EndpointBody`; without them it is the input itself.
+_MEMBERS = frozenset({"initial_data", "webhook_url", "dispatch_timeout", "result_timeout"})
 
 
-class Order(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job of one blueprint, as the documents ask for it."""
+class EndpointBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job of one blueprint, as Avtomatika clients ask for it."""
 
     initial_data: dict[str, Any] = field(default_factory=dict)
     webhook_url: WebhookUrl | None = None
@@ -34,44 +32,41 @@ class Order(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     search_attributes: dict[str, Any] = field(default_factory=dict)
 
 
-async def anything_else(request: web.Request) -> web.StreamResponse:
-    """Whatever no other route takes: a blueprint's own endpoint, or nothing."""
-    stage = request.app[STAGE]
-    blueprint = stage.library.find_by_path(
-        _tail(request).strip("/")
-    )  # asked anew each time: blueprints come while we serve
+async def submit_to_endpoint(request: web.Request) -> web.StreamResponse:
+    """Start a job at its blueprint's own path; 404 or 405 where no blueprint has the path."""
+    services = request.app[STAGE].services
+    # Asked for each request: blueprints may be registered while we serve.
+    blueprint = services.blueprints.find_by_path(_tail(request).strip("/"))
     if blueprint is None or request.method != "POST":
-        raise await _not_so(request, set() if blueprint is None else {"POST"})
-    order = _order(await bodies.read(request))
-    job = await stage.engine.submit(
+        raise await _not_allowed(request, set() if blueprint is None else {"POST"})
+    body = _endpoint_body(await bodies.read(request))
+    job = await services.jobs.submit_one(
+        caller_of(request),
         Submission(
             blueprint=blueprint.name,
-            input=order.initial_data,
-            client=request[CLIENT].name,
-            idempotency_key=parameters.idempotency_key(request, order.idempotency_key),
-            priority=order.priority,
-            dispatch_timeout_s=order.dispatch_timeout,
-            result_timeout_s=order.result_timeout,
-            webhook_url=order.webhook_url,
-            search_attributes=order.search_attributes,
+            input=body.initial_data,
+            idempotency_key=parameters.idempotency_key(request, body.idempotency_key),
+            priority=body.priority,
+            dispatch_timeout_s=body.dispatch_timeout,
+            result_timeout_s=body.result_timeout,
+            webhook_url=body.webhook_url,
+            search_attributes=body.search_attributes,
         ),
-        allowance(request),
     )
-    stage.services.audit.log_submission(caller_of(request), job.id)
     return view.json(Accepted("accepted", job.id), 202)
 
 
-CLIENTS_ONLY.add(anything_else)
+CLIENTS_ONLY.add(submit_to_endpoint)
 
 
 async def unknown_path(request: web.Request) -> web.StreamResponse:
     """Answer 404, or 405 where the path is known under another method."""
-    raise await _not_so(request, set())
+    raise await _not_allowed(request, set())
 
 
-def _order(body: bytes) -> Order:
+def _endpoint_body(body: bytes) -> EndpointBody:
     data = bodies.parse(body, dict[str, Any]) if body else {}
-    return bodies.parse(body, Order) if _ORDERS & data.keys() else Order(initial_data=data)
+    return bodies.parse(body, EndpointBody) if _MEMBERS & data.keys() else EndpointBody(initial_data=data)
 
 
 def _tail(request: web.Request) -> str:
@@ -85,7 +80,7 @@ def _pattern(request: web.Request) -> str:
     return resource.canonical if resource is not None else ""
 
 
-async def _not_so(request: web.Request, also: set[str]) -> Exception:
+async def _not_allowed(request: web.Request, also: set[str]) -> Exception:
     """404, or 405 where the path is taken under another method: by one of ours, or under what is `also` allowed."""
     allowed = also
     for resource in request.app.router.resources():
@@ -101,10 +96,9 @@ def under_version(handler: Handler) -> Handler:
 
     @functools.wraps(handler)
     async def versioned(request: web.Request) -> web.StreamResponse:
-        stage = request.app[STAGE]
-        versions = {endpoint_version(one) for one in stage.library.blueprints() if one.api_endpoint}
-        if request.match_info["version"] not in versions:
-            return await anything_else(request)
+        blueprints = request.app[STAGE].services.blueprints
+        if not blueprints.has_version_prefix(request.match_info["version"]):
+            return await submit_to_endpoint(request)
         check_query(request, QUERIES.get(handler))
         answer = await handler(request)
         if request.path.endswith("/cancel") and answer.status == 200:

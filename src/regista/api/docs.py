@@ -1,4 +1,4 @@
-"""The readable face of the OpenAPI document: one page, with everything that it needs inside."""
+"""The OpenAPI document as a page for people: one file, with everything that it needs inside."""
 
 from functools import cache
 from html import escape
@@ -6,9 +6,9 @@ from pathlib import Path
 
 from aiohttp import web
 
+from .curl_samples import curl_command
 from .openapi import OPERATIONS
 from .operations import Media, Operation, Operations
-from .samples import command
 
 routes = Operations("api")
 
@@ -29,14 +29,14 @@ async def docs(request: web.Request) -> web.Response:
     if not request.path.endswith("/docs"):
         # Relative, so that it leads to the right place below the prefix of another application, too.
         raise web.HTTPFound("../docs" if request.path.endswith("/docs/") else "docs")
-    page = _page().replace(_PLACE, listed(request.app[OPERATIONS]))
+    page = _page().replace(_PLACE, operations_html(request.app[OPERATIONS]))
     return web.Response(text=page, content_type="text/html", headers={"Content-Security-Policy": _POLICY})
 
 
-def listed(operations: list[Operation]) -> str:
+def operations_html(operations: list[Operation]) -> str:
     """Every operation with what it does and a call of it, as HTML."""
     return "\n".join(
         f"<p><b>{one.method}</b> <code>{escape(one.paths()[0])}</code> {escape(one.summary)}</p>\n"
-        f"<pre>{escape(command(one))}</pre>"
+        f"<pre>{escape(curl_command(one))}</pre>"
         for one in operations
     )

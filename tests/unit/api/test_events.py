@@ -7,8 +7,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from regista.api.events import all_events
 from regista.api.stage import CLIENT, STAGE
-from regista.api.streams import all_events
 from regista.model import ClientConfig
 from tests.acceptance.serving import House, serving
 from tests.cut_kit import errors

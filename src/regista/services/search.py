@@ -1,0 +1,95 @@
+"""Search over jobs: lists, counts and exports."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple, Protocol
+
+from msgspec import Struct
+
+from ..history.base import HistoryStorage
+from ..history.query import Place, Query
+from ..history.query.counts import JobCounts
+from ..history.reader import count_jobs, find_jobs, group_of, query_of
+from ..model import Event, Job, JobSummary
+from ..model.attributes import Attributes
+from ..storage.base import StorageBackend
+from .caller import Caller
+from .job_history import iter_events
+
+#: Jobs that an export has in memory at a time.
+_EXPORT_PAGE = 100
+
+
+class JobSearch(Struct, frozen=True):
+    """What is wanted: a query, and values that all jobs have; None matches all."""
+
+    query: str = ""
+    status: str | None = None
+    blueprint: str | None = None
+
+
+class FoundJob(NamedTuple):
+    """A job that matches."""
+
+    #: As the history knows it.
+    summary: JobSummary
+    #: As it is now; None if the store has let go of it.
+    job: Job | None
+
+
+class JobPage(NamedTuple):
+    """Some of the jobs that match."""
+
+    jobs: list[FoundJob]
+    #: Where the next page begins; None at the end.
+    end: Place | None
+
+
+class SearchAttributes(Protocol):
+    """Knows the declared search attributes; the registry of blueprints is one."""
+
+    def attributes(self) -> Attributes:
+        """Name and type of every search attribute."""
+        ...
+
+
+class SearchService:
+    """Finds jobs: a client's own, or all for an operator. Every search needs a history (HistoryDisabled)."""
+
+    def __init__(
+        self, storage: StorageBackend, history: HistoryStorage, declared: SearchAttributes, tz: str
+    ) -> None:
+        self._storage = storage
+        self._history = history
+        self._declared = declared
+        self._tz = tz
+
+    async def query(self, caller: Caller, wanted: JobSearch) -> Query:
+        """What is searched, restricted to what the caller may see; BadQuery. Page positions belong to it."""
+        query = await query_of(wanted.query, self._declared.attributes(), self._tz)
+        return query.restricted(
+            client=caller.visible_client, status=wanted.status, blueprint=wanted.blueprint
+        )
+
+    async def find(self, query: Query, after: Place | None = None, limit: int = 100) -> JobPage:
+        """The jobs that match, in the order of the query, behind the position `after`."""
+        found = await find_jobs(self._storage, self._history, query, after, limit)
+        jobs = await self._storage.get([row.job_id for row in found.rows])
+        return JobPage([FoundJob(*pair) for pair in zip(found.rows, jobs, strict=True)], found.end)
+
+    async def count(self, query: Query, group_by: str = "", limit: int = 100) -> JobCounts:
+        """How many jobs match and how long they took, in all and in the largest `limit` groups; BadQuery."""
+        by = group_of(group_by, self._declared.attributes()) if group_by else None
+        return await count_jobs(self._storage, self._history, query, by, limit)
+
+    async def export(self, query: Query) -> AsyncIterator[FoundJob | Sequence[Event]]:
+        """Every job that matches, each followed by its events in chunks."""
+        after: Place | None = None
+        while True:
+            page = await self.find(query, after, _EXPORT_PAGE)
+            for found in page.jobs:
+                yield found
+                async for events in iter_events(self._storage, self._history, found.summary.job_id):
+                    yield events
+            after = page.end
+            if after is None:
+                return
