@@ -435,7 +435,7 @@ class HistoryDisabled(RegistaError):
 class NotSerializable(RegistaError, ValueError):
     """Data that no store could keep: not plain, of the wrong type, or too much of it. Nothing was written."""
 
-    code = "not_plain"
+    code = "not_serializable"
 
     def __init__(self, what: str, problem: str) -> None:
         super().__init__(

@@ -259,7 +259,7 @@ def test_a_batch_answers_each_wish_in_its_place() -> None:
             "unknown_member",
             "idempotency_conflict",
             None,
-            "not_plain",
+            "not_serializable",
             None,
         ]
         assert list(items[0]) == MEMBERS

@@ -103,7 +103,7 @@ async def test_a_subject_that_only_looks_like_a_name_names_nobody(edge: Edge, su
 
     async with worker(edge, edge.nginx.authority, "odd") as odd:
         for name in ("render-7", "other"):
-            assert await register(odd, name) == (403, "certificate_nameless")
+            assert await register(odd, name) == (403, "certificate_without_name")
 
 
 def test_headers_that_come_past_nginx_are_not_believed(edge: Edge) -> None:

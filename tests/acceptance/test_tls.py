@@ -264,7 +264,7 @@ def test_a_certificate_that_names_nobody_or_several_is_nobodys(authority: Author
         async with caller(here, authority.ca, authority, "odd") as worker:
             for name in ("w", "v"):
                 told = await register(worker, name, **{"X-Worker-Token": TOKEN})
-                assert told == (403, "certificate_nameless")
+                assert told == (403, "certificate_without_name")
 
     play(scenario, **mutual(authority))
 
@@ -344,6 +344,6 @@ def test_a_trusted_proxy_says_whose_certificate_it_was_shown() -> None:
                 assert told == (401, "token_missing")
             assert await register(worker, "w", **{"X-Client-Cert-CN": "w"}) == (401, "token_missing")
             nobody = {"X-Client-Cert-CN": "", "X-Client-Cert-Verify": "SUCCESS"}
-            assert await register(worker, "w", **nobody) == (403, "certificate_nameless")
+            assert await register(worker, "w", **nobody) == (403, "certificate_without_name")
 
     play(scenario, trusted_proxies=("127.0.0.1",))

@@ -83,7 +83,7 @@ def unsupported_encoding(coding: str) -> Problem:
 def unreadable(error: Exception) -> Problem:
     """The refusal of a body that does not come to its end as its headers say."""
     if isinstance(error, ConnectionError):
-        return Problem(400, "hung_up", "the connection was closed before the end of the body")
+        return Problem(400, "client_disconnected", "the connection was closed before the end of the body")
     why = getattr(error, "message", "") or str(error) or "it is not what its headers say"
     return Problem(400, "malformed_body", f"the body cannot be read: {why}", headers={"Connection": "close"})
 

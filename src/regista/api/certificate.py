@@ -59,7 +59,7 @@ def _common_name(certificate: dict[str, Any]) -> str:
 
 def _nameless() -> Problem:
     return Problem(
-        403, "certificate_nameless", "expected a certificate with one common name: the id of the worker"
+        403, "certificate_without_name", "expected a certificate with one common name: the id of the worker"
     )
 
 

@@ -228,7 +228,7 @@ def _check_time(stage: Stage, stamp: float | None) -> None:
     if abs(off_s) > SIGNATURE_WINDOW_S:
         raise Problem(
             401,
-            "timestamp_off",
+            "timestamp_out_of_range",
             f"the timestamp is {off_s:+.0f} s off; expected at most {SIGNATURE_WINDOW_S:.0f}: set the clock",
         )
 

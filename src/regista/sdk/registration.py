@@ -98,12 +98,12 @@ _HINTS = {
     "password_unknown": _PASSWORD,
     "password_used": _PASSWORD,
     "certificate_missing": "name this worker's certificate with TLS_CERT_PATH and TLS_KEY_PATH",
-    "certificate_nameless": "use a certificate whose one common name is the id of this worker",
+    "certificate_without_name": "use a certificate whose one common name is the id of this worker",
     "worker_mismatch": "set WORKER_ID to the name that the certificate, the password or the token is for, "
     "or use what was made for this worker",
     "signature_wrong": _SIGNED,
     "timestamp_missing": _CLOCK,
-    "timestamp_off": _CLOCK,
+    "timestamp_out_of_range": _CLOCK,
 }
 
 

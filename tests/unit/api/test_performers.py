@@ -303,7 +303,7 @@ def test_only_a_registration_must_be_of_this_minute() -> None:
     async def scenario(here: House, worker: Raw) -> None:
         await worker.register()
         old = {"worker_id": "raw", **OLD, "timestamp": int(time.time()) - 90}
-        code = (401, "timestamp_off")
+        code = (401, "timestamp_out_of_range")
         assert await refusal(worker, "POST", "/_worker/workers/register", json=signed(old)) == code
         await here.submit("echo")
         task = await worker.poll()

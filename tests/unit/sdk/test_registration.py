@@ -12,9 +12,9 @@ from regista.sdk.registration import hint_for
         ("", "set WORKER_TOKEN"),
         ("password_used", "regista tokens otp"),
         ("certificate_missing", "TLS_CERT_PATH"),
-        ("certificate_nameless", "common name"),
+        ("certificate_without_name", "common name"),
         ("worker_mismatch", "WORKER_ID"),
-        ("timestamp_off", "clock"),
+        ("timestamp_out_of_range", "clock"),
     ],
 )
 def test_the_advice_fits_the_cause(code: str, words: str) -> None:

@@ -237,7 +237,7 @@ def test_what_the_engine_refuses_is_recorded_with_its_code() -> None:
         create(kit, every(input_data={"n": 2**70}))
         kit.skip(60)
 
-        assert told(kit) == [("skipped", "not_plain")]
+        assert told(kit) == [("skipped", "not_serializable")]
 
 
 def test_one_schedule_that_fails_does_not_keep_the_others_from_their_ticks() -> None:

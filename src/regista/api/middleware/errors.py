@@ -38,8 +38,8 @@ def _problem(request: web.Request, error: Exception) -> Problem:
             return Problem(error.status, code, _words(request, error), headers=allow)
         case ClientConnectionResetError():
             # Whoever asked has hung up, so it does not matter what is answered; it is no error of ours.
-            log.debug("%s %s: hung up", request.method, request.path, extra={"action": "hung_up"})
-            return Problem(400, "hung_up", "the connection was closed before the answer")
+            log.debug("%s %s: hung up", request.method, request.path, extra={"action": "client_disconnected"})
+            return Problem(400, "client_disconnected", "the connection was closed before the answer")
     log.exception("%s %s failed", request.method, request.path, extra={"action": "request_failed"})
     if isinstance(error, RegistaError):
         return Problem(500, error.code, "an error of the orchestrator; its log says more")

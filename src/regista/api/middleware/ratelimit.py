@@ -28,7 +28,12 @@ _WORKER_TOKEN = type(hdrs.VARY)("X-Worker-Token")
 #: What a guess at a signed address is answered with.
 _GUESSES = frozenset({"token_wrong", "link_invalid"})
 #: Refusals that are about more than the credential: with the same one each of them may be another guess.
-_NO_REPEATS = _GUESSES | {"signature_missing", "signature_wrong", "timestamp_missing", "timestamp_off"}
+_NO_REPEATS = _GUESSES | {
+    "signature_missing",
+    "signature_wrong",
+    "timestamp_missing",
+    "timestamp_out_of_range",
+}
 #: A socket over which too much comes is not read for so long.
 _BREATHER_S = 0.5
 #: Found once: a member of an enum that is looked up on its class costs more than to use it.

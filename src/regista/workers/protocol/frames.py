@@ -53,7 +53,7 @@ class ProgressFrame(Frame, frozen=True, tag="progress"):
     checkpoint: Any = None
 
 
-class HeartbeatFrame(Frame, frozen=True, tag="beat"):
+class HeartbeatFrame(Frame, frozen=True, tag="heartbeat"):
     """A sign of life, with everything that is in the worker's hands."""
 
     running: list[str]
@@ -61,7 +61,7 @@ class HeartbeatFrame(Frame, frozen=True, tag="beat"):
     hot: list[str] | None = None
 
 
-class LeaveFrame(Frame, frozen=True, tag="bye"):
+class LeaveFrame(Frame, frozen=True, tag="leave"):
     """The worker leaves: what it still holds is handed back. Answered by closing the socket."""
 
 
@@ -115,19 +115,19 @@ class AcksFrame(Frame, frozen=True, tag="acks"):
     refused: dict[str, str]
 
 
-class HeartbeatAckFrame(Frame, frozen=True, tag="heard"):
+class HeartbeatAckFrame(Frame, frozen=True, tag="heartbeat_ack"):
     """The answer to a beat: what to stop."""
 
     stop: list[str]
 
 
-class CancelFrame(Frame, frozen=True, tag="stop"):
+class CancelFrame(Frame, frozen=True, tag="cancel"):
     """Stop these attempts."""
 
     attempts: list[str]
 
 
-class RegisterAgainFrame(Frame, frozen=True, tag="again"):
+class RegisterAgainFrame(Frame, frozen=True, tag="register_again"):
     """The session is over. Register again, unless `displaced`: then another worker, `by` words, has this id."""
 
     displaced: bool = False
