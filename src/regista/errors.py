@@ -257,6 +257,7 @@ class BatchTooLarge(RegistaError):
         super().__init__(f"expected at most {limit} {unit}, got {got}")
         self.limit = limit
         self.got = got
+        self.facts = {"limit": limit}
 
 
 class WorkerNotFound(RegistaError):

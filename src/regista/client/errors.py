@@ -40,6 +40,11 @@ _CLASSES: dict[str, type[RegistaError]] = {
         errors.OrchestratorStopped,
         errors.StorageFailed,
         errors.StorageUnavailable,
+        errors.OperatorsOnly,
+        errors.BatchTooLarge,
+        errors.WorkerNotFound,
+        errors.PasswordsDisabled,
+        errors.DeliveryNotFound,
     )
 }
 #: Member of the problem → attribute of the exception.

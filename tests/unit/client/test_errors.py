@@ -42,6 +42,11 @@ RAISED: list[RegistaError] = [
     errors.ScheduleInFile("s1"),
     errors.StorageFailed("disk full"),
     errors.StorageUnavailable("nobody answers"),
+    errors.OperatorsOnly("see the audit log"),
+    errors.BatchTooLarge("jobs", 1000, 1001),
+    errors.WorkerNotFound("w1"),
+    errors.PasswordsDisabled(),
+    errors.DeliveryNotFound("d1"),
 ]
 
 
