@@ -131,6 +131,7 @@ class Client:
 
     async def run(
         self,
+        /,
         blueprint: str,
         input: Mapping[str, Any] | None = None,
         timeout_s: float | None = None,

@@ -4,7 +4,7 @@ import asyncio
 import io
 import os
 import uuid
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -163,46 +163,3 @@ def _path(job_id: str, name: str | None = None) -> str:
         raise BadFileName(name, "it names no file")
     below = "" if name is None else "/" + quote(name, safe="")
     return f"/api/v1/jobs/{quote(job_id, safe='')}/files{below}"
-
-
-class SyncFiles:
-    """The same, blocking."""
-
-    def __init__(self, files: Files, call: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
-        self._files = files
-        self._call = call
-
-    def list(self, job_id: str) -> FileObjects:
-        """See `Files.list`."""
-        found: FileObjects = self._call(self._files.list(job_id))
-        return found
-
-    def upload_url(self, job_id: str, name: str, expires_s: float = 3600.0) -> FileLink:
-        """See `Files.upload_url`."""
-        link: FileLink = self._call(self._files.upload_url(job_id, name, expires_s))
-        return link
-
-    def download_url(self, job_id: str, name: str, expires_s: float = 3600.0) -> FileLink:
-        """See `Files.download_url`."""
-        link: FileLink = self._call(self._files.download_url(job_id, name, expires_s))
-        return link
-
-    def upload(self, job_id: str, source: Content, name: str = "") -> str:
-        """See `Files.upload`."""
-        return str(self._call(self._files.upload(job_id, source, name)))
-
-    def read(self, job_id: str, name: str) -> bytes:
-        """See `Files.read`."""
-        return bytes(self._call(self._files.read(job_id, name)))
-
-    def download(self, job_id: str, name: str, target: str | os.PathLike[str] = "") -> Path:
-        """See `Files.download`."""
-        return Path(self._call(self._files.download(job_id, name, target)))
-
-    def value(self, job_id: str, sha256: str) -> Any:
-        """See `Files.value`."""
-        return self._call(self._files.value(job_id, sha256))
-
-    def result(self, job: JobObject) -> Any:
-        """See `Files.result`."""
-        return self._call(self._files.result(job))

@@ -1,6 +1,5 @@
 """Schedules as typed calls: what is started when. For operators."""
 
-from collections.abc import Callable, Coroutine
 from typing import Any
 from urllib.parse import quote
 
@@ -30,7 +29,7 @@ class Schedules:
         """The next ticks: each as the calendar has it, and when it fires."""
         return await self._items(_path(name, "/next"), {"count": str(count)})
 
-    async def create(self, name: str, **members: Any) -> Document:
+    async def create(self, /, name: str, **members: Any) -> Document:
         """Make a schedule; members are those of a table of `schedules.toml`. ScheduleExists where the name is taken."""
         return await self._ask("POST", _PATH, {"name": name, **members})
 
@@ -57,52 +56,6 @@ class Schedules:
 
     async def _items(self, path: str, params: dict[str, str] | None = None) -> Documents:
         return [item async for item in self._transport.pages(path, params or {}, dict[str, Any])]
-
-
-class SyncSchedules:
-    """The same, blocking."""
-
-    def __init__(self, schedules: Schedules, call: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
-        self._schedules = schedules
-        self._call = call
-
-    def list(self) -> Documents:
-        """See `Schedules.list`."""
-        found: Documents = self._call(self._schedules.list())
-        return found
-
-    def get(self, name: str) -> Document:
-        """See `Schedules.get`."""
-        found: Document = self._call(self._schedules.get(name))
-        return found
-
-    def next(self, name: str, count: int = 10) -> Documents:
-        """See `Schedules.next`."""
-        found: Documents = self._call(self._schedules.next(name, count))
-        return found
-
-    def create(self, name: str, **members: Any) -> Document:
-        """See `Schedules.create`."""
-        made: Document = self._call(self._schedules.create(name, **members))
-        return made
-
-    def pause(self, name: str, reason: str = "") -> Document:
-        """See `Schedules.pause`."""
-        found: Document = self._call(self._schedules.pause(name, reason))
-        return found
-
-    def resume(self, name: str, reason: str = "") -> Document:
-        """See `Schedules.resume`."""
-        found: Document = self._call(self._schedules.resume(name, reason))
-        return found
-
-    def trigger(self, name: str, idempotency_key: str | None = None) -> str:
-        """See `Schedules.trigger`."""
-        return str(self._call(self._schedules.trigger(name, idempotency_key)))
-
-    def delete(self, name: str) -> None:
-        """See `Schedules.delete`."""
-        self._call(self._schedules.delete(name))
 
 
 def _path(name: str, below: str = "") -> str:

@@ -9,6 +9,9 @@ import pytest
 
 from regista import Client, Event, JobNotFound, OrchestratorEngine, SyncClient, Unreachable
 from regista.client import JobObject
+from regista.client.files import Files
+from regista.client.schedules import Schedules
+from regista.client.sync import SyncFiles, SyncSchedules
 from tests.unit.client.test_client import TOKEN, director_on
 
 
@@ -34,12 +37,14 @@ async def _started() -> tuple[OrchestratorEngine, str]:
     return director, site.url
 
 
-def test_it_has_every_method_of_the_client_with_the_same_parameters() -> None:
-    for name, method in inspect.getmembers(Client, inspect.isfunction):
-        if not name.startswith("_") and name != "submit":  # whose options are passed through
-            theirs = inspect.signature(method).parameters
-            assert list(inspect.signature(getattr(SyncClient, name)).parameters) == list(theirs)
-    assert hasattr(SyncClient, "submit")
+@pytest.mark.parametrize(
+    ("target", "sync"), [(Client, SyncClient), (Files, SyncFiles), (Schedules, SyncSchedules)]
+)
+def test_it_has_every_method_of_the_client_with_the_same_parameters(target: type, sync: type) -> None:
+    for name, method in inspect.getmembers(target, inspect.isfunction):
+        if not name.startswith("_"):
+            assert inspect.signature(getattr(sync, name)) == inspect.signature(method)
+            assert not inspect.iscoroutinefunction(getattr(sync, name))
 
 
 def test_jobs_are_run_waited_for_listed_and_watched(url: str) -> None:
