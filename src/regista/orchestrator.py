@@ -154,7 +154,7 @@ class OrchestratorEngine:
         runner.spotlight = self.telemetry.handler
         runner.files = self.filing.files
         self.engine = NativeEngine(watched, self.library, runner, self.dispatcher, clock, ids, settings)
-        self.engine.executor.on_ignored = self.telemetry.ignored
+        self.engine.executor.on_ignored = self.telemetry.observer.result_ignored
         self.workers = WorkerService(
             watched, self.engine, self.dispatcher, clock, config.instance_id, config.lease_s
         )
@@ -176,7 +176,7 @@ class OrchestratorEngine:
             self.telemetry.webhook_attempt,
         )
         self.engine.webhook_for = self.webhooks.book.url_for
-        start = counted_start(self.telemetry.of, self.create_background_job)
+        start = counted_start(self.telemetry.metrics, self.create_background_job)
         self.scheduler = build_scheduler(config, self.storage, clock, start, self.engine)
         self.grace = Grace(clock, config.lease_s)
         self._recorders: Recorders | None = None
@@ -254,7 +254,7 @@ class OrchestratorEngine:
             GaugeKeeper(
                 self.storage,
                 kept,
-                self.telemetry.sampled,
+                self.telemetry.record_sample,
             ),
             Rescuer(self.storage, self.engine),
             *retention_of(config, self.history, self.storage),
@@ -328,7 +328,7 @@ class OrchestratorEngine:
             await self._stop(0.0)
             raise
         self._started = True
-        self.telemetry.is_now(started=True)
+        self.telemetry.set_facts(started=True)
         log.info(
             "started: %s", started_line(self.config, type(self.history).__name__), extra={"action": "started"}
         )
@@ -362,7 +362,7 @@ class OrchestratorEngine:
             if not self._started:
                 return
             self._stopping = True
-            self.telemetry.is_now(stopping=True)
+            self.telemetry.set_facts(stopping=True)
             if self._site is not None:
                 # The port is closed first, so that clients and workers go to another instance.
                 await self._site.stop()
@@ -409,7 +409,7 @@ class OrchestratorEngine:
         """A failed flush is final: say so, and stop by ourselves (FENCES 2)."""
         failure = await self.storage.failed()
         self._failure = failure
-        self.telemetry.is_now(failed=True)
+        self.telemetry.set_facts(failed=True)
         log.critical("storage failed, stopping: %s", failure, extra={"action": "storage_failed"})
         self.engine.effects.give_up(failure)
         await self.stop(0.0)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from regista.observe.catalogue import Catalogue
+from regista.observe.metrics import Metrics
 from tests.conftest import require_binary
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -31,7 +31,7 @@ WANTED = {
 def known() -> dict[str, set[str]]:
     """Every series that an orchestrator exposes → its labels; those that Prometheus adds are welcome too."""
     found: dict[str, set[str]] = {"up": set()}
-    for meter in Catalogue().all:
+    for meter in Metrics().all:
         labels = set(meter.labels)
         if meter.kind == "histogram":
             found |= {f"{meter.name}_{end}": labels | {"le"} for end in ("bucket", "sum", "count")}

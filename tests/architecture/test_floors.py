@@ -115,7 +115,7 @@ LIBRARIES = {
     "history.postgres": {"asyncpg"},
     "history.query": {"lark"},
     "trace_context": {"opentelemetry"},
-    "observe": {"opentelemetry"},
+    "observe": {"opentelemetry", "prometheus_client"},
     "testing": {"pytest", "hypothesis", "aiohttp"},
 }
 FREE = {"__init__", "testing"}  # the lazy door and the test kit import anything; nothing imports the kit

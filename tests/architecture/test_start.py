@@ -22,7 +22,17 @@ TOKENS = {"CLIENT_TOKEN": "start-client", "WORKER_TOKEN": "start-worker"}
 
 #: What another store, another setting or another command brings in. (telemetry looks whether its library is there.)
 OPTIONAL = {
-    *("asyncpg", "hiredis", "lark", "obstore", "opentelemetry.sdk", "pytest", "redis", "rich"),
+    *(
+        "asyncpg",
+        "hiredis",
+        "lark",
+        "obstore",
+        "opentelemetry.sdk",
+        "prometheus_client",
+        "pytest",
+        "redis",
+        "rich",
+    ),
     *("regista.client", "regista.history.postgres", "regista.storage.redis", "regista.testing"),
 }
 #: Of the standard library: milliseconds each, and most starts can do without.

@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .. import __version__
-from ..observe.system_state import Condition, SystemState
+from ..observe.system_state import SystemHealth, SystemState
 from ..observe.telemetry import PAGE_TYPE
 from ..upkeep.loop import ChoreStatus
 from . import view
@@ -47,7 +47,7 @@ async def status(request: web.Request) -> web.Response:
     Asks no storage: what it says is some seconds old at most.
     """
     stage = request.app[STAGE]
-    condition = Condition(SystemState.READY) if stage.telemetry is None else stage.telemetry.condition
+    condition = SystemHealth(SystemState.READY) if stage.telemetry is None else stage.telemetry.health
     told = Status(
         status="ok",
         version=__version__,
@@ -64,7 +64,7 @@ async def status(request: web.Request) -> web.Response:
     answers={200: Media(("text/plain",), "the metrics, as Prometheus reads them")},
     problems={
         401: "without the token, where `REGISTA_METRICS_TOKEN` is set",
-        501: "without the extra `regista[telemetry]`, or switched off",
+        501: "switched off by OTEL_SDK_DISABLED",
     },
 )
 async def metrics(request: web.Request) -> web.Response:
@@ -72,12 +72,9 @@ async def metrics(request: web.Request) -> web.Response:
     stage = request.app[STAGE]
     _check_reader(request, stage.config.metrics_token)
     telemetry = stage.telemetry
-    if telemetry is None or not telemetry.installed:
-        words = "metrics need the extra: pip install 'regista[telemetry]', and start again"
-        raise Problem(501, "telemetry_not_installed", words)
-    if not telemetry.counts:
+    if telemetry is None or not telemetry.counts:
         raise Problem(501, "telemetry_disabled", "OTEL_SDK_DISABLED is set, so nothing is counted")
-    return web.Response(body=telemetry.page().encode(), headers={"Content-Type": PAGE_TYPE})
+    return web.Response(body=await telemetry.prometheus_page(), headers={"Content-Type": PAGE_TYPE})
 
 
 def _check_reader(request: web.Request, wanted: str) -> None:

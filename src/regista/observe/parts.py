@@ -6,12 +6,12 @@ from typing import Any, TypeVar, cast
 
 from ..clock import Clock
 from ..payloads.base import FileInfo, Method, Payloads
-from .catalogue import Catalogue
+from .metrics import Metrics
 
 T = TypeVar("T")
 
 
-def counted_start(of: Catalogue, start: Callable[..., Awaitable[str]]) -> Callable[..., Awaitable[str]]:
+def counted_start(of: Metrics, start: Callable[..., Awaitable[str]]) -> Callable[..., Awaitable[str]]:
     """What starts the jobs of schedules; each is counted."""
 
     async def counting(blueprint: str, *rest: Any, **options: Any) -> str:
@@ -25,7 +25,7 @@ def counted_start(of: Catalogue, start: Callable[..., Awaitable[str]]) -> Callab
 class WatchedPayloads:
     """Stands before a payload store: how often, how long, and how it went. Streams and lists are not timed."""
 
-    def __init__(self, payloads: Payloads, of: Catalogue, clock: Clock) -> None:
+    def __init__(self, payloads: Payloads, of: Metrics, clock: Clock) -> None:
         self._inner = payloads
         self._of = of
         self._clock = clock
@@ -68,6 +68,6 @@ class WatchedPayloads:
             self._of.payload_duration.observe(self._clock.elapsed() - began, (operation,))
 
 
-def watched_payloads(payloads: Payloads, of: Catalogue, clock: Clock) -> Payloads:
+def watched_payloads(payloads: Payloads, of: Metrics, clock: Clock) -> Payloads:
     """The payload store with somebody who looks; to everybody else it is the payload store."""
     return cast(Payloads, WatchedPayloads(payloads, of, clock))

@@ -35,7 +35,7 @@ class SpanRecord(Struct, frozen=True, kw_only=True):
 Emit = Callable[[SpanRecord], None]
 
 
-class Spans:
+class SpanObserver:
     """Makes spans of what is committed, for those jobs that somebody traces."""
 
     def __init__(self, emit: Emit) -> None:

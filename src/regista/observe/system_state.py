@@ -46,26 +46,26 @@ class Facts(Struct, frozen=True, kw_only=True):
     oldest_s: float = 0.0
 
 
-class Condition(Struct, frozen=True):
+class SystemHealth(Struct, frozen=True):
     """The state, and the named reasons for it when it is not a good one."""
 
     state: SystemState
     reasons: tuple[str, ...] = ()
 
 
-def condition_of(facts: Facts) -> Condition:
+def health_of(facts: Facts) -> SystemHealth:
     """The one word, and why."""
     if facts.stopping:
-        return Condition(SystemState.SHUTDOWN)
+        return SystemHealth(SystemState.SHUTDOWN)
     if facts.failed:
-        return Condition(SystemState.CRITICAL, ("store_failed",))
+        return SystemHealth(SystemState.CRITICAL, ("store_failed",))
     if not facts.started:
-        return Condition(SystemState.INITIALIZING)
+        return SystemHealth(SystemState.INITIALIZING)
     if facts.store_away_s is not None and facts.store_away_s >= AWAY_CRITICAL_S:
-        return Condition(SystemState.CRITICAL, ("store_unavailable",))
+        return SystemHealth(SystemState.CRITICAL, ("store_unavailable",))
     if reasons := _troubles(facts):
-        return Condition(SystemState.DEGRADED, reasons)
-    return Condition(SystemState.RUNNING if facts.running or facts.waiting else SystemState.READY)
+        return SystemHealth(SystemState.DEGRADED, reasons)
+    return SystemHealth(SystemState.RUNNING if facts.running or facts.waiting else SystemState.READY)
 
 
 def _troubles(facts: Facts) -> tuple[str, ...]:

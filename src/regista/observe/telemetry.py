@@ -1,8 +1,10 @@
 """Telemetry: everything of this room that one orchestrator has, built and handed out in one piece."""
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,24 +15,26 @@ from ..clock import Clock
 from ..config import Config
 from ..config.telemetry import metrics_endpoint, traces_endpoint
 from ..errors import ConfigError
-from ..model import Job, JobStatus, ResultVerdict, Worker
+from ..model import Job, JobStatus, Worker
 from ..payloads.base import Payloads
 from ..storage.base import StorageBackend
-from .booking import Book
-from .catalogue import Catalogue
+from .commit_metrics import CommitMetrics
+from .engine_observer import EngineTelemetry
+from .meters import Meters
+from .metrics import Metrics
 from .parts import watched_payloads
-from .spans import SpanRecord, Spans
-from .system_state import Condition, Facts, SystemState, condition_of
+from .spans import SpanObserver, SpanRecord
+from .system_state import Facts, SystemHealth, SystemState, health_of
 from .watching import watched
 
 if TYPE_CHECKING:
     from ..webhooks.base import DeliveryResult
-    from .exporting import Pusher, Records
+    from .otlp_metrics import MetricsPusher, OtlpRecords
     from .tracing import HandlerSpan, Tracing
 
 #: How a job can settle.
 SETTLED = tuple(status.value for status in JobStatus if status.settled)
-#: The exposition format that `prometheus.render` writes.
+#: The exposition format of the page.
 PAGE_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: What `regista[telemetry]` brings along, by what we import of it.
 _NEEDED = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
@@ -62,8 +66,10 @@ class Crew(Protocol):
 
 
 class Telemetry:
-    """Counts, traces and tells how this orchestrator is. Where the extra is missing, or it is switched off, nothing
-    is counted and nothing is in the way of a job; how the orchestrator is, it can tell all the same.
+    """Counts and traces what this orchestrator does, and knows how it is.
+
+    Metrics and the system state need no extra; spans and pushed metrics need `regista[telemetry]`. With OTEL_SDK_DISABLED
+    nothing is counted.
     """
 
     def __init__(self, config: Config, clock: Clock, present: bool | None = None) -> None:
@@ -71,10 +77,11 @@ class Telemetry:
         self._config = config
         self._clock = clock
         #: Something is counted.
-        self.counts = self.installed and not config.otel_disabled
-        self.of = Catalogue()
-        self._records: Records | None = None
-        self._pusher: Pusher | None = None
+        self.counts = not config.otel_disabled
+        self.metrics = Metrics()
+        self._records: OtlpRecords | None = None
+        self._render: Callable[[Meters], bytes] | None = None
+        self._pusher: MetricsPusher | None = None
         self._tracing: Tracing | None = None
         self._facts = Facts()
         self._away_since: float | None = None
@@ -88,18 +95,24 @@ class Telemetry:
             expected = "the telemetry extra (pip install 'regista[telemetry]')"
             raise ConfigError("OTEL_EXPORTER_OTLP_ENDPOINT", expected, traces_endpoint(config))
 
+        #: What the engine reports to; only used where something is counted.
+        self.observer = EngineTelemetry(
+            self.metrics,
+            CommitMetrics(self.metrics, self._seated),
+            SpanObserver(self._emit) if self.traces else None,
+            self._handler,
+            clock,
+        )
+
     # -- listening -------------------------------------------------------------------------------
 
     def watch(self, storage: StorageBackend) -> StorageBackend:
         """The store as the engine shall use it: with somebody who counts, or as it is."""
-        if not self.counts:
-            return storage
-        spans = Spans(self._emit) if self.traces else None
-        return watched(storage, self.of, Book(self.of, self._seated), spans, self._clock)
+        return watched(storage, self.observer, self._clock) if self.counts else storage
 
     def watch_payloads(self, payloads: Payloads) -> Payloads:
         """The same for the payload store."""
-        return watched_payloads(payloads, self.of, self._clock) if self.counts else payloads
+        return watched_payloads(payloads, self.metrics, self._clock) if self.counts else payloads
 
     def _seated(self, worker_id: str | None) -> Worker | None:
         connected = None if self.crew is None else self.crew.find(worker_id)
@@ -125,24 +138,20 @@ class Telemetry:
 
     def expect(self, blueprint: str) -> None:
         """Jobs of this blueprint may come. Their counters begin at 0: the first of anything is a change, too."""
-        self.of.jobs.add((blueprint,), 0)
-        self.of.jobs_failed.add((blueprint,), 0)
+        self.metrics.jobs.add((blueprint,), 0)
+        self.metrics.jobs_failed.add((blueprint,), 0)
         for status in SETTLED:
-            self.of.jobs_ended.add((blueprint, status), 0)
+            self.metrics.jobs_ended.add((blueprint, status), 0)
 
     def lagged(self, late_s: float) -> None:
         """The loop came so much later than it should."""
-        self.of.lag.observe(late_s)
+        self.metrics.lag.observe(late_s)
         self._note(loop_lag_s=late_s)
 
     def webhook_attempt(self, result: "DeliveryResult") -> None:
         """Count an attempt to deliver a webhook by its outcome."""
         outcome = "heard" if result.ok else "refused" if result.final else "not_heard"
-        self.of.webhooks.add((outcome,))
-
-    def ignored(self, job: Job | None, verdict: ResultVerdict) -> None:
-        """A worker's result was not followed."""
-        self.of.ignored.add(("" if job is None else job.blueprint, verdict.value))
+        self.metrics.webhooks.add((outcome,))
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -156,10 +165,10 @@ class Telemetry:
             self._tracing = Tracing(traces_endpoint(config), config.otel_service_name, config.instance_id)
             self._tracing.start(everywhere=self.everywhere)
         endpoint = metrics_endpoint(self._config, self._config.otlp_metrics_endpoint)
-        if endpoint and self.counts:
-            from .exporting import Pusher
+        if endpoint and self.counts and self.installed:
+            from .otlp_metrics import MetricsPusher
 
-            self._pusher = Pusher(lambda: self._collected().collect(), endpoint)
+            self._pusher = MetricsPusher(lambda: self._collected().collect(), endpoint)
             self._pusher.start()
 
     async def stop(self) -> None:
@@ -174,11 +183,11 @@ class Telemetry:
 
     # -- how it is -------------------------------------------------------------------------------
 
-    def is_now(self, **facts: Any) -> None:
+    def set_facts(self, **facts: Any) -> None:
         """Facts of the orchestrator's life: started, stopping, failed."""
         self._note(**facts)
 
-    def sampled(
+    def record_sample(
         self,
         *,
         store_up: bool,
@@ -189,20 +198,20 @@ class Telemetry:
         history_lag_s: float = 0.0,
     ) -> None:
         """What a look into the store found. Queues: how many wait, and for how many seconds the first has."""
-        self.of.store_up.set(1 if store_up else 0)
+        self.metrics.store_up.set(1 if store_up else 0)
         if not store_up:
             if self._away_since is None:
                 self._away_since = self._clock.elapsed()
             return
         self._away_since = None
         queues = queues or {}
-        self.of.workers.set(workers)
-        self.of.queue_length.fill({(name,): waiting for name, (waiting, _) in queues.items()})
-        self.of.oldest.fill({(name,): age_s for name, (_, age_s) in queues.items()})
+        self.metrics.workers.set(workers)
+        self.metrics.queue_length.fill({(name,): waiting for name, (waiting, _) in queues.items()})
+        self.metrics.oldest.fill({(name,): age_s for name, (_, age_s) in queues.items()})
         if history_up is not None:
-            self.of.history_up.set(1 if history_up else 0)
-            self.of.history_entries.set(history_entries)
-            self.of.history_lag.set(history_lag_s)
+            self.metrics.history_up.set(1 if history_up else 0)
+            self.metrics.history_entries.set(history_entries)
+            self.metrics.history_lag.set(history_lag_s)
         self._note(
             workers=workers,
             history_up=history_up,
@@ -212,10 +221,10 @@ class Telemetry:
         )
 
     @property
-    def condition(self) -> Condition:
+    def health(self) -> SystemHealth:
         """How the orchestrator is, now."""
         away_s = None if self._away_since is None else self._clock.elapsed() - self._away_since
-        return condition_of(replace(self._facts, store_away_s=away_s, running=self._running()))
+        return health_of(replace(self._facts, store_away_s=away_s, running=self._running()))
 
     def _running(self) -> int:
         return (
@@ -229,19 +238,27 @@ class Telemetry:
 
     # -- showing ---------------------------------------------------------------------------------
 
-    def page(self) -> str:
+    async def prometheus_page(self) -> bytes:
         """Everything that was counted, as Prometheus reads it. Reads no storage."""
-        from .prometheus import render
+        if self._render is None:
+            # The library takes a moment to load, at the first scrape only.
+            module = await asyncio.to_thread(import_module, ".prometheus", __package__)
+            self._render = module.prometheus_page
+        self.metrics.connected.set(0 if self.crew is None else len(self.crew.connected_workers()))
+        self.metrics.busy.set(self._running())
+        state = self.health.state
+        self.metrics.state.fill({(each.value,): float(each is state) for each in SystemState})
+        self._set_info()
+        return self._render(self.metrics.all)
 
-        self.of.connected.set(0 if self.crew is None else len(self.crew.connected_workers()))
-        self.of.busy.set(self._running())
-        state = self.condition.state
-        self.of.state.fill({(each.value,): float(each is state) for each in SystemState})
-        return render(self._collected().collect())
+    def _set_info(self) -> None:
+        config = self._config
+        labels = (__version__, config.instance_id, config.storage.partition(":")[0])
+        self.metrics.info.set(1, labels)
 
-    def _collected(self) -> "Records":
+    def _collected(self) -> "OtlpRecords":
         if self._records is None:
-            from .exporting import Records
+            from .otlp_metrics import OtlpRecords
 
             config = self._config
             named = {
@@ -249,8 +266,8 @@ class Telemetry:
                 "service.instance.id": config.instance_id,
                 "service.version": __version__,
             }
-            self._records = Records(self.of.all, named)
-            self.of.info.set(1, (__version__, config.instance_id, config.storage.partition(":")[0]))
+            self._records = OtlpRecords(self.metrics.all, named)
+            self._set_info()
         return self._records
 
 

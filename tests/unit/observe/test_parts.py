@@ -4,13 +4,13 @@ import pytest
 
 from regista.clock import SystemClock
 from regista.errors import FileMissing
-from regista.observe.catalogue import Catalogue
+from regista.observe.metrics import Metrics
 from regista.observe.parts import counted_start, watched_payloads
 from regista.payloads.local import LocalPayloads
 
 
 async def test_jobs_of_schedules_are_counted_by_blueprint() -> None:
-    of = Catalogue()
+    of = Metrics()
 
     async def start(blueprint: str, data: dict[str, int], source: str = "") -> str:
         return f"{blueprint}-{data['n']}-{source}"
@@ -20,7 +20,7 @@ async def test_jobs_of_schedules_are_counted_by_blueprint() -> None:
 
 
 async def test_operations_on_a_payload_store_are_counted_and_timed(tmp_path: Path) -> None:
-    of = Catalogue()
+    of = Metrics()
     files = watched_payloads(LocalPayloads(tmp_path), of, SystemClock())
 
     await files.put("jobs/j/a.txt", b"abc")

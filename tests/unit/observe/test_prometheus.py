@@ -1,11 +1,10 @@
-from regista.observe.exporting import Records
 from regista.observe.meters import Meters
-from regista.observe.prometheus import render
+from regista.observe.prometheus import prometheus_page
 from tests.prometheus_text import parse, value
 
 
 def page(meters: Meters) -> str:
-    return render(Records(meters, {"service.name": "test"}).collect())
+    return prometheus_page(meters).decode()
 
 
 def test_counters_and_gauges_are_lines_with_labels() -> None:
@@ -16,7 +15,7 @@ def test_counters_and_gauges_are_lines_with_labels() -> None:
     assert page(meters).splitlines() == [
         "# HELP things_total All things.",
         "# TYPE things_total counter",
-        'things_total{kind="a"} 2',
+        'things_total{kind="a"} 2.0',
         "# HELP level The level.",
         "# TYPE level gauge",
         "level 0.5",
@@ -30,11 +29,11 @@ def test_buckets_are_cumulative_and_end_at_infinity() -> None:
         histogram.observe(seconds, ("q",))
 
     assert page(meters).splitlines()[2:] == [
-        'wait_seconds_bucket{queue="q",le="0.5"} 1',
-        'wait_seconds_bucket{queue="q",le="1"} 2',
-        'wait_seconds_bucket{queue="q",le="+Inf"} 3',
-        'wait_seconds_sum{queue="q"} 10',
-        'wait_seconds_count{queue="q"} 3',
+        'wait_seconds_bucket{le="0.5",queue="q"} 1.0',
+        'wait_seconds_bucket{le="1.0",queue="q"} 2.0',
+        'wait_seconds_bucket{le="+Inf",queue="q"} 3.0',
+        'wait_seconds_count{queue="q"} 3.0',
+        'wait_seconds_sum{queue="q"} 10.0',
     ]
 
 

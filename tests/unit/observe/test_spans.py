@@ -9,9 +9,9 @@ from regista.model import (
     EventType,
     TaskWrite,
 )
-from regista.observe.spans import SpanRecord, Spans
+from regista.observe.spans import SpanObserver, SpanRecord
 from regista.trace_context import span_id_of, span_in
-from tests.unit.observe.test_booking import NOW, event, job, task
+from tests.unit.observe.test_commit_metrics import NOW, event, job, task
 
 PARENT = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
 UNSAMPLED = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-00"}
@@ -19,7 +19,7 @@ UNSAMPLED = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-00"}
 
 def told(change: Change, kind: CommitStatus = CommitStatus.APPLIED) -> list[SpanRecord]:
     records: list[SpanRecord] = []
-    Spans(records.append).committed([change], [CommitOutcome(kind)], NOW)
+    SpanObserver(records.append).committed([change], [CommitOutcome(kind)], NOW)
     return records
 
 

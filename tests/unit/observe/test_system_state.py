@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regista.observe.system_state import AWAY_CRITICAL_S, Facts, SystemState, condition_of
+from regista.observe.system_state import AWAY_CRITICAL_S, Facts, SystemState, health_of
 
 
 @pytest.mark.parametrize(
@@ -28,14 +28,14 @@ from regista.observe.system_state import AWAY_CRITICAL_S, Facts, SystemState, co
 def test_the_state_follows_from_the_facts(
     facts: dict[str, Any], state: str, reasons: tuple[str, ...]
 ) -> None:
-    condition = condition_of(Facts(**facts))
+    found = health_of(Facts(**facts))
 
-    assert (condition.state, condition.reasons) == (state, reasons)
+    assert (found.state, found.reasons) == (state, reasons)
 
 
 @given(st.builds(Facts))
 def test_a_bad_state_has_a_reason_and_a_good_one_has_none(facts: Facts) -> None:
-    condition = condition_of(facts)
+    found = health_of(facts)
 
-    bad = condition.state in (SystemState.DEGRADED, SystemState.CRITICAL)
-    assert bool(condition.reasons) == bad
+    bad = found.state in (SystemState.DEGRADED, SystemState.CRITICAL)
+    assert bool(found.reasons) == bad

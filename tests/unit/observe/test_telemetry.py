@@ -1,3 +1,4 @@
+import asyncio
 from typing import Any
 
 import pytest
@@ -22,9 +23,13 @@ def telemetry(clock: Any = None, present: bool | None = None, **settings: Any) -
 def test_without_the_extra_nobody_stands_before_the_store() -> None:
     store = MemoryStorage(SystemClock())
 
-    assert telemetry(present=False).watch(store) is store
+    assert telemetry(present=False).watch(store) is not store
     assert telemetry(otel_disabled=True).watch(store) is store
     assert telemetry(present=True).watch(store) is not store
+
+
+def page_of(telemetry: Telemetry) -> str:
+    return asyncio.run(telemetry.prometheus_page()).decode()
 
 
 def test_a_receiver_without_the_extra_stops_the_start_and_says_what_to_install() -> None:
@@ -34,10 +39,10 @@ def test_a_receiver_without_the_extra_stops_the_start_and_says_what_to_install()
 
 def test_a_sample_becomes_gauges_and_what_is_gone_is_gone() -> None:
     told = telemetry()
-    told.sampled(store_up=True, workers=2, queues={"a": (3, 40.0), "b": (1, 2.0)}, history_up=True)
-    told.sampled(store_up=True, workers=1, queues={"a": (1, 50.0)}, history_up=True, history_entries=7)
+    told.record_sample(store_up=True, workers=2, queues={"a": (3, 40.0), "b": (1, 2.0)}, history_up=True)
+    told.record_sample(store_up=True, workers=1, queues={"a": (1, 50.0)}, history_up=True, history_entries=7)
 
-    page = parse(told.page())
+    page = parse(page_of(told))
 
     assert value(page, "orchestrator_task_queue_length") == 1
     assert value(page, "orchestrator_task_queue_oldest_seconds", queue="a") == 50
@@ -47,9 +52,9 @@ def test_a_sample_becomes_gauges_and_what_is_gone_is_gone() -> None:
 
 def test_the_page_says_what_runs_and_how_it_is() -> None:
     told = telemetry()
-    told.is_now(started=True)
+    told.set_facts(started=True)
 
-    page = parse(told.page())
+    page = parse(page_of(told))
 
     assert value(page, "orchestrator_info", instance="one", store="memory") == 1
     assert value(page, "orchestrator_system_state", state="ready") == 1
@@ -60,7 +65,7 @@ def test_counters_of_a_known_blueprint_begin_at_zero() -> None:
     told = telemetry()
     told.expect("b")
 
-    page = parse(told.page())
+    page = parse(page_of(told))
 
     assert page["orchestrator_jobs_ended_total"][("blueprint", "b"), ("status", "quarantined")] == 0
 
@@ -68,15 +73,15 @@ def test_counters_of_a_known_blueprint_begin_at_zero() -> None:
 def test_a_store_that_stays_away_is_critical_in_the_end() -> None:
     clock = Clock()
     told = telemetry(clock)
-    told.is_now(started=True)
-    told.sampled(store_up=False)
-    first = told.condition
+    told.set_facts(started=True)
+    told.record_sample(store_up=False)
+    first = told.health
     clock.move(31)
-    told.sampled(store_up=False)
+    told.record_sample(store_up=False)
 
-    assert (first.state, told.condition.state) == ("degraded", "critical")
-    told.sampled(store_up=True)
-    assert told.condition.state == "ready"
+    assert (first.state, told.health.state) == ("degraded", "critical")
+    told.record_sample(store_up=True)
+    assert told.health.state == "ready"
 
 
 def test_the_first_line_names_store_history_and_instance_and_no_password() -> None:
@@ -150,4 +155,4 @@ def test_attempts_to_deliver_are_counted_by_their_outcome() -> None:
     ):
         metrics.webhook_attempt(result)
 
-    assert metrics.of.webhooks.values == {("heard",): 1, ("not_heard",): 2, ("refused",): 1}
+    assert metrics.metrics.webhooks.values == {("heard",): 1, ("not_heard",): 2, ("refused",): 1}

@@ -6,7 +6,7 @@ from regista.observe.tracing import Tracing
 from regista.trace_context import SpanReference
 from tests.otlp_receiver import Receiver
 from tests.ports import free_port
-from tests.unit.observe.test_booking import NOW, job
+from tests.unit.observe.test_commit_metrics import NOW, job
 from tests.unit.observe.test_spans import PARENT, UNSAMPLED
 
 

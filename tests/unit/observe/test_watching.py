@@ -6,13 +6,14 @@ import pytest
 from regista.clock import SystemClock
 from regista.errors import StorageUnavailable
 from regista.model import Change, CommitOutcome
-from regista.observe.booking import Book
-from regista.observe.catalogue import Catalogue
+from regista.observe.commit_metrics import CommitMetrics
+from regista.observe.engine_observer import EngineTelemetry
+from regista.observe.metrics import Metrics
 from regista.observe.watching import watched
 from regista.storage.base import StorageBackend
 from regista.storage.memory import MemoryStorage
 from regista.testing.conformance.storage.kit import shown
-from tests.unit.observe.test_booking import job
+from tests.unit.observe.test_commit_metrics import job
 
 
 class Away(MemoryStorage):
@@ -20,18 +21,19 @@ class Away(MemoryStorage):
         raise StorageUnavailable("away")
 
 
-class Clumsy(Book):
+class Clumsy(CommitMetrics):
     def committed(self, *_: Any) -> None:
         raise ZeroDivisionError
 
 
-def before(storage: MemoryStorage, of: Catalogue, book: Book | None = None) -> StorageBackend:
+def before(storage: MemoryStorage, of: Metrics, book: CommitMetrics | None = None) -> StorageBackend:
     clock = SystemClock()
-    return watched(storage, of, book or Book(of, lambda _: None), None, clock)
+    commits = book or CommitMetrics(of, lambda _: None)
+    return watched(storage, EngineTelemetry(of, commits, None, lambda _: None, clock), clock)
 
 
 async def test_a_commit_is_counted_and_timed_and_answered_as_ever() -> None:
-    of, storage = Catalogue(), MemoryStorage(SystemClock())
+    of, storage = Metrics(), MemoryStorage(SystemClock())
     seen = before(storage, of)
     await seen.start()
 
@@ -45,7 +47,7 @@ async def test_a_commit_is_counted_and_timed_and_answered_as_ever() -> None:
 
 
 async def test_a_store_that_does_not_take_it_is_counted_and_says_so_itself() -> None:
-    of = Catalogue()
+    of = Metrics()
 
     with pytest.raises(StorageUnavailable):
         await before(Away(SystemClock()), of).commit([], "one")
@@ -54,7 +56,7 @@ async def test_a_store_that_does_not_take_it_is_counted_and_says_so_itself() -> 
 
 
 async def test_whoever_waits_is_answered_though_the_counting_fails(caplog: pytest.LogCaptureFixture) -> None:
-    of, storage = Catalogue(), MemoryStorage(SystemClock())
+    of, storage = Metrics(), MemoryStorage(SystemClock())
     seen = before(storage, of, Clumsy(of, lambda _: None))
     await seen.start()
 
@@ -67,7 +69,7 @@ async def test_whoever_waits_is_answered_though_the_counting_fails(caplog: pytes
 
 def test_everything_else_is_the_stores_own() -> None:
     storage = MemoryStorage(SystemClock())
-    seen = before(storage, Catalogue())
+    seen = before(storage, Metrics())
 
     assert seen.shared is storage.shared
     assert seen.lanes == storage.lanes

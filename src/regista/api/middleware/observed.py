@@ -18,7 +18,7 @@ class Observer:
     """Counts answers and opens spans. Without telemetry it only passes a trace on."""
 
     def __init__(self, telemetry: Telemetry | None) -> None:
-        self._of = telemetry.of if telemetry is not None and telemetry.counts else None
+        self._of = telemetry.metrics if telemetry is not None and telemetry.counts else None
         self._traces = telemetry is not None and telemetry.traces
 
     def is_traced(self, request: web.Request) -> bool:

@@ -59,7 +59,7 @@ async def test_refusals_are_counted_by_what_they_mean(
 
     await ask(telemetry, f"{path}?status={status}&code={code}")
 
-    assert getattr(telemetry.of, name).values[labels] == 1
+    assert getattr(telemetry.metrics, name).values[labels] == 1
 
 
 async def test_a_route_is_counted_as_it_was_declared_and_not_by_the_ids_in_it() -> None:
@@ -68,4 +68,4 @@ async def test_a_route_is_counted_as_it_was_declared_and_not_by_the_ids_in_it() 
     await ask(telemetry, "/api/v1/jobs/one")
     await ask(telemetry, "/api/v1/jobs/two")
 
-    assert telemetry.of.requests.values == {("POST", ROUTE, "200"): 2}
+    assert telemetry.metrics.requests.values == {("POST", ROUTE, "200"): 2}

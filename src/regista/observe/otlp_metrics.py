@@ -31,7 +31,7 @@ TIMEOUT_S = 3.0
 _CUMULATIVE = AggregationTemporality.CUMULATIVE
 
 
-class Records:
+class OtlpRecords:
     """Reads meters into the SDK's records. Only looks at memory."""
 
     def __init__(self, meters: Meters, resource: dict[str, str]) -> None:
@@ -80,7 +80,7 @@ class Records:
         ]
 
 
-class Pusher:
+class MetricsPusher:
     """Sends the metrics to an OTLP receiver now and then. One that is away costs a line in the log, once."""
 
     def __init__(

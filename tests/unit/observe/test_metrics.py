@@ -1,7 +1,7 @@
 import re
 from pathlib import Path
 
-from regista.observe.catalogue import Catalogue
+from regista.observe.metrics import Metrics
 
 #: Section 6 of the reference of the original system: those that mean something here.
 ORIGINAL = {
@@ -28,14 +28,14 @@ HOWTO = Path(__file__).parents[3] / "docs" / "howto" / "observe.md"
 
 
 def test_the_names_of_the_source_documents_are_kept_with_their_labels() -> None:
-    ours = {meter.name: set(meter.labels) for meter in Catalogue().all}
+    ours = {meter.name: set(meter.labels) for meter in Metrics().all}
 
     for name, labels in ORIGINAL.items():
         assert labels <= ours[name], name
 
 
 def test_names_follow_the_rules_of_prometheus() -> None:
-    for meter in Catalogue().all:
+    for meter in Metrics().all:
         assert re.fullmatch(r"orchestrator_[a-z0-9_]+", meter.name)
         assert meter.name.endswith("_total") == (meter.kind == "counter")
         assert meter.help.endswith(".")
@@ -44,13 +44,13 @@ def test_names_follow_the_rules_of_prometheus() -> None:
 def test_every_metric_has_its_line_in_the_howto_with_its_labels() -> None:
     page = HOWTO.read_text()
 
-    for meter in Catalogue().all:
+    for meter in Metrics().all:
         (line,) = re.findall(rf"^\| `{meter.name}` \|.*$", page, re.MULTILINE)
         for label in meter.labels:
             assert f"`{label}`" in line, meter.name
 
 
 def test_the_howto_names_no_metric_that_is_not_there() -> None:
-    known = {meter.name for meter in Catalogue().all}
+    known = {meter.name for meter in Metrics().all}
 
     assert set(re.findall(r"^\| `(orchestrator_\w+)` \|", HOWTO.read_text(), re.MULTILINE)) == known

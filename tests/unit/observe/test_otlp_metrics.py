@@ -3,25 +3,25 @@ from typing import Any
 
 import pytest
 
-from regista.observe.exporting import Pusher, Records
 from regista.observe.meters import Meters
+from regista.observe.otlp_metrics import MetricsPusher, OtlpRecords
 from tests.otlp_receiver import Receiver
 from tests.ports import free_port
 
 
-def some() -> Records:
+def some() -> OtlpRecords:
     meters = Meters()
     meters.counter("things_total", "Things.", "kind").add(("a",), 3)
     meters.gauge("level", "The level.").set(7)
     histogram = meters.histogram("wait_seconds", "Waiting.", bounds=(1, 5))
     for seconds in (0.5, 2, 9):
         histogram.observe(seconds)
-    return Records(meters, {"service.name": "regista"})
+    return OtlpRecords(meters, {"service.name": "regista"})
 
 
 async def test_metrics_arrive_at_a_receiver_as_they_were_counted() -> None:
     with Receiver() as receiver:
-        pusher = Pusher(some().collect, f"{receiver.url}/v1/metrics", interval_s=0.02)
+        pusher = MetricsPusher(some().collect, f"{receiver.url}/v1/metrics", interval_s=0.02)
         pusher.start()
         pusher.start()
         await asyncio.sleep(0.2)
@@ -41,7 +41,7 @@ async def test_metrics_arrive_at_a_receiver_as_they_were_counted() -> None:
 async def test_a_receiver_that_is_away_is_told_of_once_and_waited_for(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    pusher = Pusher(some().collect, f"http://127.0.0.1:{free_port()}/v1/metrics", timeout_s=0.3)
+    pusher = MetricsPusher(some().collect, f"http://127.0.0.1:{free_port()}/v1/metrics", timeout_s=0.3)
 
     assert not await pusher.push()
     assert not await pusher.push()
@@ -56,7 +56,7 @@ async def test_metrics_that_cannot_be_collected_keep_nobody_from_stopping(
     def fail() -> Any:
         raise ValueError("a bug")
 
-    pusher = Pusher(fail, f"http://127.0.0.1:{free_port()}/v1/metrics", timeout_s=0.3)
+    pusher = MetricsPusher(fail, f"http://127.0.0.1:{free_port()}/v1/metrics", timeout_s=0.3)
     pusher.start()
     await pusher.stop()
     assert "the last metrics were not sent" in caplog.text

@@ -13,7 +13,7 @@ _FLUSHES_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1
 _LAGS_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
-class Catalogue:
+class Metrics:
     """The metrics as attributes, so that a mistyped one is an error and not a silent nothing."""
 
     def __init__(self) -> None:

@@ -16,8 +16,8 @@ from regista.model import (
     TaskWrite,
     Worker,
 )
-from regista.observe.booking import Book, Tally, warm_for
-from regista.observe.catalogue import Catalogue
+from regista.observe.commit_metrics import CommitMetrics, CommitTotals, warm_for
+from regista.observe.metrics import Metrics
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 APPLIED = CommitOutcome(CommitStatus.APPLIED)
@@ -37,10 +37,10 @@ def event(kind: EventType, **more: Any) -> Event:
     return Event(type=kind, at=NOW, **more)
 
 
-def booked(*changes: Change, outcome: CommitOutcome = APPLIED, now: datetime = NOW) -> Catalogue:
-    of = Catalogue()
-    book = Book(of, lambda worker_id: WARM if worker_id == "w" else None)
-    book.looked_at([job(id="seen", blueprint="looked"), None])
+def counted(*changes: Change, outcome: CommitOutcome = APPLIED, now: datetime = NOW) -> Metrics:
+    of = Metrics()
+    book = CommitMetrics(of, lambda worker_id: WARM if worker_id == "w" else None)
+    book.loaded([job(id="seen", blueprint="looked"), None])
     book.committed(changes, [outcome] * len(changes), now)
     return of
 
@@ -48,7 +48,7 @@ def booked(*changes: Change, outcome: CommitOutcome = APPLIED, now: datetime = N
 def test_a_new_job_and_its_children_are_counted_by_blueprint() -> None:
     born = ChildJob(job(id="c", blueprint="child"), ())
 
-    of = booked(Change(job_id="j", token="t", job=job(), children=(born,)))
+    of = counted(Change(job_id="j", token="t", job=job(), children=(born,)))
 
     assert of.jobs.values == {("b",): 1, ("child",): 1}
 
@@ -57,13 +57,13 @@ def test_what_was_refused_or_repeated_is_not_counted() -> None:
     change = Change(job_id="j", token="t", job=job())
 
     for kind in (CommitStatus.REPEATED, CommitStatus.STALE, CommitStatus.EXISTS):
-        assert booked(change, outcome=CommitOutcome(kind)).jobs.values == {}
+        assert counted(change, outcome=CommitOutcome(kind)).jobs.values == {}
 
 
 def test_an_end_is_counted_by_status_with_its_duration() -> None:
     ended = event(EventType.JOB_FINISHED, status="failed", duration_ms=2500)
 
-    of = booked(Change(job_id="j", token="t", job=job(), expected=1, events=(ended,)))
+    of = counted(Change(job_id="j", token="t", job=job(), expected=1, events=(ended,)))
 
     assert of.jobs_ended.values == {("b", "failed"): 1}
     assert of.jobs_failed.values == {("b",): 1}
@@ -74,7 +74,7 @@ def test_an_end_is_counted_by_status_with_its_duration() -> None:
 def test_a_task_that_is_offered_in_the_write_that_makes_it_has_waited_for_the_flush_only() -> None:
     offered = task(state=AttemptState.OFFERED, worker_id="w", offered_at=NOW, queue="q")
 
-    of = booked(
+    of = counted(
         Change(job_id="j", token="t", job=job(), expected=1, tasks=(TaskWrite(offered),)),
         now=NOW + timedelta(milliseconds=20),
     )
@@ -84,17 +84,17 @@ def test_a_task_that_is_offered_in_the_write_that_makes_it_has_waited_for_the_fl
 
 
 def test_a_task_that_waits_has_not_started() -> None:
-    of = booked(Change(job_id="j", token="t", job=job(), expected=1, tasks=(TaskWrite(task()),)))
+    of = counted(Change(job_id="j", token="t", job=job(), expected=1, tasks=(TaskWrite(task()),)))
 
     assert of.schedule_to_start.values == {}
 
 
 def test_a_claimed_task_has_waited_since_it_could_run() -> None:
-    of = Catalogue()
-    book = Book(of, lambda _: None)
-    book.looked_at([job(id="j", blueprint="b")])
+    of = Metrics()
+    book = CommitMetrics(of, lambda _: None)
+    book.loaded([job(id="j", blueprint="b")])
 
-    book.handed_over([task(), task(queued_at=None)], WARM, NOW + timedelta(seconds=9))
+    book.claimed(WARM, [task(), task(queued_at=None)], NOW + timedelta(seconds=9))
 
     assert of.schedule_to_start.values[("work",)].total == 9
     assert of.hot.values == {("b", "skill"): 2}
@@ -110,7 +110,7 @@ def test_attempts_are_counted_by_what_they_came_to() -> None:
         event(EventType.TASK_RETRIED, task_id="j_1_0"),
     )
 
-    of = booked(Change(job_id="j", token="t", tasks=(closed,), events=events))
+    of = counted(Change(job_id="j", token="t", tasks=(closed,), events=events))
 
     outcomes = ("success", "failure", "lost", "undelivered")
     assert of.attempts.values == {("work", outcome): 1 for outcome in outcomes}
@@ -122,7 +122,7 @@ def test_a_change_of_tasks_alone_is_counted_for_the_blueprint_of_its_job() -> No
     late = event(EventType.TASK_TIMED_OUT, task_id="seen_1_0", code="attempt_timeout")
     write = TaskWrite(task(id="seen_1_0", job_id="seen"), 1)
 
-    of = booked(Change(job_id="seen", token="t", tasks=(write,), events=(late,)))
+    of = counted(Change(job_id="seen", token="t", tasks=(write,), events=(late,)))
 
     assert of.timeouts.values == {("looked", "attempt_timeout"): 1}
     assert of.attempts.values == {("work", "timed_out"): 1}
@@ -132,7 +132,7 @@ def test_a_quarantine_counts_as_settled_and_names_what_is_too_deep() -> None:
     deep = event(EventType.JOB_QUARANTINED, code="too_deep")
     broken = event(EventType.STATE_FAILED, state="start")
 
-    of = booked(Change(job_id="j", token="t", job=job(), expected=1, events=(broken, deep)))
+    of = counted(Change(job_id="j", token="t", job=job(), expected=1, events=(broken, deep)))
 
     assert of.jobs_ended.values == {("b", "quarantined"): 1}
     assert of.too_deep.values == {("b",): 1}
@@ -140,9 +140,9 @@ def test_a_quarantine_counts_as_settled_and_names_what_is_too_deep() -> None:
 
 
 def test_the_memory_of_blueprints_is_bounded() -> None:
-    book = Book(Catalogue(), lambda _: None)
+    book = CommitMetrics(Metrics(), lambda _: None)
 
-    book.looked_at([job(id=str(number)) for number in range(10_050)])
+    book.loaded([job(id=str(number)) for number in range(10_050)])
 
     assert len(book._blueprints) == 10_000
     assert "0" not in book._blueprints
@@ -156,7 +156,7 @@ def test_a_worker_is_warm_for_a_skill_or_for_a_model_that_is_asked_for() -> None
 
 def test_a_tally_adds_up_to_the_same_as_counting_one_by_one() -> None:
     # given
-    of, tally = Catalogue(), Tally()
+    of, tally = Metrics(), CommitTotals()
     of.jobs.add(("a",))
     # when
     tally.jobs["a"] += 2

@@ -19,7 +19,7 @@ from ..model import (
     Worker,
 )
 from ..model.event import ATTEMPT_OUTCOMES
-from .catalogue import Catalogue
+from .metrics import Metrics
 
 #: Blueprints of the last jobs that were looked at: a change of tasks alone does not say it.
 _JOBS_KEPT = 10_000
@@ -33,7 +33,7 @@ _APPLIED, _OFFERED = CommitStatus.APPLIED, AttemptState.OFFERED
 FindWorker = Callable[[str | None], Worker | None]
 
 
-class Tally:
+class CommitTotals:
     """What the changes of one commit add up to: all that is alike is then counted at once.
 
     One serves commit after commit: to make its tables anew costs as much as to read a small commit.
@@ -51,7 +51,7 @@ class Tally:
         #: Queue → how long each task waited.
         self.waited: defaultdict[str, list[float]] = defaultdict(list)
 
-    def pour(self, into: Catalogue) -> None:
+    def pour(self, into: Metrics) -> None:
         """Count it, and be empty again, whatever comes of it."""
         try:
             self._count(into)
@@ -61,7 +61,7 @@ class Tally:
             self.told.clear()
             self.waited.clear()
 
-    def _count(self, into: Catalogue) -> None:
+    def _count(self, into: Metrics) -> None:
         for blueprint, born in self.jobs.items():
             into.jobs.add((blueprint,), born)
         for (blueprint, status), seconds in self.ended.items():
@@ -77,15 +77,15 @@ class Tally:
             into.schedule_to_start.observe_all(seconds, (queue,))
 
 
-class Book:
+class CommitMetrics:
     """Counts commits and hand-overs. Never raises: a wrong number must not cost a job."""
 
-    def __init__(self, catalogue: Catalogue, find_worker: FindWorker) -> None:
+    def __init__(self, catalogue: Metrics, find_worker: FindWorker) -> None:
         self._of = catalogue
         self._find_worker = find_worker
-        self._tally = Tally()
+        self._tally = CommitTotals()
         self._blueprints: OrderedDict[str, str] = OrderedDict()
-        self._kinds: dict[EventType, Callable[[Event, Change, str, Tally], None]] = {
+        self._kinds: dict[EventType, Callable[[Event, Change, str, CommitTotals], None]] = {
             EventType.JOB_FINISHED: self._ended,
             EventType.JOB_QUARANTINED: self._quarantined,
             EventType.STATE_FAILED: self._handler_failed,
@@ -94,7 +94,7 @@ class Book:
             **dict.fromkeys(_UNTOLD, self._untold),
         }
 
-    def looked_at(self, jobs: Iterable[Job | None]) -> None:
+    def loaded(self, jobs: Iterable[Job | None]) -> None:
         """Somebody is about to decide on these."""
         known = self._blueprints
         for job in jobs:
@@ -112,14 +112,14 @@ class Book:
                 self._book(change, now, tally)
         tally.pour(self._of)
 
-    def handed_over(self, tasks: Iterable[Task], worker: Worker, now: datetime) -> None:
+    def claimed(self, worker: Worker, tasks: Iterable[Task], now: datetime) -> None:
         """The store gave these waiting tasks to a worker."""
         tally = self._tally
         for task in tasks:
             self._hand_over(task, worker, now, tally)
         tally.pour(self._of)
 
-    def _book(self, change: Change, now: datetime, tally: Tally) -> None:
+    def _book(self, change: Change, now: datetime, tally: CommitTotals) -> None:
         job = change.job
         blueprint = self._blueprints.get(change.job_id, "") if job is None else job.blueprint
         if job is not None and change.expected is None:
@@ -137,7 +137,7 @@ class Book:
                 kinds[kind](event, change, blueprint, tally)
 
     def _hand_over(
-        self, task: Task, worker: Worker | None, now: datetime, tally: Tally, blueprint: str = ""
+        self, task: Task, worker: Worker | None, now: datetime, tally: CommitTotals, blueprint: str = ""
     ) -> None:
         if task.queued_at is not None:
             # Another instance's clock may be ahead of ours.
@@ -148,26 +148,26 @@ class Book:
             if kind:
                 self._of.hot.add((blueprint or self._blueprints.get(task.job_id, ""), kind))
 
-    def _ended(self, event: Event, change: Change, blueprint: str, tally: Tally) -> None:
+    def _ended(self, event: Event, change: Change, blueprint: str, tally: CommitTotals) -> None:
         tally.ended[blueprint, event.status or ""].append((event.duration_ms or 0.0) / 1000)
 
-    def _quarantined(self, event: Event, change: Change, blueprint: str, tally: Tally) -> None:
+    def _quarantined(self, event: Event, change: Change, blueprint: str, tally: CommitTotals) -> None:
         self._of.jobs_ended.add((blueprint, JobStatus.QUARANTINED.value))
         if event.code == "too_deep":
             self._of.too_deep.add((blueprint,))
 
-    def _handler_failed(self, event: Event, change: Change, blueprint: str, tally: Tally) -> None:
+    def _handler_failed(self, event: Event, change: Change, blueprint: str, tally: CommitTotals) -> None:
         self._of.handler_failures.add((blueprint, event.state or ""))
 
-    def _retried(self, event: Event, change: Change, blueprint: str, tally: Tally) -> None:
+    def _retried(self, event: Event, change: Change, blueprint: str, tally: CommitTotals) -> None:
         self._of.retries.add((type_of(event, change),))
 
-    def _told(self, event: Event, change: Change, blueprint: str, tally: Tally) -> None:
+    def _told(self, event: Event, change: Change, blueprint: str, tally: CommitTotals) -> None:
         ran_ms = event.duration_ms or 0.0
         outcome = type_of(event, change), event.status or ""
         tally.told[outcome].append(ran_ms / 1000 if ran_ms > 0 else 0.0)
 
-    def _untold(self, event: Event, change: Change, blueprint: str, tally: Tally) -> None:
+    def _untold(self, event: Event, change: Change, blueprint: str, tally: CommitTotals) -> None:
         self._of.attempts.add((type_of(event, change), _UNTOLD[event.type]))
         if event.type is EventType.TASK_TIMED_OUT:
             self._of.timeouts.add((blueprint, event.code or ""))
