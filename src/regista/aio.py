@@ -63,10 +63,14 @@ def resolve(waiter: "asyncio.Future[None]") -> None:
 
 
 class BackgroundTasks:
-    """Tasks that nothing waits for: kept until they end, logged when they fail, cancelled by `stop`."""
+    """Tasks that nothing waits for: kept until they end, logged when they fail, cancelled by `stop`.
 
-    def __init__(self, log: logging.Logger) -> None:
+    Errors in `ignored` are not logged: they are logged where they come from.
+    """
+
+    def __init__(self, log: logging.Logger, ignored: tuple[type[Exception], ...] = ()) -> None:
         self._log = log
+        self._ignored = ignored
         # A dict, not a set: the order of cancelling must not vary in a simulation.
         self._tasks: dict[asyncio.Task[Any], None] = {}
 
@@ -86,8 +90,9 @@ class BackgroundTasks:
     def _ended(self, task: "asyncio.Task[Any]") -> None:
         del self._tasks[task]
         error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._log.error("%s failed", task.get_name(), exc_info=error)
+        if error is not None and not isinstance(error, self._ignored):
+            name = task.get_name()
+            self._log.error("%s failed", name, exc_info=error, extra={"action": name})
 
 
 class SerialThread:

@@ -8,7 +8,7 @@ import msgspec
 
 from .clock import Clock
 from .config import Config
-from .engines.native.executor import Settings
+from .engines.native.settings import ExecutorSettings
 from .errors import ConfigError
 from .history.base import HistoryStorage
 from .history.memory import MemoryHistory
@@ -19,13 +19,13 @@ from .storage.base import StorageBackend
 from .storage.memory import MemoryStorage
 
 
-def settings_of(config: Config) -> Settings:
+def settings_of(config: Config) -> ExecutorSettings:
     """The part of the settings that the executor and the machine obey."""
-    return Settings(
+    return ExecutorSettings(
         instance=config.instance_id,
         lease_s=config.lease_s,
-        patience_s=config.patience_s,
-        max_slow=config.executor_max_concurrent_jobs,
+        sticky_s=config.patience_s,
+        max_suspended=config.executor_max_concurrent_jobs,
         machine=MachineSettings(
             handler_retry=RetryPolicy(
                 max_attempts=config.job_max_retries + 1, first_s=config.handler_retry_first_s

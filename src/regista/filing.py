@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from .payloads.links import signed_path
 from .payloads.records import Glance, KeptRecords, keep_records
 from .payloads.service import FileService, build_files
 from .payloads.task_files import TaskFiles
-from .storage.base import StorageBackend
+from .storage.base import Hint, HintKind, StorageBackend
 from .upkeep.files import FileCleaner, FileSweeper
 from .upkeep.loop import Chore, UpkeepLoop
 
@@ -76,14 +76,22 @@ class Filing:
         """The store for whoever looks at many jobs: nothing large is fetched for him."""
         return storage if self.service is None else cast(StorageBackend, Glance(storage))
 
+    @property
+    def hint_handlers(self) -> Mapping[HintKind, Sequence[Callable[[Hint], None]]]:
+        """Removes the files of jobs that have ended."""
+        if self.service is None:
+            return {}
+        return {HintKind.CHANGED: [lambda hint: self._cleaner.settled(hint.id)]}
+
     def join(self, engine: NativeEngine, upkeep: UpkeepLoop) -> None:
-        """Hear of jobs that end, and have those tasks failed whose params are broken."""
+        """Fail tasks whose params are broken."""
         if self.service is None:
             return
         self._cleaner.on_work = lambda: upkeep.nudge(self._cleaner.name)
-        engine.effects.on_settled = both(engine.effects.on_settled, self._cleaner.settled)
         if self._kept is not None:
-            self._kept.on_broken = lambda task, why: engine.later(_fail(engine, task, why), "broken-params")
+            self._kept.on_broken = lambda task, why: engine.run_soon(
+                _fail(engine, task, why), "broken-params"
+            )
 
     async def start(self) -> None:
         """Make sure that the payload store is there. A configured one that is not stops the start."""
@@ -144,16 +152,6 @@ class Filing:
     def _sign(self, job_id: str, name: str, method: Method, expires_s: float) -> str:
         expires = int(self._clock.now().timestamp() + expires_s)
         return self._config.public_url.rstrip("/") + signed_path(self.secret, job_id, name, method, expires)
-
-
-def both(one: Callable[[Any], None], other: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Call one, then the other."""
-
-    def call(told: Any) -> None:
-        one(told)
-        other(told)
-
-    return call
 
 
 async def _fail(engine: NativeEngine, task: Task, why: Broken) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -24,10 +24,12 @@ from .config.people import (
 )
 from .config.webhooks import ClientWebhook
 from .dispatch.dispatcher import Dispatcher
+from .engines.approval_tokens import ApprovalTokens
 from .engines.base import Submission
 from .engines.handler_runner import HandlerRunner
 from .engines.live_events import LiveEventFeed
 from .engines.native.engine import NativeEngine
+from .engines.native.hints import HintRouter
 from .engines.progress_relay import ProgressRelay
 from .errors import IdempotencyConflict, JobNotFound, StorageFailed
 from .filing import Filing
@@ -59,7 +61,7 @@ from .services import (
 )
 from .services.approvals import PersonDecision
 from .services.caller import program_caller
-from .storage.base import StorageBackend
+from .storage.base import HintKind, StorageBackend
 from .tokens import CLIENT_FILE, WORKER_FILE, digest, token_for
 from .upkeep.audit import AuditTrimmer, note
 from .upkeep.gauges import GaugeKeeper
@@ -132,6 +134,7 @@ class OrchestratorEngine:
         self._app: web.Application | None = None
         self._site: HttpServer | None = None
         self._started = False
+        self._unsubscribe: Callable[[], None] = lambda: None
         self._failure: StorageFailed | None = None
         self._failing: asyncio.Task[None] | None = None
         self._background = BackgroundTasks(log)
@@ -148,13 +151,37 @@ class OrchestratorEngine:
         watched = self.filing.keep(self.telemetry.watch(self.storage))
         self.dispatcher = self.telemetry.crew = Dispatcher(watched, clock)
         declared = declared_types(config.search_attributes)
+        observer = self.telemetry.observer
+        self._tokens = ApprovalTokens(self.storage, config.approval_secret.encode())
         runner = HandlerRunner(
-            clock, clients, config.approval_secret.encode(), declared, config.blocking_handler_threads
+            clock,
+            clients,
+            self._tokens,
+            attributes=declared,
+            files=self.filing.files,
+            blocking_threads=config.blocking_handler_threads,
+            observer=observer,
         )
-        runner.spotlight = self.telemetry.handler
-        runner.files = self.filing.files
-        self.engine = NativeEngine(watched, self.library, runner, self.dispatcher, clock, ids, settings)
-        self.engine.executor.on_ignored = self.telemetry.observer.result_ignored
+        self.webhooks = build_sender(
+            config,
+            self.storage,
+            self._tokens.token,
+            clock,
+            ids.random,
+            self.telemetry.webhook_attempt,
+        )
+        self.engine = NativeEngine(
+            watched,
+            self.library,
+            runner,
+            self._tokens,
+            self.dispatcher,
+            clock,
+            ids,
+            settings,
+            observer=observer,
+            webhook_url_for=self.webhooks.book.url_for,
+        )
         self.workers = WorkerService(
             watched, self.engine, self.dispatcher, clock, config.instance_id, config.lease_s
         )
@@ -162,22 +189,10 @@ class OrchestratorEngine:
             self.storage, self.history, clock=clock, lead=self._records if self.storage.shared else None
         )
         self.feed = LiveEventFeed(self.storage, self.history, clock)
-        self.engine.effects.on_entries = self._entries_flushed
-        self.engine.effects.on_worker = self._worker_noted
         self.relay = ProgressRelay(self.storage, config.instance_id)
         self.workers.on_progress = self._progressed
-        self.engine.effects.on_progress = self._progress_elsewhere
-        self.webhooks = build_sender(
-            config,
-            self.storage,
-            self.engine.approval_token,
-            clock,
-            ids.random,
-            self.telemetry.webhook_attempt,
-        )
-        self.engine.webhook_for = self.webhooks.book.url_for
         start = counted_start(self.telemetry.metrics, self.create_background_job)
-        self.scheduler = build_scheduler(config, self.storage, clock, start, self.engine)
+        self.scheduler = build_scheduler(config, self.storage, clock, start, self.engine, self.library)
         self.grace = Grace(clock, config.lease_s)
         self._recorders: Recorders | None = None
         if self.storage.shared and not isinstance(self.history, NoHistory):
@@ -194,11 +209,21 @@ class OrchestratorEngine:
         )
 
         self.upkeep.on_lag = self.telemetry.lagged
-        self.engine.effects.on_deadline = lambda: self.upkeep.nudge("watcher")
-        # The sender's chore has the name of its shelf.
-        self.engine.effects.on_item = self.upkeep.nudge
         self.webhooks.on_room = lambda: self.upkeep.nudge(self.webhooks.name)
         self.filing.join(self.engine, self.upkeep)
+        self.hints = HintRouter(
+            config.instance_id,
+            self.engine.hint_handlers,
+            self.filing.hint_handlers,
+            {
+                HintKind.OUTBOX: [lambda hint: self._entries_flushed()],
+                HintKind.WORKER: [lambda hint: self._worker_noted(hint.id)],
+                HintKind.PROGRESS: [lambda hint: self._progress_elsewhere(hint.id)],
+                HintKind.DEADLINE: [lambda hint: self.upkeep.nudge("watcher")],
+                # The sender's chore has the name of its collection.
+                HintKind.ITEM: [lambda hint: self.upkeep.nudge(hint.id)],
+            },
+        )
         self.services = self._build_services()
 
     def _build_services(self) -> Services:
@@ -256,7 +281,7 @@ class OrchestratorEngine:
                 kept,
                 self.telemetry.record_sample,
             ),
-            Rescuer(self.storage, self.engine),
+            Rescuer(self.engine),
             *retention_of(config, self.history, self.storage),
             self.scheduler,
             OutboxKeeper(self.storage, self.history, self.recorder.wake, lambda: self.recorder.recorded),
@@ -278,7 +303,7 @@ class OrchestratorEngine:
 
     def _worker_noted(self, worker_id: str) -> None:
         if self.dispatcher.find(worker_id) is not None:
-            self.engine.later(self.workers.heard_of(worker_id), "worker-noted")
+            self.engine.run_soon(self.workers.heard_of(worker_id), "worker-noted")
 
     async def _records(self) -> bool:
         return await self.storage.lead("history", self.config.instance_id, LEAD_S)
@@ -347,6 +372,8 @@ class OrchestratorEngine:
         if not isinstance(self.history, NoHistory):
             await self.recorder.start()
         self.grace.restart()
+        await self._tokens.start()
+        self._unsubscribe = self.storage.listen(self.hints.dispatch)
         await self.engine.start()
         self.feed.start()
         for worker in self._workers:
@@ -381,6 +408,7 @@ class OrchestratorEngine:
             await worker.stop(grace_s)
         await self.feed.stop()
         self.relay.stop()
+        self._unsubscribe()
         await self.engine.stop()
         await self.filing.stop()
         await self.recorder.stop()
@@ -411,7 +439,7 @@ class OrchestratorEngine:
         self._failure = failure
         self.telemetry.set_facts(failed=True)
         log.critical("storage failed, stopping: %s", failure, extra={"action": "storage_failed"})
-        self.engine.effects.give_up(failure)
+        self.engine.fail_waiters(failure)
         await self.stop(0.0)
 
     async def wait_stopped(self) -> None:
@@ -476,7 +504,7 @@ class OrchestratorEngine:
         if self._started:
             told, files = ("refused", wrong) if wrong else ("done", reread_files(config))
             named = ", ".join(dict.fromkeys(files)) or "nothing"
-            self.engine.later(
+            self.engine.run_soon(
                 note(self.storage, self.clock, config, "config.reload", named, outcome=told), "audit"
             )
         return not wrong
@@ -584,7 +612,8 @@ class OrchestratorEngine:
 
     async def submit_many(self, submissions: Sequence[Submission]) -> list[Job | IdempotencyConflict]:
         """Accept several jobs with one flush; each is answered in its own place."""
-        return await self.engine.submit_many(submissions)
+        answers = await self.engine.submit(submissions, check_all=True)
+        return [answer for answer in answers if isinstance(answer, Job | IdempotencyConflict)]
 
     async def create_background_job(
         self,
@@ -610,7 +639,7 @@ class OrchestratorEngine:
 
     async def wait(self, job_id: str, timeout_s: float | None = None) -> Job:
         """The job once it has settled, or as it is when the time is up."""
-        return await self.filing.whole(await self.engine.wait(job_id, timeout_s))
+        return await self.filing.whole(await self.engine.wait_one(job_id, timeout_s))
 
     async def get(self, job_id: str) -> Job:
         """The job, or JobNotFound."""

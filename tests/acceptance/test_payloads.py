@@ -216,7 +216,7 @@ async def test_a_task_whose_params_are_not_what_was_written_fails_for_good(
 
             assert await worker.poll(1.0) is None
 
-        job = await here.director.engine.wait(job_id, 8)
+        job = await here.director.engine.wait_one(job_id, 8)
         assert job.status is JobStatus.QUARANTINED
         assert job.error is not None
         assert job.error.code == "PERMANENT_ERROR"
@@ -298,7 +298,7 @@ def test_a_job_whose_value_is_away_waits_in_quarantine_and_goes_on_when_it_is_ba
             await engine.approve(job.id, "approve")
 
             assert (await engine.run_job("quick", {}, 8)).status is JobStatus.FINISHED  # others go on
-            hurt = await engine.engine.wait(job.id, 20)
+            hurt = await engine.engine.wait_one(job.id, 20)
             assert hurt.status is JobStatus.QUARANTINED
             assert hurt.error is not None
             assert hurt.error.code == "payloads_unavailable"

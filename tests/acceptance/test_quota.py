@@ -15,7 +15,7 @@ import pytest
 
 from regista import ActionFactory, Client, ClientConfig, Config, JobContext, OrchestratorEngine
 from regista.clock import StoreClock, SystemClock
-from regista.engines.native.engine import keyed_id
+from regista.engines.native.submissions import job_id_for_key
 from regista.errors import QuotaExceeded
 from regista.testing.conformance.storage.kit import shown
 from tests.acceptance.any_store import redis_server, storage
@@ -106,7 +106,7 @@ async def test_a_client_gets_as_many_jobs_as_it_may_have_and_is_told_when_more_c
         assert refused.value.resets_at == problem["resets_at"]
         # Nothing was written, no handler ran, and nobody else is concerned.
         assert len(house.runs) == 3
-        assert await shown(house.director.storage, keyed_id("ada", "late")) is None
+        assert await shown(house.director.storage, job_id_for_key("ada", "late")) is None
         await house.submit("bob")
         for _ in range(5):
             await house.submit("all")

@@ -16,7 +16,14 @@ FLOORS = {
     **dict.fromkeys(["engines.native", "dispatch", "workers", "logs", "upkeep"], 3),
     **dict.fromkeys(["history.recorder", "history.reader"], 3),
     **dict.fromkeys(
-        ["engines.handler_runner", "engines.live_events", "engines.progress_relay", "engines.quotas"], 3
+        [
+            "engines.handler_runner",
+            "engines.approval_tokens",
+            "engines.live_events",
+            "engines.progress_relay",
+            "engines.quotas",
+        ],
+        3,
     ),
     **dict.fromkeys(
         ["storage", "storage.redis", "history", "providers", "payloads", "engines.temporal", "observe"], 2
@@ -54,6 +61,7 @@ CHAIN = [
     "workers",
     "engines.native",
     "engines.handler_runner",
+    "engines.approval_tokens",
     "engines.live_events",
     "engines.progress_relay",
     "engines.quotas",
@@ -99,6 +107,7 @@ ALSO = {
     "payloads": {"config"},
     "blueprint": {"payloads.task_files"},
     "machine": {"blueprint"},
+    "engines.base": {"machine"},
 }
 #: Third-party packages, by room; msgspec is welcome everywhere.
 LIBRARIES = {

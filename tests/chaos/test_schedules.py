@@ -11,7 +11,7 @@ import pytest
 
 from regista.clock import SystemClock
 from regista.config.schedules import read_schedules
-from regista.engines.native.engine import keyed_id
+from regista.engines.native.submissions import job_id_for_key
 from regista.schedules.calendar import moment
 from regista.schedules.state import Start, tick_key
 from regista.storage.redis.store import RedisStorage
@@ -58,7 +58,7 @@ async def _remains(path: Path, url: str) -> list[tuple[Entry, set[str]]]:
             since = entry.state.created_at
             assert since is not None
             ticks = [moment(tick) for tick in entry.calendar.between(since, entry.state.cursor)]
-            ids = [keyed_id(entry.schedule.client, tick_key(entry.name, Start(tick))) for tick in ticks]
+            ids = [job_id_for_key(entry.schedule.client, tick_key(entry.name, Start(tick))) for tick in ticks]
             found.append((entry, {job_id for job_id in ids if await shown(storage, job_id) is not None}))
         return found
     finally:

@@ -9,8 +9,10 @@ from msgspec.structs import replace
 
 from regista.dispatch import matcher
 from regista.dispatch.connected import ConnectedWorkers
-from regista.engines.native.executor import JobExecutor
+from regista.engines.native.offers import TaskOffers
+from regista.engines.native.work_item import WorkItem
 from regista.machine import retries, task_results, transitions
+from regista.machine.step import Step
 from regista.model import (
     Change,
     CommitOutcome,
@@ -77,16 +79,14 @@ def answer_before_the_flush(patch: pytest.MonkeyPatch) -> None:
 
 def hand_over_before_the_flush(patch: pytest.MonkeyPatch) -> None:
     """A worker sees a task that the disk has not seen."""
-    original = JobExecutor._match
+    original = TaskOffers.match
 
-    def match(self: JobExecutor, act: Any, writes: tuple[TaskWrite, ...]) -> tuple[TaskWrite, ...]:
-        matched = original(self, act, writes)
-        if act.offers:
-            self._dispatcher.deliver(act.offers)
-            act.offers = ()
-        return matched
+    def match(self: TaskOffers, item: WorkItem, step: Step) -> None:
+        original(self, item, step)
+        self.send(item, ())
+        item.offers = ()
 
-    patch.setattr(JobExecutor, "_match", match)
+    patch.setattr(TaskOffers, "match", match)
 
 
 def forget_the_deadlines_of_jobs(patch: pytest.MonkeyPatch) -> None:

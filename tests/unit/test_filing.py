@@ -16,7 +16,7 @@ from regista import (
 from regista.blueprint import ActionFactory
 from regista.clock import SystemClock
 from regista.errors import ConfigError, PayloadsDisabled, PayloadUnavailable
-from regista.filing import Filing, both
+from regista.filing import Filing
 from regista.payloads.links import PATH
 
 
@@ -62,14 +62,6 @@ async def test_two_who_share_a_store_sign_alike(tmp_path: Path) -> None:
             secrets.add(engine.filing.secret)
     assert len(secrets) == 1
     assert len(secrets.pop()) == 32
-
-
-def test_both_are_called() -> None:
-    told: list[str] = []
-
-    both(told.append, lambda word: told.append(word.upper()))("a")
-
-    assert told == ["a", "A"]
 
 
 def test_a_wrong_setting_is_told_before_anything_is_opened() -> None:

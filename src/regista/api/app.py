@@ -143,4 +143,4 @@ async def _say_goodbye(app: web.Application) -> None:
     """Streams end and waits are answered now, so that nobody has to wait for them."""
     stage = app[STAGE]
     stage.feed.close()
-    stage.engine.effects.give_up(OrchestratorStopped())
+    stage.engine.fail_waiters(OrchestratorStopped())

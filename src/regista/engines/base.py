@@ -1,18 +1,32 @@
-"""The engine contract: what the API, the worker protocol and the chores need from whoever runs jobs."""
+"""The engine contract: what the API, the command line, schedules and webhooks need of the part that runs jobs."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct, field
 
-from ..errors import IdempotencyConflict, RegistaError
-from ..model import Job, Quota, ResultVerdict, TaskResult
+from ..errors import RegistaError
+from ..machine.step import DecisionContext, Step
+from ..machine.task_results import TaskStep
+from ..model import (
+    Change,
+    CommitOutcome,
+    Job,
+    QueueStatus,
+    Quota,
+    ResultVerdict,
+    Task,
+    TaskResult,
+    Worker,
+)
 from ..model.audit import AuditedAction
 
 
 class Submission(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A wish for a job."""
+    """A request for a job."""
 
     blueprint: str
     input: dict[str, Any] = field(default_factory=dict)
@@ -27,33 +41,75 @@ class Submission(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
 
 
 class MonthlyQuota(Struct, frozen=True):
-    """How many jobs a client may have accepted, and when that begins anew."""
+    """How many jobs of a client may be accepted, and when counting starts again."""
 
     quota: Quota
     resets_at: datetime
 
 
 class WaitResult(NamedTuple):
-    """The outcome of a wait for several jobs."""
+    """The result of waiting for several jobs."""
 
-    #: Jobs that have settled, by id.
+    #: The jobs that have settled, by id.
     ended: dict[str, Job]
-    #: Ids that name no job of the owner.
+    #: Ids of no job, or of no job of this owner.
     unknown: list[str]
 
 
+class Capability(StrEnum):
+    """What not every engine can do. The API answers 501 for the others."""
+
+    #: Workers connect to this instance, by stream or by polling.
+    WORKER_PROTOCOL = "worker_protocol"
+    #: `explain` names the workers that would get a task.
+    DRY_RUN = "dry_run"
+    #: A quarantined job can be released with changed data.
+    QUARANTINE_EDIT = "quarantine_edit"
+
+
 class Engine(Protocol):
-    """Runs jobs."""
+    """Runs jobs. Every method that changes a job returns after the change is durable."""
 
-    async def submit(self, submission: Submission, allowance: MonthlyQuota | None = None) -> Job:
-        """Accept a job. Returns after it is durable; the same idempotency key returns the same job.
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What this engine can do beside the methods below."""
+        ...
 
-        It is counted in the write that creates it; QuotaExceeded, and nothing is written, when no more may be.
+    async def submit(
+        self,
+        submissions: Sequence[Submission],
+        quota: MonthlyQuota | None = None,
+        *,
+        check_all: bool = False,
+    ) -> list[Job | RegistaError]:
+        """Creates jobs; the answers are in the order of the submissions. An error concerns its own submission only.
+
+        The same idempotency key returns the same job; with another body, IdempotencyConflict. Jobs are counted
+        against the quota in the write that creates them; QuotaExceeded. With `check_all` an invalid submission raises
+        before anything is written.
         """
         ...
 
-    async def deliver(self, result: TaskResult) -> ResultVerdict:
-        """Take a worker's result. Returns after the commit that it caused."""
+    async def get(self, job_id: str) -> Job:
+        """The job, or JobNotFound."""
+        ...
+
+    async def tasks_of(self, job_id: str) -> list[Task]:
+        """The tasks of the job's current state."""
+        ...
+
+    async def wait(
+        self, job_ids: Sequence[str], timeout_s: float, collect_s: float = 0.0, owner: str | None = None
+    ) -> WaitResult:
+        """The jobs that have settled: as soon as there is one and `collect_s` later, or none after `timeout_s`."""
+        ...
+
+    async def wait_one(self, job_id: str, timeout_s: float | None = None) -> Job:
+        """The job once it has settled, or as it is after the timeout; JobNotFound."""
+        ...
+
+    def approval_token(self, job: Job) -> str:
+        """The token that answers the job's open question without a client token."""
         ...
 
     async def approve(
@@ -65,53 +121,127 @@ class Engine(Protocol):
         visit: int | None = None,
         by: AuditedAction | None = None,
     ) -> Job:
-        """Pass on a person's decision. Twice the same is fine; another one is ApprovalConflict.
-
-        With `visit` it is meant for the question of that visit alone.
-        """
-        ...
-
-    def approval_token(self, job: Job) -> str:
-        """The token that lets its holder answer the question that the job waits with."""
+        """Applies a person's decision. The same decision again changes nothing; another one is ApprovalConflict."""
         ...
 
     async def cancel(self, job_id: str, reason: str = "", by: AuditedAction | None = None) -> Job:
-        """Ask for a stop. JobAlreadyTerminal when it is too late."""
+        """Requests a cancel. Again changes nothing; JobAlreadyTerminal."""
         ...
 
     async def release(
         self, job_id: str, data: dict[str, Any] | None = None, by: AuditedAction | None = None
     ) -> Job:
-        """Let a quarantined job try again, with `data` merged into its history first; NotQuarantined."""
+        """Runs the handler of a quarantined job again, with `data` merged in first; NotQuarantined."""
         ...
 
     async def fail(self, job_id: str, reason: str = "", by: AuditedAction | None = None) -> Job:
-        """End a quarantined job as failed; NotQuarantined."""
+        """Ends a quarantined job as failed; NotQuarantined."""
         ...
 
-    async def wait(self, job_id: str, timeout_s: float | None = None) -> Job:
-        """The job once it has settled, or as it is when the time is up; JobNotFound, OrchestratorStopped."""
+    async def queue_status(self) -> list[QueueStatus]:
+        """The tasks that wait, by queue and client."""
         ...
 
-    async def wait_any(
-        self, job_ids: Sequence[str], timeout_s: float, linger_s: float = 0.0, owner: str | None = None
-    ) -> WaitResult:
-        """Those of the jobs that have settled, as soon as there is one (and `linger_s` later), or none in time.
-
-        Ids that name no job (of the owner, where one is named) are unknown and not waited for.
-        """
+    async def start(self) -> None:
+        """Runs stored jobs and accepts new ones. A second call changes nothing."""
         ...
 
-    async def get(self, job_id: str) -> Job:
-        """The job, or JobNotFound."""
+    async def stop(self) -> None:
+        """Stops; stored jobs continue at the next start. A second call changes nothing."""
         ...
 
-    async def submit_many(self, submissions: Sequence[Submission]) -> list[Job | IdempotencyConflict]:
-        """Accept several jobs with one flush; each is answered in its own place."""
+
+def accepted(answer: Job | RegistaError) -> Job:
+    """The job of one answer of `Engine.submit`; raises the error that takes its place."""
+    if isinstance(answer, RegistaError):
+        raise answer
+    return answer
+
+
+class TaskEngine(Protocol):
+    """What only the native engine has: the part that takes results and changes of tasks from workers and chores."""
+
+    def deliver(self, result: TaskResult) -> "asyncio.Future[ResultVerdict]":
+        """Takes a task result. The verdict is there after the commit that the result causes."""
         ...
 
-    async def submit_each(
-        self, submissions: Sequence[Submission], allowance: MonthlyQuota | None = None
-    ) -> list[Job | RegistaError]:
-        """Accept several jobs with one flush. A submission that is refused has its error in its place."""
+    async def signal_tasks(
+        self, task_ids: Sequence[str], decide: Callable[[Job, Task, DecisionContext], Step | TaskStep | None]
+    ) -> int:
+        """Changes single tasks with one load and one commit; returns how many were changed."""
         ...
+
+    async def write(self, step: TaskStep) -> bool:
+        """Commits a change of tasks only. False when a task was changed meanwhile."""
+        ...
+
+    async def recheck(self) -> int:
+        """Repeats what lost hints announced; returns how many jobs were changed."""
+        ...
+
+    def run_soon(self, work: Coroutine[Any, Any, None], action: str) -> None:
+        """Runs the coroutine in the background. Its failure is logged."""
+        ...
+
+
+class RunningSpan(Protocol):
+    """The span of a handler's run."""
+
+    def off(self) -> None:
+        """Code that runs from now on belongs to another span."""
+        ...
+
+    def done(self, error: str | None) -> None:
+        """The handler has decided, or failed with this error."""
+        ...
+
+
+class EngineObserver(Protocol):
+    """Telemetry of an engine. No method raises."""
+
+    def loaded(self, jobs: Sequence[Job | None]) -> None:
+        """Jobs were loaded for a decision."""
+        ...
+
+    def committed(self, changes: Sequence[Change], outcomes: Sequence[CommitOutcome], took_s: float) -> None:
+        """A commit was flushed."""
+        ...
+
+    def commit_failed(self) -> None:
+        """A commit raised: its outcome is unknown."""
+        ...
+
+    def claimed(self, worker: Worker, tasks: Sequence[Task]) -> None:
+        """A worker was given these tasks, which had waited."""
+        ...
+
+    def result_ignored(self, job: Job | None, verdict: ResultVerdict) -> None:
+        """A worker's result was not followed."""
+        ...
+
+    def handler_span(self, job: Job) -> RunningSpan | None:
+        """Starts the span of a handler's run; None when the job is not traced."""
+        ...
+
+
+class NoObserver:
+    """Observes nothing."""
+
+    def loaded(self, jobs: Sequence[Job | None]) -> None:
+        """Does nothing."""
+
+    def committed(self, changes: Sequence[Change], outcomes: Sequence[CommitOutcome], took_s: float) -> None:
+        """Does nothing."""
+
+    def commit_failed(self) -> None:
+        """Does nothing."""
+
+    def claimed(self, worker: Worker, tasks: Sequence[Task]) -> None:
+        """Does nothing."""
+
+    def result_ignored(self, job: Job | None, verdict: ResultVerdict) -> None:
+        """Does nothing."""
+
+    def handler_span(self, job: Job) -> RunningSpan | None:
+        """Starts no span."""
+        return None

@@ -3,14 +3,13 @@
 import asyncio
 import contextvars
 import functools
-import hmac
 import inspect
 import logging
 import sys
 import types
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -29,55 +28,49 @@ from ..payloads.task_files import TaskFiles
 from ..redaction import redacted_exception
 from ..serialization import safe_text, to_storable
 from ..trace_context import CURRENT_SUBJECT
+from .approval_tokens import ApprovalTokens
+from .base import EngineObserver, NoObserver, RunningSpan
 
 log = logging.getLogger("regista.engine")
 
-#: A handler that holds the loop longer than this is named in the log.
+#: A handler that blocks the event loop for longer is logged.
 _HOLDS_LOOP_MS = 50.0
 
 HandlerOutcome = Decision | HandlerFailed
 _encode = msgspec.msgpack.Encoder().encode
 _decode_any = msgspec.msgpack.Decoder().decode
 _decode_decision = msgspec.msgpack.Decoder(Decision).decode
-#: How messages name what a handler leaves.
+#: How error messages name what a handler leaves.
 _LEFT = "what the handler left"
 
 
-class Spot(Protocol):
-    """The light on one run of a handler; tracing gives it."""
-
-    def off(self) -> None:
-        """What runs from here on is somebody else's."""
-        ...
-
-    def done(self, error: str | None) -> None:
-        """It has decided, or failed."""
-        ...
-
-
 class HandlerRunner:
-    """Runs handlers. Their errors become values; nothing that a user writes can raise out of here."""
+    """Runs handlers. Whatever a handler raises becomes a value; `run` does not raise it."""
 
     def __init__(
         self,
         clock: Clock,
         clients: Mapping[str, ClientConfig],
-        secret: bytes = b"",
-        declared: Attributes | None = None,
+        tokens: ApprovalTokens,
+        *,
+        attributes: Attributes | None = None,
+        files: Callable[[str], TaskFiles] | None = None,
         blocking_threads: int = 32,
+        observer: EngineObserver | None = None,
     ) -> None:
+        """`attributes` are the search attributes that every blueprint may set beside its own.
+
+        `files` gives the files of a job, where there is a payload store.
+        """
         self._clock = clock
-        self._blocking_threads = blocking_threads
-        #: Runs handlers that are declared `blocking=True`; not the loop's own pool, which resolves names and reads files.
-        self._pool: ThreadPoolExecutor | None = None
         self._clients = clients
-        self.secret = secret
-        #: Called before each run of a handler, where somebody traces.
-        self.spotlight: Callable[[Job], Spot | None] | None = None
-        #: Search attributes that every blueprint may set beside its own.
-        self._declared = declared or {}
-        #: The files of a job, where there is a payload store.
-        self.files: Callable[[str], TaskFiles] | None = None
+        self._tokens = tokens
+        self._attributes = attributes or {}
+        self._files = files
+        self._observer = observer if observer is not None else NoObserver()
+        self._blocking_threads = blocking_threads
+        #: Runs handlers declared `blocking=True`. The loop's own pool resolves names and reads files.
+        self._pool: ThreadPoolExecutor | None = None
 
     def stop(self) -> None:
         """Releases the threads. Blocking handlers that have not begun are dropped; the next `run` starts a new pool."""
@@ -88,39 +81,39 @@ class HandlerRunner:
     def run(
         self, blueprint: StateMachineBlueprint, graph: Graph, job: Job, tasks: list[Task] | None
     ) -> HandlerOutcome | asyncio.Future[HandlerOutcome]:
-        """Run the handler of the job's state: a verdict at once, or a future if the handler suspends.
+        """Runs the handler of the job's state: its outcome at once, or a future if the handler suspends.
 
-        What it logs carries the job's id, and what it submits belongs to the job's trace.
+        Log lines of the handler carry the job's id, and what it submits belongs to the job's trace.
         """
-        spot = None if self.spotlight is None else self.spotlight(job)
-        about = CURRENT_SUBJECT.set(job)
+        span = self._observer.handler_span(job)
+        subject = CURRENT_SUBJECT.set(job)
         try:
-            verdict = self._run(blueprint, graph, job, tasks)
+            outcome = self._run(blueprint, graph, job, tasks)
         finally:
-            CURRENT_SUBJECT.reset(about)
-            if spot is not None:
-                spot.off()
-        if spot is not None:
-            _see_through(spot, verdict)
-        return verdict
+            CURRENT_SUBJECT.reset(subject)
+            if span is not None:
+                span.off()
+        if span is not None:
+            _finish_span(span, outcome)
+        return outcome
 
     def _run(
         self, blueprint: StateMachineBlueprint, graph: Graph, job: Job, tasks: list[Task] | None
     ) -> HandlerOutcome | asyncio.Future[HandlerOutcome]:
         began = self._clock.elapsed()
         if MARK in job.input or MARK in job.data or (tasks is not None and _marked(tasks)):
-            why = _lack(job, tasks or (), self.files is not None)
-            if why is not None:  # no handler may decide without a value that could not be had
+            why = _missing_payload(job, tasks or (), self._files is not None)
+            if why is not None:  # no handler may decide without a value that cannot be read
                 return HandlerFailed(code=why.code, message=why.message, final=why.permanent)
         declared = blueprint.search_attributes
-        if self._declared:
-            declared = {**self._declared, **declared}
-        actions = ActionFactory(graph, job.state, lambda: approval_token(self.secret, job), declared)
-        client = self._clients.get(job.client) or _stranger(job.client)
+        if self._attributes:
+            declared = {**self._attributes, **declared}
+        actions = ActionFactory(graph, job.state, lambda: self._tokens.token(job), declared)
+        client = self._clients.get(job.client) or _unknown_client(job.client)
         results = None if tasks is None else {task.id: _result_of(task) for task in tasks}
-        # A dictionary of its own: what a handler writes must not reach the record by itself.
+        # A copy: what a handler writes must not change the record.
         kept = _decode_any(_encode(job.data)) if job.data else {}
-        context = JobContext(job, kept, client, blueprint.data_stores, results, actions, self.files)
+        context = JobContext(job, kept, client, blueprint.data_stores, results, actions, self._files)
         try:
             handler = blueprint.select(job.state, context)
             if handler is None:
@@ -186,7 +179,7 @@ class HandlerRunner:
             return self._failed(error, began, context._job)
 
     def _verdict(self, context: JobContext, actions: ActionFactory, began: float) -> Decision:
-        """The decision as the store will see it: no object of the handler's is in it any more."""
+        """The decision as it will be stored: a copy that shares no object with the handler."""
         duration_ms = (self._clock.elapsed() - began) * 1000
         decision = actions.decision(context.state_history, duration_ms)
         try:
@@ -195,7 +188,7 @@ class HandlerRunner:
             raise Unstorable(str(error)) from error
 
     def _failed(self, error: BaseException, began: float, job: Job) -> HandlerFailed:
-        # What the job carries is its owner's; whoever reads the log need not see it.
+        # The job's data belongs to its client and does not belong in the log.
         shown = redacted_exception(error, job.input, job.data)
         log.warning(
             "handler of state %r failed: %s",
@@ -208,23 +201,23 @@ class HandlerRunner:
             code=getattr(error, "code", "handler_error")
             if isinstance(error, ActionError)
             else "handler_error",
-            message=_said(error, job),
-            # A wish against the rules is a mistake in the script: the next run would make it again.
+            message=_error_message(error, job),
+            # An action against the rules is an error in the blueprint: the next run would make it again.
             final=isinstance(error, ActionError),
             duration_ms=round((self._clock.elapsed() - began) * 1000, 3),
         )
 
 
-def _see_through(spot: Spot, verdict: "HandlerOutcome | asyncio.Future[HandlerOutcome]") -> None:
-    """Tell the light how it went: now, or when the handler is through."""
+def _finish_span(span: RunningSpan, outcome: "HandlerOutcome | asyncio.Future[HandlerOutcome]") -> None:
+    """Ends the span now, or when the handler has ended."""
 
-    def tell(done: "asyncio.Future[HandlerOutcome]") -> None:
-        spot.done("cancelled" if done.cancelled() else _fault(done.result()))
+    def end(done: "asyncio.Future[HandlerOutcome]") -> None:
+        span.done("cancelled" if done.cancelled() else _fault(done.result()))
 
-    if isinstance(verdict, asyncio.Future):
-        verdict.add_done_callback(tell)
+    if isinstance(outcome, asyncio.Future):
+        outcome.add_done_callback(end)
     else:
-        spot.done(_fault(verdict))
+        span.done(_fault(outcome))
 
 
 def _fault(verdict: HandlerOutcome) -> str | None:
@@ -232,15 +225,15 @@ def _fault(verdict: HandlerOutcome) -> str | None:
 
 
 def _marked(tasks: Sequence[Task]) -> bool:
-    """Some result of a branch looks as if it lay elsewhere."""
+    """Whether the result of a branch may be in the payload store."""
     results = [task.result.data for task in tasks if task.result is not None]
     return any(isinstance(data, dict) and MARK in data for data in results)
 
 
-def _lack(job: Job, tasks: Sequence[Task], followed: bool) -> Broken | None:
-    """Why a large value of the job could not be had; None: what looks like one that lies elsewhere is its owner's.
+def _missing_payload(job: Job, tasks: Sequence[Task], followed: bool) -> Broken | None:
+    """Why a large value of the job cannot be read; None: what looks like a reference is a value of the client.
 
-    Where there is no payload store nobody has `followed` the references, and those of an earlier one are left.
+    Without a payload store the references are not `followed`, and those of an earlier store remain.
     """
     results = [task.result.data for task in tasks if task.result is not None]
     values = (job.input, job.data, *results)
@@ -249,16 +242,16 @@ def _lack(job: Job, tasks: Sequence[Task], followed: bool) -> Broken | None:
     return Broken("payloads_disabled", "a value lies in a payload store, and none is configured", True)
 
 
-def _said(error: BaseException, job: Job) -> str:
-    """What is told of an error. Who reads of a wish against the rules knows its code and its state anyway."""
+def _error_message(error: BaseException, job: Job) -> str:
+    """The message of an error. For an action against the rules, code and state are shown beside it."""
     if isinstance(error, ActionError):
         return safe_text(error).removeprefix(f"state {job.state!r}: ")
     return f"{type(error).__name__}: {safe_text(error)}"
 
 
 @functools.lru_cache(maxsize=256)
-def _stranger(name: str) -> ClientConfig:
-    """A client that nobody configured."""
+def _unknown_client(name: str) -> ClientConfig:
+    """The record of a client that is not configured."""
     return ClientConfig(name=name)
 
 
@@ -270,7 +263,7 @@ def _resumed(steps: Generator[Any, Any, Any], awaited: Any) -> Generator[Any, An
 
 
 def _start(coroutine: Coroutine[Any, Any, HandlerOutcome]) -> asyncio.Task[HandlerOutcome]:
-    """A task for a coroutine that may suspend; where Python can, it runs up to there at once."""
+    """A task for a coroutine that may suspend. Since Python 3.12 it runs at once up to the first suspension."""
     loop = asyncio.get_running_loop()
     if sys.version_info >= (3, 12):
         return asyncio.Task(coroutine, loop=loop, eager_start=True)
@@ -279,9 +272,3 @@ def _start(coroutine: Coroutine[Any, Any, HandlerOutcome]) -> asyncio.Task[Handl
 
 def _result_of(task: Task) -> dict[str, Any]:
     return task.result.as_dict() if task.result is not None else {}
-
-
-def approval_token(secret: bytes, job: Job) -> str:
-    """Names one visit of one state of one job; the same when the handler is run again. FENCES 18."""
-    message = f"{job.id}\n{job.state}\n{job.visit}".encode()
-    return hmac.digest(secret, message, "sha256").hex()

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from ..clock import add_seconds, elapsed_ms
 from ..errors import NotSerializable
 from ..model import (
+    HELD_STATES,
     AttemptState,
     Change,
     Event,
@@ -107,6 +108,16 @@ def with_siblings(base: Job, step: Step, siblings: list[Task]) -> Step:
     ended = {write.task.id: write.task for write in step.tasks}
     wave = tuple(ended.get(task.id, task) for task in siblings)
     return replace(step, job=replace(step.job, finished_tasks=transitions.with_finished_tasks(base, wave)))
+
+
+def is_held(task: Task | None, result: TaskResult) -> bool:
+    """Whether the sender of this result still holds its attempt."""
+    return (
+        task is not None
+        and task.attempt_id == result.task_id
+        and task.worker_id == result.worker_id
+        and task.state in HELD_STATES
+    )
 
 
 def _late(job: Job, task: Task | None, attempt_id: str) -> ResultVerdict:

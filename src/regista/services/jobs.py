@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ..clock import Clock
 from ..config import Config
 from ..dispatch.explain import Explanation, Score
-from ..engines.base import Engine, MonthlyQuota, Submission, WaitResult
+from ..engines.base import Engine, MonthlyQuota, Submission, WaitResult, accepted
 from ..engines.quotas import monthly_quota
 from ..errors import BatchTooLarge, JobNotFound, OrchestratorStopped, RegistaError
 from ..model import Job, Task
@@ -80,13 +80,16 @@ class JobService:
         if not submissions:
             return []
         wanted = [self._owned(caller, submission) for submission in submissions]
-        results = await self._engine.submit_each(wanted, self._quota(caller))
+        results = await self._engine.submit(wanted, self._quota(caller))
         self._audit.log_submission(caller, f"{len(results)} jobs")
         return results
 
     async def submit_one(self, caller: Caller, submission: Submission) -> Job:
         """Create one job; raises what `submit` returns in its place."""
-        job = await self._engine.submit(self._owned(caller, submission), self._quota(caller))
+        answers = await self._engine.submit(
+            [self._owned(caller, submission)], self._quota(caller), check_all=True
+        )
+        job = accepted(answers[0])
         self._audit.log_submission(caller, job.id)
         return job
 
@@ -146,7 +149,7 @@ class JobService:
         if job.status.settled:
             return job
         try:
-            return await self._engine.wait(job.id, min(timeout_s, self._config.max_wait_s))
+            return await self._engine.wait_one(job.id, min(timeout_s, self._config.max_wait_s))
         except OrchestratorStopped:
             return await self._engine.get(job.id)
 
@@ -160,9 +163,9 @@ class JobService:
         self.check_batch_size(len(job_ids), "ids")
         ids, owner = list(dict.fromkeys(job_ids)), caller.visible_client
         try:
-            return await self._engine.wait_any(ids, min(timeout_s, self._config.max_wait_s), linger_s, owner)
+            return await self._engine.wait(ids, min(timeout_s, self._config.max_wait_s), linger_s, owner)
         except OrchestratorStopped:
-            return await self._engine.wait_any(ids, 0.0, owner=owner)
+            return await self._engine.wait(ids, 0.0, owner=owner)
 
     async def explain(self, caller: Caller, job_id: str) -> JobExplanation:
         """Why the job does not progress, and which workers could take its next task."""

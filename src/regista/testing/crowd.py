@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ..engines.base import MonthlyQuota, Submission
+from ..engines.base import MonthlyQuota, Submission, accepted
 from ..errors import (
     ApprovalConflict,
     JobAlreadyTerminal,
@@ -63,7 +63,7 @@ class Crowd:
         )
         allowance = self._world.allowances.get(submission.client)
         try:
-            job = await self._ask(lambda director: director.engine.engine.submit(submission, allowance))
+            job = await self._ask(lambda director: _submit(director, submission, allowance))
         except QuotaExceeded as refused:
             raise self._world.fatal(6, submission.client, f"too much was counted: {refused}") from None
         self._world.acked[job.id] = submission.blueprint
@@ -127,3 +127,8 @@ class Crowd:
             (now,), _ = await self._world.store.load([job.id])
             if now is not None and now.cancel is None and job.id not in self._unsure:
                 raise self._world.fatal(3, job.id, "a release was applied, but reported as refused") from None
+
+
+async def _submit(director: Instance, submission: Submission, quota: MonthlyQuota | None) -> Job:
+    (answer,) = await director.engine.engine.submit([submission], quota)
+    return accepted(answer)

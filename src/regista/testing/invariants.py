@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Protocol
 
 from ..blueprint import Graph
-from ..engines.native.engine import keyed_id
+from ..engines.native.submissions import job_id_for_key
 from ..model import (
     OPEN_STATES,
     AwaitBranches,
@@ -250,7 +250,7 @@ def _check_record(entry: Entry, record: ScheduleRecord, knows_job: Callable[[str
         message = f"{record.count} ticks are told of as {record.reason}, {len(covered)} there are"
         raise InvariantBroken(8, entry.name, message)
     for tick in covered:
-        job_id = keyed_id(entry.schedule.client, tick_key(entry.name, Start(tick)))
+        job_id = job_id_for_key(entry.schedule.client, tick_key(entry.name, Start(tick)))
         if record.kind == "started" and (record.job_id != job_id or not knows_job(job_id)):
             raise InvariantBroken(8, entry.name, f"the tick {tick} has fired, and there is no job {job_id}")
         if record.kind == "skipped" and not record.reason:

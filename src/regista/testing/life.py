@@ -18,6 +18,7 @@ from ..model import ClientConfig, Event
 from ..orchestrator import OrchestratorEngine
 from ..sdk.local import LocalWorker
 from ..sdk.tasks import Worker
+from ..storage.base import HintKind
 from ..storage.codec import decode_entry
 from ..storage.journal import Batch, Snapshot
 from ..storage.memory import MemoryStorage
@@ -142,7 +143,7 @@ class Life:
         await self.director.upkeep.stop()
         await self.director.recorder.stop()
         self.storage.near_s = math.inf  # the keeper sleeps for as long as nobody tells it anything
-        self.director.engine.effects.on_deadline = self.wake
+        self.director.hints.handlers[HintKind.DEADLINE] = (lambda hint: self.wake(),)
         self.storage.listen(lambda _: self.stirred.set())
         self.keeper = asyncio.get_running_loop().create_task(self._keep(), name="keeper")
 

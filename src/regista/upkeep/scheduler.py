@@ -7,10 +7,10 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from ..blueprint.registry import BlueprintRegistry
 from ..clock import Clock
 from ..config import Config
 from ..config.schedules import ScheduleFile
-from ..engines.native.engine import NativeEngine
 from ..errors import (
     ConfigError,
     IdempotencyConflict,
@@ -221,11 +221,16 @@ def _apply(state: State, done: Sequence[Callable[[State], State]]) -> State:
 
 
 def build_scheduler(
-    config: Config, storage: StorageBackend, clock: Clock, start: StartJob, engine: NativeEngine
+    config: Config,
+    storage: StorageBackend,
+    clock: Clock,
+    start: StartJob,
+    engine: Jobs,
+    registry: BlueprintRegistry,
 ) -> Scheduler:
     """The scheduler of an orchestrator. What its file says is read by `read_file`, at the start."""
     book = ScheduleBook(storage, clock, config.tz)
-    return Scheduler(book, start, engine, lambda name: engine.library.newest_graph(name) is not None)
+    return Scheduler(book, start, engine, lambda name: registry.newest_graph(name) is not None)
 
 
 def read_file(scheduler: Scheduler, config: Config, blueprints: Collection[str]) -> None:

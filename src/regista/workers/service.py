@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ..clock import Clock
 from ..dispatch.connected import Cancel, ConnectedWorker, Send
 from ..dispatch.dispatcher import Dispatcher
-from ..engines.native.engine import NativeEngine
+from ..engines.base import TaskEngine
 from ..errors import NotSerializable
 from ..machine.step import DecisionContext, Step
 from ..machine.task_results import TaskStep, lost, storable_result
@@ -69,7 +69,7 @@ class WorkerService:
     def __init__(
         self,
         storage: StorageBackend,
-        engine: NativeEngine,
+        engine: TaskEngine,
         dispatcher: Dispatcher,
         clock: Clock,
         instance: str,
@@ -303,7 +303,7 @@ class WorkerService:
     def cut(self, worker_id: str, session: int) -> None:
         """Its stream is closed: it is offered nothing until it is back, and all instances are told so."""
         self._dispatcher.cut(worker_id, session)
-        self._engine.later(self._note_cut(worker_id, session), "worker-cut")
+        self._engine.run_soon(self._note_cut(worker_id, session), "worker-cut")
 
     async def _note_cut(self, worker_id: str, session: int) -> None:
         """Write down that it is not connected, unless it has come back meanwhile, to us or to another one."""
@@ -621,7 +621,7 @@ class WorkerService:
         if result.failed and (checkpoint := self._signs.checkpoint(result.task_id)) is not None:
             # Left a moment before the failure, it was not written down yet: it rides with the result.
             result = replace(result, checkpoint=checkpoint)
-        told = self._engine.executor.deliver(storable_result(result))
+        told = self._engine.deliver(storable_result(result))
         self._attendance.reported(result.task_id, told)
         return told
 

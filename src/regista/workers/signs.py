@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..clock import Clock
-from ..engines.native.engine import NativeEngine
+from ..engines.base import TaskEngine
 from ..machine.step import DecisionContext
 from ..machine.task_results import TaskStep, mark_started
 from ..model import HELD_STATES, Job, Task, TaskWrite, split_attempt_id
@@ -29,7 +29,7 @@ class Sign(Struct, frozen=True):
 class Signs:
     """Evidence that an attempt has started, and how far it is. Cheap to note: most are overtaken by a result."""
 
-    def __init__(self, engine: NativeEngine, clock: Clock) -> None:
+    def __init__(self, engine: TaskEngine, clock: Clock) -> None:
         self._engine = engine
         self._clock = clock
         self._signs: dict[str, Sign] = {}

@@ -7,6 +7,7 @@ import pytest
 
 from regista import Config, JobContext, JobStatus, StateMachineBlueprint
 from regista.blueprint import ActionFactory
+from regista.engines.handler_runner import HandlerRunner
 from regista.errors import BlueprintInvalid, PayloadsDisabled
 from regista.payloads.task_files import TaskFiles
 from regista.testing.orchestrator import TestOrchestrator
@@ -21,10 +22,14 @@ class Recorder:
 
 
 def run(blueprint: StateMachineBlueprint) -> Any:
-    with TestOrchestrator() as kit:
-        kit.director.engine._runner.files = Recorder  # type: ignore[assignment]
-        kit.register(blueprint)
-        return kit.run(blueprint.name)
+    class RunnerWithFiles(HandlerRunner):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **{**options, "files": Recorder})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("regista.orchestrator.HandlerRunner", RunnerWithFiles)
+        with TestOrchestrator(blueprint) as kit:
+            return kit.run(blueprint.name)
 
 
 def test_a_handler_gets_the_files_by_an_argument_of_that_name() -> None:

@@ -20,7 +20,7 @@ from regista import (
 )
 from regista.blueprint import ActionFactory, JobContext
 from regista.engines.base import Submission
-from regista.engines.native.engine import body_hash, keyed_id
+from regista.engines.native.submissions import body_hash, job_id_for_key
 from regista.errors import (
     ApprovalConflict,
     NotQuarantined,
@@ -573,15 +573,15 @@ def test_waiting_for_any_answers_with_those_that_settled_and_with_none_when_the_
         kit.skip(30)
         late = kit.submit("script")
         ids = [slow.id, late.id, "nobody"]
-        assert kit.call(lambda: kit.director.engine.wait_any(ids, 10)) == ({}, ["nobody"])
-        ended, unknown = kit.call(lambda: kit.director.engine.wait_any(ids, 100))
+        assert kit.call(lambda: kit.director.engine.wait(ids, 10)) == ({}, ["nobody"])
+        ended, unknown = kit.call(lambda: kit.director.engine.wait(ids, 100))
         assert {job_id: job.status for job_id, job in ended.items()} == {slow.id: JobStatus.FINISHED}
         assert unknown == ["nobody"]
         began = kit.now
-        again, _ = kit.call(lambda: kit.director.engine.wait_any(ids, 100))
+        again, _ = kit.call(lambda: kit.director.engine.wait(ids, 100))
         assert (list(again), kit.now) == ([slow.id], began)
-        nobody = kit.call(lambda: kit.director.engine.wait_any(["nobody"], 100))
-        strangers = kit.call(lambda: kit.director.engine.wait_any([late.id], 100, owner="acme"))
+        nobody = kit.call(lambda: kit.director.engine.wait(["nobody"], 100))
+        strangers = kit.call(lambda: kit.director.engine.wait([late.id], 100, owner="acme"))
         assert (nobody, strangers, kit.now) == (({}, ["nobody"]), ({}, [late.id]), began)
 
 
@@ -593,7 +593,7 @@ def test_waiting_for_any_lingers_for_those_that_settle_soon_after() -> None:
         kit.skip(20)
         third = kit.submit("script")
         ids = [third.id, first.id, second.id]
-        ended, _ = kit.call(lambda: kit.director.engine.wait_any(ids, 100, linger_s=5))
+        ended, _ = kit.call(lambda: kit.director.engine.wait(ids, 100, collect_s=5))
         assert set(ended) == {first.id, second.id}
 
 
@@ -605,7 +605,7 @@ def test_who_lingers_is_answered_when_the_last_one_settles() -> None:
             kit.skip(1)
         began = kit.now
         ended, unknown = kit.call(
-            lambda: kit.director.engine.wait_any([*ids, "nobody"], 100, linger_s=30, owner="")
+            lambda: kit.director.engine.wait([*ids, "nobody"], 100, collect_s=30, owner="")
         )
         assert (list(ended), unknown) == (ids, ["nobody"])
         assert (kit.now - began).total_seconds() < 62
@@ -618,12 +618,11 @@ def test_one_who_waits_for_the_same_jobs_may_leave_before_the_others() -> None:
 
         async def together() -> tuple[Any, ...]:
             return await asyncio.gather(
-                engine.wait_any([job.id, other.id], 10), engine.wait_any([job.id], 100), engine.wait(job.id)
+                engine.wait([job.id, other.id], 10), engine.wait([job.id], 100), engine.wait_one(job.id)
             )
 
         left, stayed, waited = kit.call(together)
         assert (left, list(stayed.ended), waited.status) == (({}, []), [job.id], JobStatus.FINISHED)
-        assert not engine.effects._watches
 
 
 async def test_nobody_waits_for_an_orchestrator_that_has_stopped() -> None:
@@ -632,9 +631,9 @@ async def test_nobody_waits_for_an_orchestrator_that_has_stopped() -> None:
     await director.start()
     job = await director.submit("script")
     waits = [
-        asyncio.ensure_future(director.engine.wait(job.id)),
-        asyncio.ensure_future(director.engine.wait(job.id, 60)),
-        asyncio.ensure_future(director.engine.wait_any([job.id], 60)),
+        asyncio.ensure_future(director.engine.wait_one(job.id)),
+        asyncio.ensure_future(director.engine.wait_one(job.id, 60)),
+        asyncio.ensure_future(director.engine.wait([job.id], 60)),
     ]
     await asyncio.sleep(0)
     await director.stop()
@@ -650,7 +649,7 @@ def test_what_is_wrong_with_one_submission_is_told_in_its_place() -> None:
             Submission(blueprint="script", input={"n": 2**70}),
             Submission(blueprint="script", input={"n": 2}),
         ]
-        answers = kit.call(lambda: kit.director.engine.submit_each(wishes))
+        answers = kit.call(lambda: kit.director.engine.submit(wishes))
         assert [type(answer).__name__ for answer in answers] == [
             "Job",
             "BlueprintNotFound",
@@ -658,16 +657,16 @@ def test_what_is_wrong_with_one_submission_is_told_in_its_place() -> None:
             "Job",
         ]
         assert len(kit.jobs()) == 2
-        assert kit.call(lambda: kit.director.engine.submit_each([])) == []
+        assert kit.call(lambda: kit.director.engine.submit([])) == []
 
 
 def test_a_key_that_begins_with_its_time_gives_an_id_that_does() -> None:
     key = "019b76da-a800-7abc-b8f9-c1a0c2094cac"
 
-    assert keyed_id("ada", key)[:13] == key[:13]
-    assert keyed_id("ada", key) == keyed_id("ada", key) != keyed_id("bob", key)
-    assert keyed_id("ada", key) != keyed_id("ada", key[:-1] + "d")
-    assert len(keyed_id("ada", key)) == len(keyed_id("ada", "any other key")) == 36
+    assert job_id_for_key("ada", key)[:13] == key[:13]
+    assert job_id_for_key("ada", key) == job_id_for_key("ada", key) != job_id_for_key("bob", key)
+    assert job_id_for_key("ada", key) != job_id_for_key("ada", key[:-1] + "d")
+    assert len(job_id_for_key("ada", key)) == len(job_id_for_key("ada", "any other key")) == 36
 
 
 def test_a_decision_that_is_meant_for_one_question_answers_no_later_one() -> None:

@@ -20,6 +20,7 @@ from regista.blueprint import ActionFactory, JobContext
 from regista.config import Config
 from regista.errors import OrchestratorStopped, StorageError, StorageFailed
 from regista.model import Change, CommitOutcome, Task, Worker
+from regista.storage.base import Hint, HintKind
 from regista.testing.clock import LoopClock
 from regista.testing.disk import SimulatedDisk
 from regista.testing.loop import VirtualLoop
@@ -107,7 +108,7 @@ def test_a_result_that_came_in_time_is_never_thrown_away_by_its_deadline() -> No
 def test_a_result_whose_write_is_refused_is_refused_with_the_reason_however_its_handler_runs(
     seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # LiveEvent that the orchestrator stops, a worker would keep its result until it comes back.
+    # Told that the orchestrator stops, a worker would keep its result until it comes back.
     async def refuse(changes: Sequence[Change], instance: str) -> list[CommitOutcome]:
         raise StorageError("not now")
 
@@ -115,9 +116,8 @@ def test_a_result_whose_write_is_refused_is_refused_with_the_reason_however_its_
         puppet = Puppet(kit)
         puppet.join()
         job = kit.submit("script")
-        executor = kit.director.engine.executor
         with monkeypatch.context() as patch:
-            patch.setattr(executor._storage, "commit", refuse)
+            patch.setattr(kit.director.storage, "commit", refuse)
             with pytest.raises(StorageError, match="not now"):
                 puppet.finish(puppet.tasks[0], {"n": 1})
         puppet.finish(puppet.tasks[0], {"n": 1})
@@ -451,7 +451,7 @@ def test_after_a_failed_flush_the_executor_does_not_spin_and_everybody_is_told()
         disk.pull_the_plug()
         with pytest.raises(StorageFailed):
             await asking
-        director.engine.executor.wake()
+        director.hints.dispatch(Hint(HintKind.READY))
         await asyncio.sleep(1)  # would never return if one turn chased the other
         with pytest.raises(StorageFailed):
             await director.submit("script")
@@ -527,7 +527,7 @@ async def test_a_stop_that_comes_before_the_turn_refuses_what_has_arrived() -> N
     asking = asyncio.ensure_future(director.submit("script"))
     await asyncio.sleep(0)
     async with asyncio.timeout(5):
-        await director.engine.executor.stop()
+        await director.engine.stop()
     with pytest.raises(OrchestratorStopped):
         await asking
     await director.stop()

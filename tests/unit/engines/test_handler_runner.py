@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from regista import ClientConfig, Config, JobStatus, OrchestratorEngine, StateMachineBlueprint
+from regista import ClientConfig, Config, JobStatus, MemoryStorage, OrchestratorEngine, StateMachineBlueprint
 from regista.blueprint import ActionFactory, JobContext
 from regista.blueprint.analysis import may_suspend
-from regista.engines.handler_runner import HandlerRunner, approval_token
+from regista.engines.approval_tokens import ApprovalTokens, approval_token
+from regista.engines.handler_runner import HandlerRunner
 from regista.model import Job
 from regista.testing.clock import BEGINNING, Clock
 from regista.testing.orchestrator import TestOrchestrator
@@ -286,7 +287,9 @@ def test_a_handler_that_holds_the_loop_is_named_in_the_log(caplog: pytest.LogCap
         id="j", blueprint="script", version="v", state="start", created_at=BEGINNING, updated_at=BEGINNING
     )
     with caplog.at_level(logging.WARNING, "regista.engine"):
-        HandlerRunner(clock, {}).run(blueprint, blueprint.graph, job, None)
+        HandlerRunner(clock, {}, ApprovalTokens(MemoryStorage(clock))).run(
+            blueprint, blueprint.graph, job, None
+        )
     assert "hog" in caplog.text
     assert "'start'" in caplog.text
     assert "blocking=True" in caplog.text

@@ -22,6 +22,7 @@ from regista import (
     Worker,
 )
 from regista.engines.base import Submission
+from regista.engines.handler_runner import HandlerRunner
 from regista.errors import NotSerializable, OrchestratorStopped, StorageFailed
 from regista.model import AwaitChild, Change, JobMessage, JobMessageKind
 from regista.serialization import MAX_BYTES
@@ -78,8 +79,8 @@ def test_a_wish_that_no_store_could_keep_is_refused_and_hurts_nobody(wish: dict[
 
         async def crowd() -> list[Any]:
             wishes = [{}, wish, {}]
-            calls = [kit.director.engine.submit(Submission(blueprint="script", **one)) for one in wishes]
-            return await asyncio.gather(*calls, return_exceptions=True)
+            submissions = [Submission(blueprint="script", **one) for one in wishes]
+            return list(await kit.director.engine.submit(submissions))
 
         before, refused, after = kit.call(crowd)
         assert isinstance(refused, NotSerializable)
@@ -363,21 +364,23 @@ def test_a_hundred_messages_that_cannot_be_acted_on_hold_up_no_later_one() -> No
         assert kit.run("script", {"child": "child"}).status is JobStatus.FINISHED
 
 
-def test_a_job_that_cannot_be_played_costs_no_other_one(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_job_that_cannot_be_played_costs_no_other_one(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever is wrong with one record, those who happen to be in the same turn go on."""
 
     async def main() -> None:
         director = OrchestratorEngine(MemoryStorage(), Config())
         director.register_blueprint(script(lambda context, actions: actions.transition_to("done")))
         await director.start()
-        run = director.engine.executor._runner.run
+        run = HandlerRunner.run
 
-        def spoilt(blueprint: Any, graph: Any, job: Any, tasks: Any) -> Any:
+        def spoilt(runner: HandlerRunner, blueprint: Any, graph: Any, job: Any, tasks: Any) -> Any:
             if job.input.get("poison"):
                 raise TypeError("a fault of ours")
-            return run(blueprint, graph, job, tasks)
+            return run(runner, blueprint, graph, job, tasks)
 
-        director.engine.executor._runner.run = spoilt  # type: ignore[method-assign]
+        monkeypatch.setattr(HandlerRunner, "run", spoilt)
         wishes = [director.submit("script", {"poison": n == 2}) for n in range(5)]
         answers = await asyncio.gather(*wishes, return_exceptions=True)
         assert [type(answer) for answer in answers] == [Job, Job, TypeError, Job, Job]
@@ -387,7 +390,7 @@ def test_a_job_that_cannot_be_played_costs_no_other_one(caplog: pytest.LogCaptur
         await director.stop()
 
     asyncio.run(main())
-    assert "a job could not be played" in caplog.text
+    assert "play_failed" in [getattr(record, "action", "") for record in caplog.records]
 
 
 async def test_what_is_nested_too_deeply_to_be_read_anywhere_is_refused_at_the_door() -> None:

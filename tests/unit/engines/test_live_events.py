@@ -10,6 +10,7 @@ from regista import Config, OrchestratorEngine, Worker
 from regista.engines import live_events as module
 from regista.engines.live_events import EventSubscription, LiveEvent, LiveEventFeed
 from regista.schemas.jobs import Progress
+from regista.storage.base import HintKind
 from tests.support import one_task
 
 
@@ -97,7 +98,8 @@ def test_a_lost_hint_costs_a_moment_and_no_event(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(module, "RECHECK_S", 0.1)
 
     async def body(director: OrchestratorEngine) -> None:
-        director.engine.effects.on_entries = director.recorder.wake  # the feed hears nothing any more
+        # The feed gets no hints any more.
+        director.hints.handlers[HintKind.OUTBOX] = (lambda hint: director.recorder.wake(),)
         reader = await director.feed.join()
         job = await director.run_job("script")
         # Then it is told, or told that there is something in the store

@@ -1,7 +1,6 @@
 """Months, and how near the end of a quota a client is."""
 
 import asyncio
-import contextlib
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -9,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regista import ActionFactory, ClientConfig, Config, JobContext, MemoryStorage, OrchestratorEngine
+from regista import ActionFactory, ClientConfig, Config, JobContext, OrchestratorEngine
 from regista.engines.base import MonthlyQuota, Submission
-from regista.engines.quotas import NEAR, Ledger, monthly_quota
+from regista.engines.quotas import monthly_quota
 from regista.errors import QuotaExceeded
 from regista.model import Job, Quota
-from regista.testing.clock import Clock
 from tests.support import script
 
 ADA = ClientConfig(name="ada", monthly_attempts=3)
@@ -66,27 +64,6 @@ def test_a_month_begins_anew_ahead_of_us_and_a_count_outlives_it(now: datetime, 
     assert after.quota.counter > mine.quota.counter >= before.quota.counter
 
 
-async def test_the_store_is_asked_once_a_second_and_what_was_added_here_is_known() -> None:
-    class Asked(MemoryStorage):
-        asked = 0
-
-        async def used(self, counter: str) -> int:
-            self.asked += 1
-            return 10
-
-    clock = Clock()
-    storage = Asked(clock)
-    ledger = Ledger(storage, clock)
-    quota = Quota("ada", NEAR + 14, 60.0)
-    assert [await ledger.is_far(quota, 1) for _ in range(6)] == [True] * 4 + [False] * 2
-    assert storage.asked == 1
-    clock.move(2)
-    assert await ledger.is_far(quota, 1)
-    assert storage.asked == 2
-    assert not await ledger.is_far(Quota("bob", NEAR, 60.0), 1)
-    assert storage.asked == 2
-
-
 async def test_no_handler_runs_for_a_job_that_is_refused() -> None:
     runs: list[str] = []
 
@@ -99,72 +76,50 @@ async def test_no_handler_runs_for_a_job_that_is_refused() -> None:
         director.register_blueprint(script(start, "done"))
         allowance = MonthlyQuota(Quota("ada", 5, 60.0), datetime(2030, 1, 1, tzinfo=UTC))
         wishes = [Submission(blueprint="script", client="ada") for _ in range(300)]
-        answers = await director.engine.submit_each(wishes, allowance)
+        answers = await director.engine.submit(wishes, allowance)
         assert [isinstance(answer, Job) for answer in answers] == [True] * 5 + [False] * 295
-        calls = (director.engine.submit(wish, allowance) for wish in wishes[:50])
-        refused = await asyncio.gather(*calls, return_exceptions=True)
-        assert all(isinstance(answer, QuotaExceeded) for answer in refused)
+        calls = (director.engine.submit([wish], allowance) for wish in wishes[:50])
+        refused = await asyncio.gather(*calls)
+        assert all(isinstance(answer, QuotaExceeded) for (answer,) in refused)
         for answer in answers[:5]:
             assert isinstance(answer, Job)
             await director.wait(answer.id, 5)
         assert len(runs) == 5
 
 
-def test_no_handler_runs_for_a_job_that_is_refused_though_many_are_on_their_way_when_the_end_comes_near() -> (
-    None
-):
+async def test_no_handler_runs_for_a_job_that_is_refused_though_many_are_submitted_at_once() -> None:
     runs: list[str] = []
-    limit, at_once = NEAR + 500, 900
+    limit = 150
 
     def start(context: JobContext, actions: ActionFactory) -> None:
         runs.append(context.job_id)
         actions.transition_to("done")
 
-    async def play() -> None:
-        async with OrchestratorEngine("memory", Config(instance_id="one")) as director:
-            director.register_blueprint(script(start, "done"))
-            allowance = MonthlyQuota(Quota("ada", limit, 60.0), datetime(2030, 1, 1, tzinfo=UTC))
-            gate = asyncio.Semaphore(at_once)
-
-            async def ask() -> Job | None:
-                async with gate:
-                    with contextlib.suppress(QuotaExceeded):
-                        return await director.engine.submit(
-                            Submission(blueprint="script", client="ada"), allowance
-                        )
-                return None
-
-            ends = await asyncio.gather(*(ask() for _ in range(4000)))
-            taken = [end for end in ends if isinstance(end, Job)]
-            assert len(taken) == limit
-            for job in taken:
-                await director.wait(job.id, 5)
-            assert len(runs) == limit
-
-    asyncio.run(play())
-
-
-async def test_far_from_the_end_the_first_handler_runs_in_the_write_that_counts() -> None:
-    def start(context: JobContext, actions: ActionFactory) -> None:
-        actions.transition_to("done")
-
     async with OrchestratorEngine("memory", Config(instance_id="one")) as director:
         director.register_blueprint(script(start, "done"))
-        allowance = MonthlyQuota(Quota("ada", 10 * NEAR, 60.0), datetime(2030, 1, 1, tzinfo=UTC))
-        job = await director.engine.submit(Submission(blueprint="script", client="ada"), allowance)
-        assert (job.status, job.revision) == ("finished", 1)
-        assert await director.storage.used("ada") == 1
+        quota = MonthlyQuota(Quota("ada", limit, 60.0), datetime(2030, 1, 1, tzinfo=UTC))
+        submission = Submission(blueprint="script", client="ada")
+        answers = await asyncio.gather(*(director.engine.submit([submission], quota) for _ in range(400)))
+        created = [answer for (answer,) in answers if isinstance(answer, Job)]
+        assert len(created) == limit
+        for job in created:
+            await director.wait(job.id, 5)
+        assert len(runs) == limit
 
 
-async def test_a_handler_that_suspends_counts_its_job_once() -> None:
+@pytest.mark.parametrize("suspends", [False, True])
+async def test_a_job_with_a_quota_is_stored_before_its_first_handler_and_counted_once(suspends: bool) -> None:
     async def start(context: JobContext, actions: ActionFactory) -> None:
-        await asyncio.sleep(0.05)
+        if suspends:
+            await asyncio.sleep(0.05)
         actions.transition_to("done")
 
     async with OrchestratorEngine("memory", Config(instance_id="one")) as director:
         director.register_blueprint(script(start, "done"))
-        allowance = MonthlyQuota(Quota("ada", 10 * NEAR, 60.0), datetime(2030, 1, 1, tzinfo=UTC))
-        job = await director.engine.submit(Submission(blueprint="script", client="ada"), allowance)
+        quota = MonthlyQuota(Quota("ada", 1000, 60.0), datetime(2030, 1, 1, tzinfo=UTC))
+        (job,) = await director.engine.submit([Submission(blueprint="script", client="ada")], quota)
+        assert isinstance(job, Job)
+        assert (job.status, job.revision) == ("pending", 1)
         ended = await director.wait(job.id, 5)
         assert (ended.status, ended.revision) == ("finished", 2)
         assert await director.storage.used("ada") == 1

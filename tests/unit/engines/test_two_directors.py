@@ -25,7 +25,7 @@ from regista.history.memory import MemoryHistory
 from regista.model import FreeSlots, Profile, ResultVerdict, Task, TaskResult
 from regista.model import Worker as WorkerRecord
 from regista.schemas.jobs import Progress
-from regista.storage.base import StorageBackend
+from regista.storage.base import HintKind, StorageBackend
 from regista.workers.polling.service import PollingService, UnknownWorker
 from regista.workers.protocol.messages import Heartbeat, Registration
 from tests.conftest import Require
@@ -556,7 +556,7 @@ async def a_worker_that_died_at_one_is_told_of_alike_by_both(pair: Pair) -> None
 
 async def a_seat_is_let_go_of_though_the_word_of_it_was_lost(pair: Pair) -> None:
     here, there = pair.directors
-    here.engine.effects.on_worker = lambda worker_id: None
+    here.hints.handlers[HintKind.WORKER] = ()
     gone, renewed, moved = [await pair.join(here, name=name) for name in ("gone", "renewed", "moved")]
     # when: one is buried, one registers and one connects at the other instance, and the first one hears nothing of it
     await there.workers.bury("gone", gone.record.session, lapsed=False)
@@ -625,7 +625,7 @@ def test_what_is_offered_to_a_session_that_was_replaced_goes_to_the_new_one_at_o
 ) -> None:
     async def test(pair: Pair) -> None:
         here, there = pair.directors
-        here.engine.effects.on_worker = lambda worker_id: None
+        here.hints.handlers[HintKind.WORKER] = ()
         await pair.join(here)
         # when: it registers at the other instance, and the first one hears nothing of it and decides a task
         new = await pair.join(there)

@@ -4,6 +4,7 @@ import asyncio
 
 from regista import JobStatus
 from regista.model import AttemptState, Worker
+from regista.storage.base import HintKind
 from regista.storage.memory import MemoryStorage
 from regista.testing.orchestrator import TestOrchestrator
 from regista.upkeep.health_checker import HealthChecker, IndexCleaner, SignWriter
@@ -198,7 +199,7 @@ def test_a_seat_that_the_store_knows_nothing_of_is_taken_away() -> None:
         puppet = Puppet(kit)
         puppet.join()
         director = kit.director
-        director.engine.effects.on_worker = lambda worker_id: None
+        director.hints.handlers[HintKind.WORKER] = ()
         cleaner = IndexCleaner(director.storage, director.dispatcher, director.workers)
         assert kit.call(lambda: cleaner.run_once(kit.now)).done == 0
         # Another instance buries it, and the word of that is lost.
@@ -219,7 +220,7 @@ def test_a_seat_of_an_old_session_is_taken_away_and_a_new_one_stays() -> None:
         director = kit.director
         # It registers elsewhere, and we do not hear of it.
         moved = Worker(id="puppet", skills=("work",), instance="elsewhere")
-        director.engine.effects.on_worker = lambda worker_id: None
+        director.hints.handlers[HintKind.WORKER] = ()
         kit.call(lambda: director.storage.register(moved, 30.0))
         cleaner = IndexCleaner(director.storage, director.dispatcher, director.workers)
 

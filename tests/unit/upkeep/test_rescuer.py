@@ -4,6 +4,7 @@ import asyncio
 
 from regista import JobStatus
 from regista.model import AwaitVersion
+from regista.storage.base import HintKind
 from regista.testing.orchestrator import TestOrchestrator
 from regista.upkeep.loop import Report
 from regista.upkeep.rescuer import Rescuer
@@ -11,7 +12,7 @@ from tests.support import fan_out, one_task, script, types
 
 
 def rescuer(kit: TestOrchestrator) -> Rescuer:
-    return Rescuer(kit.director.storage, kit.director.engine)
+    return Rescuer(kit.director.engine)
 
 
 def run_once(kit: TestOrchestrator) -> Report:
@@ -96,7 +97,7 @@ def test_messages_that_nobody_was_told_about_are_delivered() -> None:
         lambda context, actions: actions.run_blueprint("child", transitions={"over": "done"}), "done"
     )
     with TestOrchestrator(parent, child) as kit:
-        kit.director.engine.effects.on_message = lambda: None
+        kit.director.hints.handlers[HintKind.MESSAGE] = ()
         job = kit.submit("script")
         kit.skip(5)
         assert kit.get(job).status is JobStatus.FINISHED
@@ -109,7 +110,7 @@ def test_two_rescuers_deliver_a_message_once() -> None:
         lambda context, actions: actions.run_blueprint("child", transitions={"over": "done"}), "done"
     )
     with TestOrchestrator(parent, child) as kit:
-        kit.director.engine.effects.on_message = lambda: None
+        kit.director.hints.handlers[HintKind.MESSAGE] = ()
         jobs = [kit.submit("script") for _ in range(5)]
         first, second = rescuer(kit), rescuer(kit)
 

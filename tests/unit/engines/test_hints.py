@@ -8,7 +8,7 @@ import pytest
 from regista import Job, JobStatus
 from regista.blueprint import ActionFactory, JobContext
 from regista.config import Config
-from regista.engines.native.effects import Effects
+from regista.engines.native.hints import HintRouter
 from regista.storage.base import Hint, HintKind
 from regista.testing.orchestrator import TestOrchestrator
 from tests.support import Puppet, fan_out, one_task, script
@@ -18,13 +18,13 @@ from tests.support import Puppet, fan_out, one_task, script
 def test_a_job_of_every_kind_ends_although_all_nudges_of_a_kind_are_lost(
     lost: HintKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hear = Effects.hear
+    dispatch = HintRouter.dispatch
 
-    def half_deaf(self: Effects, hint: Hint) -> None:
+    def lose(self: HintRouter, hint: Hint) -> None:
         if hint.kind is not lost:
-            hear(self, hint)
+            dispatch(self, hint)
 
-    monkeypatch.setattr(Effects, "hear", half_deaf)
+    monkeypatch.setattr(HintRouter, "dispatch", lose)
     child = script(lambda context, actions: actions.sleep(5, then="over"), "over", name="child")
 
     def start(context: JobContext, actions: ActionFactory) -> None:
