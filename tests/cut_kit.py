@@ -6,7 +6,7 @@ import aiohttp
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from regista.api.middleware.errors import refusal
+from regista.api.middleware import error_response
 
 Handled = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -16,8 +16,8 @@ async def errors(request: web.Request, handler: Handled) -> web.StreamResponse:
     """What goes wrong is answered as it always is."""
     try:
         return await handler(request)
-    except Exception as error:  # noqa: BLE001  # as at the entrance
-        return refusal(request, error)
+    except Exception as error:  # noqa: BLE001  # as in `RequestMiddleware`
+        return error_response(request, error)
 
 
 async def got(handler: Handled) -> tuple[int, bytes | None]:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from regista.api.app import NOUNS
-from regista.api.operations import Operation
+from regista.api.routes import Operation
 from regista.blueprint.conditions import Condition
 from regista.errors import ConditionError
 from regista.workers.protocol import frames
@@ -22,7 +22,7 @@ from tests.support import one_task
 __all__ = ["redis_server", "storage"]
 
 #: What clients may ask for, all of it: a door that is added later is tried, too.
-CLIENTS_DOORS = [one for noun in NOUNS for one in noun if one.access == "client"]
+CLIENTS_DOORS = [one for noun in NOUNS for one in noun if one.kind == "client"]
 OF_A_JOB = [one for one in CLIENTS_DOORS if "{job_id}" in one.path]
 WORKER = {"X-Worker-Token": "t-worker"}
 

@@ -12,7 +12,7 @@ from regista import Config, OrchestratorEngine, StateMachineBlueprint
 from regista.api import STAGE
 from regista.api.blueprint_endpoints import CATCH_ALL
 from regista.api.curl_samples import curl_command
-from regista.api.openapi import OPERATIONS, document
+from regista.api.openapi import document
 from tests.acceptance.serving import House, serving
 from tests.support import answer, one_task
 
@@ -39,7 +39,7 @@ def told(paths: dict[str, Any]) -> set[tuple[str, str]]:
 
 async def test_every_route_is_in_the_document_and_every_path_of_it_is_routed() -> None:
     served = app()
-    api = document(served[OPERATIONS], served[STAGE])
+    api = document(served[STAGE].document.operations, served[STAGE])
     others = {("GET", "/api/v1/openapi.json"), ("GET", "/"), ("GET", "/docs/")}
     # Signed links: whoever follows one was told its method and its address.
     others |= {(method, "/_public/files/{job_id}/{file}") for method in ("GET", "HEAD", "PUT")}
@@ -48,7 +48,7 @@ async def test_every_route_is_in_the_document_and_every_path_of_it_is_routed() -
 
 async def test_every_operation_says_what_it_does_and_under_which_name() -> None:
     served = app()
-    paths = document(served[OPERATIONS], served[STAGE])["paths"]
+    paths = document(served[STAGE].document.operations, served[STAGE])["paths"]
     operations = [one for methods in paths.values() for one in methods.values()]
     assert all(len(one["summary"]) > 10 for one in operations)
     ids = [one["operationId"] for one in operations]
@@ -62,7 +62,7 @@ async def test_every_operation_says_what_it_does_and_under_which_name() -> None:
 
 async def test_every_reference_leads_somewhere() -> None:
     served = app()
-    api = document(served[OPERATIONS], served[STAGE])
+    api = document(served[STAGE].document.operations, served[STAGE])
     refs = set(re.findall(r"'\$ref': '#/components/schemas/([^']+)'", str(api)))
     assert refs == set(api["components"]["schemas"]) & refs
     assert {"JobObject", "ProblemBody", "Event"} <= refs
@@ -127,6 +127,6 @@ async def test_the_page_says_all_operations_with_a_call_of_each_to_those_without
     async with serving() as house:
         page = (await house.get("/docs", token=None)).body.decode()
         static = html.unescape(page.partition("<script>")[0])
-        for operation in house.director.app[OPERATIONS]:
+        for operation in house.director.app[STAGE].document.operations:
             assert operation.summary in static
             assert curl_command(operation) in static

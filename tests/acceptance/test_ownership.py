@@ -16,7 +16,7 @@ import pytest
 from regista import StateMachineBlueprint
 from regista.api.app import NOUNS
 from regista.api.curl_samples import BODIES
-from regista.api.operations import Operation
+from regista.api.routes import Operation
 from regista.model.delivery import dead_write
 from tests.acceptance.serving import House, serving
 from tests.acceptance.test_jobs import asks
@@ -24,10 +24,10 @@ from tests.support import script
 from tests.webhook_kit import delivery
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "access.md"
-EVERY = {one.id: one for noun in NOUNS for one in noun if one.access == "client"}
+EVERY = {one.id: one for noun in NOUNS for one in noun if one.kind == "client"}
 #: What stands in a path → what it names. Whatever is of one client is made anew for each try.
 OWNED = ("job_id", "delivery_id")
-OPERATORS = [name for name, one in EVERY.items() if "operators only" in one.problems.get(403, "")]
+OPERATORS = [name for name, one in EVERY.items() if one.operator]
 OWN = [name for name, one in EVERY.items() if any(f"{{{part}}}" in one.path for part in OWNED)]
 SHARED = [name for name in EVERY if name not in OPERATORS and name not in OWN]
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from regista.api.middleware import errors as middleware
+from regista.api.middleware import HTTP_CODES
 from regista.api.problems import STATUS_OF
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +39,7 @@ def in_code() -> dict[str, set[int]]:
             found[code] |= {status} if status is not None else set()
     for kind, status in STATUS_OF.items():
         found[kind.code].add(status)
-    for status, code in middleware._CODES.items():
+    for status, code in HTTP_CODES.items():
         found[code].add(status)
     for status, code in NGINX_PROBLEM.findall(NGINX.read_text()):
         found[code].add(int(status))

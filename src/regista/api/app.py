@@ -1,16 +1,19 @@
-"""The aiohttp application: which rooms it has, and what every request passes through."""
+"""Builds the aiohttp application of the API."""
 
 import logging
+from collections.abc import AsyncIterator
 from typing import Any
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from msgspec.structs import asdict
 
 from ..config import Config
 from ..errors import OrchestratorStopped
+from ..workers.polling.service import PollingService
+from ..workers.protocol.messages import VERSION_HEADER
 from . import (
     audit,
-    blueprint_endpoints,
     blueprints,
     bulk_jobs,
     channel,
@@ -21,27 +24,34 @@ from . import (
     job_actions,
     job_history,
     jobs,
-    logins,
     me,
     openapi,
     performers,
     queues,
     schedules,
     search,
+    sts,
     system,
     tokens,
     webhooks,
     workers,
 )
+from .auth import AuthFailures, RejectedWorkerLog
+from .blueprint_endpoints import ENDPOINT, UNKNOWN_PATH, under_version
+from .channel import Channels
 from .connection_guard import CONNECTION_GUARDS, ConnectionGuards
-from .middleware import ratelimit
-from .middleware.entrance import Entrance
-from .middleware.observed import Observer
-from .openapi import DOCUMENT, OPERATIONS, Document
-from .operations import Operation, on_expect
-from .stage import STAGE, Stage
+from .file_transfer import TransferSlots
+from .logins import logins_of
+from .middleware import RequestMiddleware
+from .openapi import Document
+from .rate_limits import RateLimiter, rate_headers
+from .roll_call import RollCall
+from .routes import AccessControl, Handler, Operation, add_route
+from .stage import STAGE, ApiContext, Stage
+from .tokens import token_service
+from .worker_auth import version_of
 
-#: What clients and the public may ask for, one table per noun; the OpenAPI document tells the same.
+#: The documented operations, one table per noun.
 NOUNS = [
     jobs.routes,
     search.routes,
@@ -63,38 +73,86 @@ NOUNS = [
     openapi.routes,
     docs.routes,
 ]
-#: Seconds that an answered request may go on sending a body that nobody wants.
+#: RouteTable that have documents of their own: the worker protocol, and signed links.
+OTHERS = [performers.routes, sts.routes, channel.routes, file_transfer.routes]
+
+#: Seconds that a client whose request is answered may go on sending a body that is not read.
 _LINGER_S = 1.0
 
 
-def create_app(stage: Stage) -> web.Application:
-    """The whole API over these services. Starting and stopping them is the caller's business."""
-    gate = ratelimit.Gate(stage)
-    observer, entrance = Observer(stage.telemetry), Entrance(stage, gate)
-    guards = ConnectionGuards(stage.config.body_timeout_s)
+def create_app(parts: Stage) -> web.Application:
+    """The whole API over these parts. The caller starts and stops them."""
+    context = build_context(parts)
+    guards = ConnectionGuards(parts.config.body_timeout_s)
+    operations: dict[Handler, Operation] = {}
+
+    def find_operation(request: web.Request) -> Operation | None:
+        return operations.get(request.match_info.handler)
+
+    async def set_response_headers(request: web.Request, response: web.StreamResponse) -> None:
+        """What is left of the rate limit; to a worker its own protocol version, since it warns of any other."""
+        response.headers.update(rate_headers(request))
+        operation = find_operation(request)
+        if operation is not None and operation.kind == "worker":
+            response.headers[VERSION_HEADER] = version_of(request)
+
     app = web.Application(
-        middlewares=[guards.middleware, observer.watch, entrance.lead],
-        client_max_size=stage.config.max_body_bytes,
-        handler_args=handler_args(stage.config),
+        middlewares=[RequestMiddleware(guards, find_operation, parts.telemetry).handle],
+        client_max_size=parts.config.max_body_bytes,
+        handler_args=handler_args(parts.config),
     )
-    app[STAGE] = stage
+    app[STAGE] = context
     app[CONNECTION_GUARDS] = guards
-    ratelimit.install(app, gate)
-    app[OPERATIONS] = [operation for noun in NOUNS for operation in noun]
-    app[DOCUMENT] = Document(app[OPERATIONS])
-    logins.install(app)
-    performers.install(app)
-    file_transfer.install(app)
-    channel.install(app)
-    tokens.install(app)
-    for operation in app[OPERATIONS]:
-        _add(app, operation)
-    app.router.add_route(
-        "*", "/api/{tail:.*}", blueprint_endpoints.submit_to_endpoint, expect_handler=on_expect
-    )
-    app.router.add_route("*", "/{tail:.*}", blueprint_endpoints.unknown_path, expect_handler=on_expect)
-    app.on_shutdown.append(_say_goodbye)
+    operations.update(_add_routes(app, context))
+    app.on_response_prepare.append(set_response_headers)
+    app.cleanup_ctx.extend([_limiter_closed, context.channels.run])
+    app.on_shutdown.extend([_stop_polls, context.channels.close, _end_streams])
     return app
+
+
+def build_context(parts: Stage) -> ApiContext:
+    """The parts of the orchestrator, and those of the HTTP edge."""
+    config, shared = parts.config, parts.storage.shared
+    heartbeats = None if shared else RollCall(parts.workers, config.lease_s)
+    channels = Channels(parts.workers, parts.dispatcher, config.lease_s, heartbeats)
+    logins = logins_of(parts)
+    return ApiContext(
+        **asdict(parts),
+        limiter=RateLimiter(config, parts.clock, parts.storage if shared else None),
+        logins=logins,
+        desk=PollingService(
+            parts.workers, parts.dispatcher, parts.clock, config.lease_s, config.poll_lease_s
+        ),
+        channels=channels,
+        tokens=token_service(parts, logins, channels),
+        downloads=TransferSlots(config.s3_max_concurrency),
+        uploads=TransferSlots(config.s3_max_concurrency),
+        document=Document([operation for noun in NOUNS for operation in noun]),
+    )
+
+
+def _add_routes(app: web.Application, context: ApiContext) -> dict[Handler, Operation]:
+    """Add all routes; returns the operation of each handler. The routes for any path come last."""
+    failures = AuthFailures(context.limiter, context.config)
+    rejected = RejectedWorkerLog(context.clock.elapsed)
+    access = AccessControl(context.doors, failures, context.limiter, rejected)
+    found: dict[Handler, Operation] = {}
+    for operation in [operation for table in [*NOUNS, *OTHERS] for operation in table]:
+        handler = access.wrap(operation)
+        found[handler] = operation
+        for path in operation.paths():
+            add_route(app, operation.method, path, handler)
+        if operation.kind == "client":
+            versioned = under_version(operation)
+            handler = access.wrap(versioned)
+            found[handler] = versioned
+            add_route(app, versioned.method, versioned.path, handler)
+    for operation in (ENDPOINT, UNKNOWN_PATH):
+        handler = access.wrap(operation)
+        if operation is ENDPOINT:  # metrics know an unknown path by no operation
+            found[handler] = operation
+        add_route(app, operation.method, operation.path, handler)
+    return found
 
 
 def handler_args(config: Config) -> dict[str, Any]:
@@ -125,22 +183,17 @@ server_log = logging.getLogger("regista.http")
 server_log.addFilter(UnreadableRequestFilter())
 
 
-def _add(app: web.Application, operation: Operation) -> None:
-    for path in operation.paths():
-        app.router.add_route(operation.method, _whole(path), operation.handler, expect_handler=on_expect)
-    if operation.access == "client":
-        versioned = blueprint_endpoints.under_version(operation.handler)
-        path = "/api/{version}" + _whole(operation.path)
-        app.router.add_route(operation.method, path, versioned, expect_handler=on_expect)
+async def _limiter_closed(app: web.Application) -> AsyncIterator[None]:
+    yield
+    await app[STAGE].limiter.close()
 
 
-def _whole(path: str) -> str:
-    """The same path, where the name of a file may have braces: left to itself, aiohttp has no such part."""
-    return path.replace("{file}", "{file:[^/]+}")
+async def _stop_polls(app: web.Application) -> None:
+    await app[STAGE].desk.close()
 
 
-async def _say_goodbye(app: web.Application) -> None:
-    """Streams end and waits are answered now, so that nobody has to wait for them."""
-    stage = app[STAGE]
-    stage.feed.close()
-    stage.engine.fail_waiters(OrchestratorStopped())
+async def _end_streams(app: web.Application) -> None:
+    """End event streams and answer waiting requests now, so that the shutdown does not wait for them."""
+    context = app[STAGE]
+    context.feed.close()
+    context.engine.fail_waiters(OrchestratorStopped())

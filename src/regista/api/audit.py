@@ -11,12 +11,12 @@ from ..schemas.pages import Page
 from ..services.audit import AuditFilter
 from . import view
 from .callers import caller_of
-from .operations import Operations
 from .pagination import page_request, record_page
 from .parameters import LIMIT, NEXT, Parameter
+from .routes import RouteTable
 from .stage import STAGE
 
-routes = Operations("audit")
+routes = RouteTable("audit")
 
 ACTOR = Parameter(
     name="actor", words="Only actions of this actor: `client:NAME`, …", schema={"type": "string"}
@@ -42,9 +42,9 @@ class AuditObject(Struct, frozen=True, kw_only=True):
 
 @routes.get(
     "/audit",
+    operator=True,
     parameters=[ACTOR, ACTION, TARGET, LIMIT, NEXT],
     answers={200: Page[AuditObject]},
-    problems={403: "for operators only"},
 )
 async def find(request: web.Request) -> web.Response:
     """List who did what, newest first. For operators only.

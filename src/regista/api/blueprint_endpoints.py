@@ -1,17 +1,17 @@
 """Paths of blueprints: a blueprint's own endpoint, the common routes below its version, and unknown paths."""
 
-import functools
 from typing import Any
 
 from aiohttp import web
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ..engines.base import Submission
 from ..schemas.jobs import Accepted, Positive, Text, WebhookUrl
 from . import bodies, parameters, view
 from .callers import caller_of
-from .middleware.known_query import check_query
-from .operations import CLIENTS_ONLY, QUERIES, Handler
+from .parameters import check_query
+from .routes import Operation
 from .stage import STAGE
 
 #: The end of the routes that match every path.
@@ -56,9 +56,6 @@ async def submit_to_endpoint(request: web.Request) -> web.StreamResponse:
     return view.json(Accepted("accepted", job.id), 202)
 
 
-CLIENTS_ONLY.add(submit_to_endpoint)
-
-
 async def unknown_path(request: web.Request) -> web.StreamResponse:
     """Answer 404, or 405 where the path is known under another method."""
     raise await _not_allowed(request, set())
@@ -91,20 +88,26 @@ async def _not_allowed(request: web.Request, also: set[str]) -> Exception:
     return web.HTTPNotFound()
 
 
-def under_version(handler: Handler) -> Handler:
-    """The same route below the version of some blueprint, where clients of the documents look for it."""
+def under_version(operation: Operation) -> Operation:
+    """The same operation below the version of some blueprint, where clients of the documents look for it."""
 
-    @functools.wraps(handler)
     async def versioned(request: web.Request) -> web.StreamResponse:
         blueprints = request.app[STAGE].services.blueprints
         if not blueprints.has_version_prefix(request.match_info["version"]):
             return await submit_to_endpoint(request)
-        check_query(request, QUERIES.get(handler))
-        answer = await handler(request)
+        check_query(request, operation.query)
+        answer = await operation.handler(request)
         if request.path.endswith("/cancel") and answer.status == 200:
             return view.json({"status": "cancellation_request_accepted"})
         return answer
 
-    if handler in CLIENTS_ONLY:
-        CLIENTS_ONLY.add(versioned)
-    return versioned
+    return replace(
+        operation, path="/api/{version}" + operation.path, handler=versioned, ignore_unknown_query=True
+    )
+
+
+#: Clients call the endpoints of blueprints, so unknown paths below `/api` need a token, too.
+ENDPOINT = Operation(
+    method="*", path="/api/{tail:.*}", handler=submit_to_endpoint, tag="jobs", ignore_unknown_query=True
+)
+UNKNOWN_PATH = Operation(method="*", path="/{tail:.*}", handler=unknown_path, tag="api", kind="public")

@@ -10,11 +10,11 @@ from ..blueprint.registry import endpoint_path
 from ..schemas.pages import Page
 from . import parameters, view
 from .callers import caller_of
-from .operations import Media, Operations
 from .parameters import Parameter
+from .routes import Media, RouteTable
 from .stage import STAGE
 
-routes = Operations("blueprints")
+routes = RouteTable("blueprints")
 
 _UNKNOWN = {404: "no such blueprint"}
 

@@ -11,7 +11,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from ..config import Config
 from ..serialization import safe_text
-from .encodings import READABLE, Broken, TooLarge, unpack
+from .compression import REQUEST_ENCODINGS, BodyTooLarge, CorruptBody, decompress
 from .problems import Problem
 from .stage import STAGE
 from .wording import reworded
@@ -55,23 +55,23 @@ async def _read(request: web.Request, config: Config) -> bytes:
 async def _read_packed(request: web.Request, config: Config) -> bytes:
     """Packed in one way that we can undo. Twice packed is how bombs are built, and nobody needs it."""
     coding = ", ".join(request.headers.getall("Content-Encoding")).strip().lower()
-    if coding not in READABLE:
+    if coding not in REQUEST_ENCODINGS:
         raise unsupported_encoding(coding)
     body = await _read(request, config)
     if len(request.match_info.apps) > 1:
         return body  # mounted in an application whose server decompresses requests by itself
     try:
-        return await asyncio.to_thread(unpack, body, coding, config.max_body_bytes)
-    except TooLarge:
+        return await asyncio.to_thread(decompress, body, coding, config.max_body_bytes)
+    except BodyTooLarge:
         raise too_large(config.max_body_bytes) from None
-    except Broken as error:
+    except CorruptBody as error:
         detail = f"the body is not {coding}, as its header says: {safe_text(error)[:200]}"
         raise Problem(400, "malformed_body", detail, headers={"Connection": "close"}) from None
 
 
 def unsupported_encoding(coding: str) -> Problem:
     """The refusal of a body that is packed in another way than those that we can undo."""
-    known = ", ".join(READABLE)
+    known = ", ".join(REQUEST_ENCODINGS)
     return Problem(
         415,
         "unsupported_encoding",

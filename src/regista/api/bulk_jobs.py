@@ -15,13 +15,12 @@ from . import bodies, parameters, view
 from .callers import caller_of
 from .job_views import settled_views
 from .jobs import submission_of
-from .middleware.ratelimit import gate_of
-from .operations import Operations, Schema, ref
 from .parameters import Parameter
 from .problems import Problem, ProblemBody, body_of, problem_of
+from .routes import RouteTable, Schema, ref
 from .stage import STAGE
 
-routes = Operations("jobs")
+routes = RouteTable("jobs")
 
 
 #: Documented as it is accepted: an item that is no job is answered in its place, and the others are created.
@@ -87,7 +86,7 @@ async def create_batch(request: web.Request) -> web.Response:
     stage = request.app[STAGE]
     ids_only = parameters.choice(request, "return", Form) is Form.IDS
     wanted = decode_batch(await bodies.read(request), stage.config.max_batch)
-    await gate_of(request).more(request, len(wanted) - 1)
+    await request.app[STAGE].limiter.take_more(request, len(wanted) - 1)
     valid = [submission_of(body, body.idempotency_key) for body in wanted if isinstance(body, JobRequest)]
     results = iter(await stage.services.jobs.submit(caller_of(request), valid))
     show = view.clock_of(stage.config)
@@ -125,7 +124,7 @@ def _problem(refusal: RegistaError | Problem) -> Problem:
     return problem_of(refusal) or Problem(500, refusal.code, "an error of the orchestrator")
 
 
-@routes.post("/jobs:wait", body=WaitForAny, answers={200: Waited})
+@routes.post("/jobs:wait", read_only=True, body=WaitForAny, answers={200: Waited})
 async def wait_for_any(request: web.Request) -> web.Response:
     """Wait for any of several jobs.
 

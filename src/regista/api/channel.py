@@ -10,9 +10,9 @@ from aiohttp import WSCloseCode, web
 from ..dispatch.dispatcher import Dispatcher
 from ..workers.protocol import frames
 from ..workers.service import WorkerService
-from .operations import add_routes
 from .problems import Problem
 from .roll_call import RollCall
+from .routes import RouteTable
 from .stage import STAGE
 from .worker_auth import admit
 from .worker_stream import Channel, serve_stream
@@ -32,11 +32,11 @@ _HANDSHAKE = (
     "Sec-WebSocket-Extensions",
 )
 
-routes = web.RouteTableDef()
+routes = RouteTable("stream", kind="worker")
 
 
-@routes.get("/_worker/ws/{worker_id}", allow_head=False)
-@routes.get("/_worker/ws", allow_head=False)
+@routes.get("/_worker/ws/{worker_id}")
+@routes.get("/_worker/ws")
 async def connect(request: web.Request) -> web.StreamResponse:
     """Our own workers ask for the stream by its subprotocol; anybody else gets the command socket."""
     worker_id = request.match_info.get("worker_id")
@@ -44,7 +44,7 @@ async def connect(request: web.Request) -> web.StreamResponse:
     _check_handshake(request)
     offered = request.headers.get("Sec-WebSocket-Protocol", "")
     if worker_id and frames.PROTOCOL in [name.strip() for name in offered.split(",")]:
-        return await serve_stream(request, worker_id, request.app[CHANNELS])
+        return await serve_stream(request, worker_id, request.app[STAGE].channels)
     from .sockets import serve_stock_socket
 
     # The older SDK does not say who it is; where its credential does, that is who it is.
@@ -128,30 +128,16 @@ class Channels:
         elif connected is not None and connected.draining != channel.drain_told:
             channel.tell_drain(connected.draining)
 
+    async def run(self, _: web.Application) -> AsyncIterator[None]:
+        """A cleanup context of the application: watches the streams while it serves."""
+        watching = asyncio.get_running_loop().create_task(self.watch(), name="streams")
+        yield
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        if self.roll is not None:
+            await self.roll.stop()
+
     async def close(self, _: web.Application) -> None:
         """The orchestrator stops: every worker is told, and looks for another one."""
         closing = [channel.shut(WSCloseCode.GOING_AWAY) for channel in self._open.values()]
         await asyncio.gather(*closing, return_exceptions=True)
-
-
-CHANNELS = web.AppKey("channels", Channels)
-
-
-def install(app: web.Application) -> None:
-    """Add the streams to an application."""
-    stage = app[STAGE]
-    lease_s = stage.config.lease_s
-    roll = None if stage.storage.shared else RollCall(stage.workers, lease_s)
-    channels = app[CHANNELS] = Channels(stage.workers, stage.dispatcher, lease_s, roll)
-
-    async def alive(_: web.Application) -> AsyncIterator[None]:
-        watching = asyncio.get_running_loop().create_task(channels.watch(), name="streams")
-        yield
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
-        if roll is not None:
-            await roll.stop()
-
-    add_routes(app, routes)
-    app.cleanup_ctx.append(alive)
-    app.on_shutdown.append(channels.close)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import cast
 
 from aiohttp import StreamReader, web
-from aiohttp.typedefs import Handler
 
 log = logging.getLogger("regista.api")
 
@@ -41,18 +40,10 @@ class ConnectionGuards:
         """Forget a closed connection."""
         self._by_transport.pop(transport, None)
 
-    @web.middleware
-    async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Stop the header timer while a request is handled. Must be the outermost middleware."""
+    def find(self, request: web.Request) -> "ConnectionGuard | None":
+        """The guard of a request's connection; None if another server runs the application."""
         transport = request.transport
-        guard = None if transport is None else self._by_transport.get(transport)
-        if guard is None:  # another server runs the application
-            return await handler(request)
-        guard.request_started(request.content)
-        try:
-            return await handler(request)
-        finally:
-            guard.request_finished()
+        return None if transport is None else self._by_transport.get(transport)
 
 
 class ConnectionGuard(asyncio.Protocol):

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from .operations import Media, Operation
+from .routes import Media, Operation
 
 #: What stands in a sample where the path has a parameter.
 _NAMES = {
@@ -66,7 +66,7 @@ def curl_command(operation: Operation) -> str:
     if any(isinstance(one, Media) and "text/event-stream" in one.types for one in operation.answers.values()):
         words.append("-N")  # as it comes
     words.append(f'"$REGISTA_URL{path}{"?" + query if query else ""}"')
-    if operation.access == "client":
+    if operation.kind == "client":
         words.append(_TOKEN)
     body = BODIES.get(operation.id)
     if body is not None:

@@ -7,10 +7,10 @@ from pathlib import Path
 from aiohttp import web
 
 from .curl_samples import curl_command
-from .openapi import OPERATIONS
-from .operations import Media, Operation, Operations
+from .routes import Media, Operation, RouteTable
+from .stage import STAGE
 
-routes = Operations("api")
+routes = RouteTable("api")
 
 #: The page may ask its own orchestrator for the document, and nobody for anything else.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
@@ -23,13 +23,13 @@ def _page() -> str:
     return Path(__file__).with_name("docs.html").read_text(encoding="utf-8")
 
 
-@routes.get("/docs", also=("/", "/docs/"), access="public", answers={200: Media(("text/html",), "the page")})
+@routes.get("/docs", also=("/", "/docs/"), kind="public", answers={200: Media(("text/html",), "the page")})
 async def docs(request: web.Request) -> web.Response:
     """Read the documentation of the API, in a browser."""
     if not request.path.endswith("/docs"):
         # Relative, so that it leads to the right place below the prefix of another application, too.
         raise web.HTTPFound("../docs" if request.path.endswith("/docs/") else "docs")
-    page = _page().replace(_PLACE, operations_html(request.app[OPERATIONS]))
+    page = _page().replace(_PLACE, operations_html(request.app[STAGE].document.operations))
     return web.Response(text=page, content_type="text/html", headers={"Content-Security-Policy": _POLICY})
 
 

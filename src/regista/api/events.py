@@ -13,13 +13,12 @@ from ..schemas.jobs import Progress
 from ..services.events import News, Position, SlowReader
 from . import view
 from .callers import caller_of
-from .middleware.ratelimit import tell
-from .operations import Media, Operations
 from .parameters import Parameter, bad
+from .routes import Media, RouteTable
 from .sending import whole_or_cut
 from .stage import STAGE
 
-routes = Operations("streams")
+routes = RouteTable("streams")
 
 #: Seconds that a client may take to read what is ready for it, before its connection is cut.
 SLOW_S = 10.0
@@ -84,7 +83,6 @@ async def all_events(request: web.Request) -> web.StreamResponse:
 async def send_events(request: web.Request, news: AsyncIterator[News], *, wide: bool) -> web.StreamResponse:
     """The events as they come; `wide` gives them ids that are good for all jobs."""
     response = web.StreamResponse(headers=_HEADERS)
-    tell(request, response)
     show = view.clock_of(request.app[STAGE].config)
     try:
         # Cut where it reads nothing at all, or there is nothing to read from: it may come back with its last id.

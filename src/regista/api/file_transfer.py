@@ -19,9 +19,8 @@ from ..payloads import links
 from ..services.files import LinkedFile
 from . import view
 from .bodies import UNREADABLE, unreadable
-from .middleware.ratelimit import tell
-from .operations import on_expect
 from .problems import Problem
+from .routes import RouteTable
 from .sending import SLOW_S, whole_or_cut, write
 from .stage import STAGE, Stage
 
@@ -81,27 +80,20 @@ class TransferSlots:
             self._of[client] = share, count - 1
 
 
-#: Separate slots for both directions: a client that copies one file to another must not wait for itself.
-DOWNLOADS = web.AppKey("downloads", TransferSlots)
-UPLOADS = web.AppKey("uploads", TransferSlots)
-
 #: Below the path of the links: the job's id, and the name of the file with its folders.
 _PATTERN = links.PATH + "/{job_id}/{file:.+}"
 
 
-def install(app: web.Application) -> None:
-    """Answer at the paths of signed links."""
-    most = app[STAGE].config.s3_max_concurrency
-    app[DOWNLOADS], app[UPLOADS] = TransferSlots(most), TransferSlots(most)
-    app.router.add_get(_PATTERN, download, expect_handler=on_expect)  # and HEAD
-    app.router.add_put(_PATTERN, upload, expect_handler=on_expect)
+routes = RouteTable("files", kind="public")
 
 
+@routes.get(_PATTERN, secret_in_url=True)
+@routes.head(_PATTERN, secret_in_url=True)
 async def download(request: web.Request) -> web.StreamResponse:
     """The content of a file."""
     stage, job_id, name = _checked_link(request, "GET")
     linked = await stage.services.files.linked_download(job_id, name)
-    async with request.app[DOWNLOADS].slot(linked.owner):
+    async with request.app[STAGE].downloads.slot(linked.owner):
         return await _send(request, linked)
 
 
@@ -119,7 +111,6 @@ async def _send(request: web.Request, linked: LinkedFile) -> web.StreamResponse:
     answer.content_length = found.size
     if request.method == "HEAD":
         return answer
-    tell(request, answer)
     pieces = files.stream(name)
     first = await anext(pieces, b"")  # a file that is gone by now is a 404, and not half an answer
     # Closed here, so that its turn is free at once, and not some day.
@@ -133,6 +124,7 @@ async def _send(request: web.Request, linked: LinkedFile) -> web.StreamResponse:
     return answer
 
 
+@routes.put(_PATTERN, secret_in_url=True)
 async def upload(request: web.Request) -> web.Response:
     """Write a file. It is there when this is answered, or not at all."""
     stage, job_id, name = _checked_link(request, "PUT")
@@ -140,7 +132,7 @@ async def upload(request: web.Request) -> web.Response:
     most = stage.config.max_file_bytes
     if (request.content_length or 0) > most:
         raise FileTooLarge(name, most)
-    async with request.app[UPLOADS].slot(linked.owner):
+    async with request.app[STAGE].uploads.slot(linked.owner):
         pieces = _pieces(request, name, most, stage.config.body_timeout_s)
         await linked.files.upload_stream(name, pieces)
         found = await linked.files.info(name)

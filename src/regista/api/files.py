@@ -15,12 +15,12 @@ from ..services.files import SignedLink
 from . import bodies, parameters, view
 from .address import is_secure
 from .callers import caller_of
-from .operations import Operations
 from .parameters import NEXT, Parameter, page_limit
 from .problems import Problem
+from .routes import RouteTable
 from .stage import STAGE
 
-routes = Operations("files")
+routes = RouteTable("files")
 
 _PROBLEMS = {501: "no payload store is configured", 503: "the payload store is away"}
 _LIMIT = page_limit(1000)

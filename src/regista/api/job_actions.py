@@ -7,12 +7,12 @@ from ..services.approvals import PersonDecision
 from . import bodies, parameters, view
 from .callers import caller_of
 from .job_views import respond_with_job
-from .operations import Operations
 from .parameters import KEY, Parameter
 from .problems import Problem
+from .routes import RouteTable
 from .stage import STAGE
 
-routes = Operations("jobs")
+routes = RouteTable("jobs")
 
 _NOT_YOURS = "no such job of yours"
 _NOT_QUARANTINED = "the job is not quarantined"
@@ -63,7 +63,8 @@ async def approve(request: web.Request) -> web.Response:
 
 @routes.post(
     "/_public/webhooks/approval/{job_id}",
-    access="public",
+    kind="public",
+    secret_in_url=True,
     parameters=[TOKEN],
     body=Decision,
     answers={200: dict[str, str]},

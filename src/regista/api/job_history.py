@@ -12,12 +12,12 @@ from ..schemas.job_view import TimeFormat
 from ..schemas.pages import Page, encode_position
 from . import parameters, view
 from .callers import caller_of
-from .operations import Operations
 from .parameters import NEXT, Parameter, page_limit
+from .routes import RouteTable
 from .sending import json_line, stream_lines
 from .stage import STAGE
 
-routes = Operations("jobs")
+routes = RouteTable("jobs")
 
 
 class Format(StrEnum):

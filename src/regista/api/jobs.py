@@ -12,12 +12,12 @@ from ..schemas.pages import Page
 from . import bodies, parameters, view
 from .callers import caller_of
 from .job_views import details_view, own_job, respond_with_job
-from .operations import Operations
 from .parameters import BLUEPRINT, KEY, LIMIT, NEXT, STATUS, WAIT
+from .routes import RouteTable
 from .search import NO_HISTORY, QUERY, query_of_request, search_page
 from .stage import CLIENT, STAGE
 
-routes = Operations("jobs")
+routes = RouteTable("jobs")
 
 
 @routes.post(

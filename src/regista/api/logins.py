@@ -3,13 +3,12 @@
 import hmac
 from collections import OrderedDict
 
-from aiohttp import web
 from msgspec import Struct, field
 
 from ..workers.credentials import TokenFamily, TokenLifetimes, WorkerTokenStore
 from ..workers.one_time_passwords import OneTimePasswords
 from .doors import Doors
-from .stage import STAGE, Stage
+from .stage import Stage
 
 #: Workers whose keys are remembered, and keys of each.
 _MOST_WORKERS = 10_000
@@ -52,14 +51,6 @@ class Logins(Struct, frozen=True):
             return True
         now = await self.credentials.fingerprint(doors.token_of(login.worker_id))
         return hmac.compare_digest(login.grounds, now)
-
-
-LOGINS = web.AppKey("logins", Logins)
-
-
-def install(app: web.Application) -> None:
-    """Add them to an application."""
-    app[LOGINS] = logins_of(app[STAGE])
 
 
 def logins_of(stage: Stage) -> Logins:

@@ -6,10 +6,10 @@ from msgspec import Struct
 from ..services.jobs import QuotaUsage
 from . import view
 from .callers import caller_of
-from .operations import Operations
+from .routes import RouteTable
 from .stage import CLIENT, STAGE
 
-routes = Operations("me")
+routes = RouteTable("me")
 
 
 class ClientView(Struct, frozen=True, kw_only=True):

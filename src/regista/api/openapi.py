@@ -15,12 +15,12 @@ from . import view
 from .blueprint_endpoints import EndpointBody, submit_to_endpoint
 from .blueprints import endpoint_of
 from .curl_samples import curl_command
-from .operations import REFS, Media, Operation, Operations, Schema
 from .parameters import KEY, Parameter
 from .problems import ProblemBody
+from .routes import REFS, Media, Operation, RouteTable, Schema
 from .stage import STAGE, Stage
 
-routes = Operations("api")
+routes = RouteTable("api")
 
 #: Every tag of an operation, in the order of the document.
 TAGS = {
@@ -51,12 +51,12 @@ Every path below `/api/v1` answers below `/api` too. A refusal is `application/p
 @routes.get(
     "/api/openapi.json",
     also=("/api/v1/openapi.json",),
-    access="public",
+    kind="public",
     answers={200: Schema({"type": "object"})},
 )
 async def openapi(request: web.Request) -> web.Response:
     """Read this document."""
-    return view.json(request.app[DOCUMENT].told(request.app[STAGE]))
+    return view.json(request.app[STAGE].document.told(request.app[STAGE]))
 
 
 class Document:
@@ -67,7 +67,7 @@ class Document:
     """
 
     def __init__(self, operations: list[Operation]) -> None:
-        self._operations = operations
+        self.operations = operations
         self._made_for: list[tuple[str, str | None]] | None = None
         self._made = msgspec.Raw()
 
@@ -75,14 +75,9 @@ class Document:
         """The JSON of it."""
         wanted = [(blueprint.name, endpoint_of(blueprint)) for blueprint in stage.library.blueprints()]
         if wanted != self._made_for:
-            self._made = msgspec.Raw(view.encode(document(self._operations, stage)))
+            self._made = msgspec.Raw(view.encode(document(self.operations, stage)))
             self._made_for = wanted
         return self._made
-
-
-#: All operations of an application, for its document.
-OPERATIONS = web.AppKey("operations", list[Operation])
-DOCUMENT = web.AppKey("document", Document)
 
 
 def document(operations: list[Operation], stage: Stage) -> dict[str, Any]:
@@ -141,7 +136,7 @@ def _operation(operation: Operation, schemas: dict[Any, Any], config: Config) ->
         ],
         "responses": _responses(operation, schemas),
     }
-    if operation.access == "client":
+    if operation.kind == "client":
         told["security"] = [{"clientToken": []}, {"bearer": []}]
     if operation.body is not None:
         told["requestBody"] = _body(_schema(operation.body, schemas), operation.body_required)
@@ -202,12 +197,14 @@ def _schema(shape: Any, schemas: dict[Any, Any]) -> dict[str, Any]:
 def _problems(operation: Operation) -> dict[int, str]:
     """What every operation of its kind may refuse, and what this one does."""
     told: dict[int, str] = {429: "too often; `Retry-After` says when to come back"}
-    if operation.parameters or operation.body is not None or operation.access == "client":
+    if operation.parameters or operation.body is not None or operation.kind == "client":
         told[400] = "malformed or invalid"
         told[431] = "the address or a header is too long (from nginx; the server itself answers 400)"
-    if operation.access == "client":
+    if operation.kind == "client":
         told[401] = "no client token, or an unknown one"
         told[503] = "starting, stopping, or the store has failed; try again"
+    if operation.operator:
+        told[403] = "for operators only"
     if operation.body is not None:
         told[408] = "the body did not come in time"
         told[413] = "the body is too large"

@@ -90,6 +90,21 @@ def twice(name: str) -> Problem:
     return Problem(400, "bad_parameter", f"{name}: expected it once, got it more than once", parameter=name)
 
 
+def check_query(request: web.Request, known: Sequence[str]) -> None:
+    """Refuse parameters that are not known, or come twice. Names that begin with `_` are ignored.
+
+    A filter that is mistyped and ignored would be worse than none.
+    """
+    query = request.query
+    for name in query:
+        if name.startswith("_"):
+            continue
+        if name not in known:
+            raise unknown(name, known)
+        if len(query.getall(name)) > 1:
+            raise twice(name)
+
+
 def seconds(request: web.Request, name: str, most: float) -> float | None:
     """A length of time, cut at `most`; None when it is not given."""
     text = request.query.get(name)
@@ -151,3 +166,12 @@ def idempotency_key(request: web.Request, told: str | None = None) -> str | None
     if not re.fullmatch(r"[!-~]{1,1000}", key):
         raise bad(KEY.name, "1 to 1000 printable ASCII characters without blanks", ascii(key))
     return told or key
+
+
+def token_in(request: web.Request, header: str) -> str:
+    """The token in this header, else the one in `Authorization: Bearer`; empty without one."""
+    token = request.headers.get(header, "")
+    if token:
+        return token
+    kind, _, bearer = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+    return bearer.strip() if kind.lower() == "bearer" else ""

@@ -11,7 +11,7 @@ from ..config.rates import Context
 from ..errors import OrchestratorStopped, StorageOutcomeUnknown
 from ..model import ResultVerdict, Task, TaskResult, split_attempt_id
 from ..serialization import safe_text
-from ..workers.polling.service import PollingService, UnknownWorker
+from ..workers.polling.service import UnknownWorker
 from ..workers.polling.session import DeliveredTask
 from ..workers.protocol.dialects import skills_of, task_message, to_progress, to_result
 from ..workers.protocol.messages import (
@@ -28,25 +28,21 @@ from ..workers.protocol.messages import (
 )
 from . import bodies, sts
 from .address import peer_of, tell_if_clear
-from .middleware.ratelimit import GATE, gate_of, tell
-from .operations import add_routes
 from .problems import Problem
 from .rivals import rival_of, warn_of_two
+from .routes import RouteTable
 from .stage import STAGE, Stage
 from .worker_auth import admit, check_signature, check_still_in, check_worker, version_of
 
 #: A poll may ask for so many tasks at once.
 MAX_TASKS = 1000
 
-#: Found once: a member of an enum that is looked up on its class costs more than to use it.
-_RESULT = Context.RESULT
 _JSON: dict[str, str] = {hdrs.CONTENT_TYPE: "application/json"}
 
-DESK = web.AppKey("desk", PollingService)
 M = TypeVar("M")
 _encode = msgspec.json.Encoder().encode
 
-routes = web.RouteTableDef()
+routes = RouteTable("workers", kind="worker")
 
 #: What a refused result is told.
 _REFUSALS = {
@@ -58,21 +54,6 @@ _REFUSALS = {
 }
 
 
-def install(app: web.Application) -> None:
-    """Add the worker protocol to an application."""
-    stage = app[STAGE]
-    config = stage.config
-    desk = app[DESK] = PollingService(
-        stage.workers, stage.dispatcher, stage.clock, config.lease_s, config.poll_lease_s
-    )
-
-    async def close(_: web.Application) -> None:
-        await desk.close()
-
-    add_routes(app, [*routes, *sts.routes])
-    app.on_shutdown.append(close)
-
-
 @routes.post("/_worker/workers/register")
 async def register(request: web.Request) -> web.Response:
     """A worker says who it is and what it can do."""
@@ -82,12 +63,12 @@ async def register(request: web.Request) -> web.Response:
     said = _read(body, Registration)
     check_worker(request, said.worker_id)
     check_signature(request, body, said, said.worker_id, fresh=True)
-    await gate_of(request).worker(request, Context.HEARTBEAT, said.worker_id)
+    await request.app[STAGE].limiter.take_for_worker(request, Context.HEARTBEAT, said.worker_id)
     tell_if_clear(request, f"worker {said.worker_id}")
     # Before it is taken in: of two that come with one password, one is let in.
     login = await sts.trade(request, said.worker_id) if speaker.by == "password" else None
     try:
-        arrival = await request.app[DESK].register(said, peer_of(request))
+        arrival = await request.app[STAGE].desk.register(said, peer_of(request))
     except BadMessage as error:
         raise _refused(error) from error
     worker = arrival.worker
@@ -111,11 +92,12 @@ async def register(request: web.Request) -> web.Response:
 @routes.patch("/_worker/workers/{worker_id}")
 async def heartbeat(request: web.Request) -> web.Response:
     """A worker says that it is there, what it runs, and what it could start."""
-    stage, desk = request.app[STAGE], request.app[DESK]
+    stage = request.app[STAGE]
+    desk = stage.desk
     began = stage.clock.elapsed()  # before anything is read: what is offered from now on it cannot know
     worker_id = request.match_info["worker_id"]
     await admit(request, worker_id)
-    await gate_of(request).worker(request, Context.HEARTBEAT, worker_id)
+    await request.app[STAGE].limiter.take_for_worker(request, Context.HEARTBEAT, worker_id)
     body = await bodies.read(request)
     if not body.strip():
         return _answer({"status": "ttl_refreshed"} if await desk.refresh_lease(worker_id) else None)
@@ -137,14 +119,15 @@ async def heartbeat(request: web.Request) -> web.Response:
     return _answer(told)
 
 
-@routes.get("/_worker/workers/{worker_id}/tasks/next", allow_head=False)
+@routes.get("/_worker/workers/{worker_id}/tasks/next")
 async def next_task(request: web.Request) -> web.StreamResponse:
     """Wait for a task: 200 with it, or 204 when the time is up. `limit` asks for several."""
     app = request.app
-    stage, desk, gate = app[STAGE], app[DESK], app[GATE]
+    stage = app[STAGE]
+    desk, limiter = stage.desk, stage.limiter
     worker_id = request.match_info["worker_id"]
     speaker, guests = await admit(request, worker_id), stage.doors.guests
-    gate.check_poll(request, worker_id)
+    limiter.check_poll(request, worker_id)
     query, longest_s = request.query, stage.config.poll_timeout_s
     timeout_s = min(_number(query, "timeout", longest_s), longest_s)
     limit = _count(query, "limit")
@@ -153,13 +136,12 @@ async def next_task(request: web.Request) -> web.StreamResponse:
         poll = desk.poll(worker_id, timeout_s, limit or 1, available, hot, _count(query, "session"))
         async with poll as tasks:
             if not tasks:
-                gate.found_nothing(request)
+                limiter.count_empty_poll(request)
             elif speaker.by == "login" or stage.doors.guests is not guests:
                 # The wait was long enough for a token to be taken back.
                 await check_still_in(request, worker_id)
             # Written in here: what cannot be written has not been delivered, and waits for the next poll.
             response = _task_answer(stage, tasks, plural=limit is not None)
-            tell(request, response)
             await response.prepare(request)
             await response.write_eof()
     except BadMessage as error:
@@ -179,10 +161,10 @@ async def result(request: web.Request) -> web.Response:
     said = _read(body, Result)
     worker_id = _speaker(request, said)
     check_signature(request, body, said, worker_id)
-    await app[GATE].worker(request, _RESULT, worker_id)
+    await app[STAGE].limiter.take_for_worker(request, Context.RESULT, worker_id)
     told = to_result(said, worker_id, app[STAGE].clock.now())
     try:
-        verdict, task = await app[DESK].result(told)
+        verdict, task = await app[STAGE].desk.result(told)
     except (StorageOutcomeUnknown, OrchestratorStopped):
         _hang_up_on_the_hasty(request)
         raise
@@ -196,12 +178,12 @@ async def result(request: web.Request) -> web.Response:
 async def event(request: web.Request) -> web.Response:
     """Progress of an attempt. Any other event is accepted, and means nothing to us."""
     await admit(request, None)
-    desk = request.app[DESK]
+    desk = request.app[STAGE].desk
     body = await bodies.read(request)
     said = _read(body, WorkerEvent)
     worker_id = _speaker(request, said)
     check_signature(request, body, said, worker_id, event=True)
-    await gate_of(request).worker(request, Context.EVENT, worker_id)
+    await request.app[STAGE].limiter.take_for_worker(request, Context.EVENT, worker_id)
     try:
         progress = to_progress(said)
     except BadMessage as error:

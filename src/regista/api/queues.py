@@ -9,10 +9,10 @@ from ..schemas.pages import Page
 from ..services.queues import QueueCounts, Totals
 from . import view
 from .callers import caller_of
-from .operations import Operations
+from .routes import RouteTable
 from .stage import STAGE
 
-routes = Operations("queues")
+routes = RouteTable("queues")
 
 
 class QueueObject(Struct, frozen=True, kw_only=True):

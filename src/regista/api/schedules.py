@@ -17,14 +17,13 @@ from ..services.schedules import Tick
 from ..upkeep.schedule_book import Entry
 from . import bodies, parameters, view
 from .callers import caller_of
-from .operations import Operations
 from .parameters import KEY, Parameter
+from .routes import RouteTable
 from .stage import STAGE, Stage
 
-routes = Operations("schedules")
+routes = RouteTable("schedules")
 
-_OPERATORS = {403: "for operators only"}
-_UNKNOWN = _OPERATORS | {404: "no such schedule"}
+_UNKNOWN = {404: "no such schedule"}
 #: Ticks that `next` tells of, at most.
 _MOST = 1000
 COUNT = Parameter(
@@ -89,7 +88,7 @@ class Triggered(Struct, frozen=True):
     job_id: str
 
 
-@routes.get("/schedules", answers={200: Page[ScheduleObject]}, problems=_OPERATORS)
+@routes.get("/schedules", operator=True, answers={200: Page[ScheduleObject]})
 async def find(request: web.Request) -> web.Response:
     """List the schedules, by name. For operators only.
 
@@ -104,9 +103,10 @@ async def find(request: web.Request) -> web.Response:
 
 @routes.post(
     "/schedules",
+    operator=True,
     body=NewSchedule,
     answers={201: ScheduleObject},
-    problems=_OPERATORS | {404: "no such blueprint", 409: "another schedule has that name"},
+    problems={404: "no such blueprint", 409: "another schedule has that name"},
 )
 async def create(request: web.Request) -> web.Response:
     """Make a schedule. For operators only.
@@ -122,7 +122,7 @@ async def create(request: web.Request) -> web.Response:
     return view.json(_object(stage, entry), 201, {"Location": f"{request.path}/{wanted.name}"})
 
 
-@routes.get("/schedules/{schedule}", answers={200: ScheduleObject}, problems=_UNKNOWN)
+@routes.get("/schedules/{schedule}", operator=True, answers={200: ScheduleObject}, problems=_UNKNOWN)
 async def get(request: web.Request) -> web.Response:
     """Look at a schedule, and at what became of its last ticks. For operators only.
 
@@ -133,7 +133,13 @@ async def get(request: web.Request) -> web.Response:
     return view.json(_object(stage, await stage.services.schedules.get(caller_of(request), name)))
 
 
-@routes.get("/schedules/{schedule}/next", parameters=[COUNT], answers={200: Page[Tick]}, problems=_UNKNOWN)
+@routes.get(
+    "/schedules/{schedule}/next",
+    operator=True,
+    parameters=[COUNT],
+    answers={200: Page[Tick]},
+    problems=_UNKNOWN,
+)
 async def coming(request: web.Request) -> web.Response:
     """Tell the next ticks of a schedule. For operators only.
 
@@ -148,6 +154,7 @@ async def coming(request: web.Request) -> web.Response:
 
 @routes.post(
     "/schedules/{schedule}/pause",
+    operator=True,
     body=ReasonBody,
     body_required=False,
     answers={200: ScheduleObject},
@@ -166,6 +173,7 @@ async def pause(request: web.Request) -> web.Response:
 
 @routes.post(
     "/schedules/{schedule}/resume",
+    operator=True,
     body=ReasonBody,
     body_required=False,
     answers={200: ScheduleObject},
@@ -184,11 +192,12 @@ async def resume(request: web.Request) -> web.Response:
 
 @routes.post(
     "/schedules/{schedule}/trigger",
+    operator=True,
     parameters=[KEY],
     body=TriggerRequest,
     body_required=False,
     answers={202: Triggered},
-    problems={403: "for operators only", 404: "no such schedule, or its blueprint is not registered"},
+    problems={404: "no such schedule, or its blueprint is not registered"},
 )
 async def trigger(request: web.Request) -> web.Response:
     """Start a job of a schedule now, whatever its ticks say. For operators only.
@@ -205,6 +214,7 @@ async def trigger(request: web.Request) -> web.Response:
 
 @routes.post(
     "/schedules/{schedule}/delete",
+    operator=True,
     body=ReasonBody,
     body_required=False,
     answers={204: None},

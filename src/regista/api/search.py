@@ -19,12 +19,12 @@ from ..services.search import FoundJob, JobSearch
 from . import parameters, view
 from .callers import caller_of
 from .job_views import listed_view
-from .operations import Media, Operations
 from .parameters import BLUEPRINT, LIMIT, NEXT, STATUS, Parameter, bad
+from .routes import Media, RouteTable
 from .sending import json_line, stream_lines
 from .stage import CLIENT, STAGE, Stage
 
-routes = Operations("searches")
+routes = RouteTable("searches")
 
 QUERY = Parameter(
     name="query",

@@ -13,7 +13,6 @@ import msgspec
 from aiohttp import web
 
 from ..errors import RegistaError
-from .middleware.ratelimit import tell
 
 log = logging.getLogger("regista.api")
 
@@ -62,7 +61,6 @@ async def stream_lines(request: web.Request, lines: AsyncIterator[bytes]) -> web
     """An answer that is made while it is read. A reader that stops reading is disconnected."""
     headers = {"Content-Type": "application/jsonl; charset=utf-8", "X-Accel-Buffering": "no"}
     response = web.StreamResponse(headers=headers)
-    tell(request, response)
     try:
         first = await anext(lines, b"")  # what fails before the first byte is an answer of its own
         with whole_or_cut(request):

@@ -12,11 +12,9 @@ from ..model import job_id_of_task, split_attempt_id
 from ..workers.polling.service import PollingService
 from ..workers.protocol.dialects import to_progress
 from ..workers.protocol.messages import BadMessage, WorkerEvent, decode_message
-from .middleware.ratelimit import gate_of
-from .performers import DESK
 from .problems import Problem
 from .stage import STAGE
-from .worker_auth import SPEAKER, check_claim, check_signature, is_still_in, say_version
+from .worker_auth import SPEAKER, check_claim, check_signature, is_still_in
 
 log = logging.getLogger("regista.sockets")
 
@@ -35,12 +33,11 @@ async def serve_stock_socket(request: web.Request, worker_id: str | None) -> web
     The older SDK connects without saying which worker it is (None): it hears every command, and heeds those
     for tasks that it has.
     """
-    stage, desk = request.app[STAGE], request.app[DESK]
-    gate = gate_of(request)
+    stage = request.app[STAGE]
+    desk = stage.desk
     ws = web.WebSocketResponse(
         heartbeat=_PING_S, timeout=_CLOSING_S, max_msg_size=stage.config.max_body_bytes
     )
-    say_version(request, ws)
     await ws.prepare(request)
     line = SocketLine(ws)
     line.start()
@@ -52,7 +49,7 @@ async def serve_stock_socket(request: web.Request, worker_id: str | None) -> web
                     break
                 data = message.data
                 hear(request, desk, worker_id or "", data.encode() if isinstance(data, str) else data)
-                if pause_s := gate.breather_s(Context.EVENT, worker_id or "", 1):
+                if pause_s := stage.limiter.pause_s(Context.EVENT, worker_id or "", 1):
                     await asyncio.sleep(pause_s)
     finally:
         desk.disconnect(worker_id, line)

@@ -1,6 +1,7 @@
-"""What the handlers need, handed over in one piece, and the typed keys under which an app keeps it."""
+"""What the handlers use, in one record, and the keys under which applications and requests keep things."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 from msgspec import Struct
@@ -19,6 +20,15 @@ from ..services.files import JobPayloads
 from ..storage.base import StorageBackend
 from ..workers.service import WorkerService
 from .doors import Doors
+
+if TYPE_CHECKING:
+    from ..services.tokens import TokenService
+    from ..workers.polling.service import PollingService
+    from .channel import Channels
+    from .file_transfer import TransferSlots
+    from .logins import Logins
+    from .openapi import Document
+    from .rate_limits import RateLimiter
 
 
 class Stage(Struct, frozen=True):
@@ -43,6 +53,20 @@ class Stage(Struct, frozen=True):
     telemetry: Telemetry | None = None
 
 
-STAGE = web.AppKey("stage", Stage)
+class ApiContext(Stage, frozen=True, kw_only=True):
+    """The same with the parts of the HTTP edge itself."""
+
+    limiter: "RateLimiter"
+    logins: "Logins"
+    desk: "PollingService"
+    channels: "Channels"
+    tokens: "TokenService"
+    #: Slots of files that go out and come in. Two kinds: a client that copies one to another must not wait for itself.
+    downloads: "TransferSlots"
+    uploads: "TransferSlots"
+    document: "Document"
+
+
+STAGE = web.AppKey("stage", ApiContext)
 #: Who asks, once they were let in.
 CLIENT = web.RequestKey("client", ClientConfig)

@@ -19,9 +19,8 @@ from ..workers.protocol.messages import (
 from . import bodies
 from .callers import worker_calling
 from .certificate import certificate_name
-from .logins import LOGINS
-from .middleware.ratelimit import gate_of
 from .problems import Problem
+from .routes import RouteTable
 from .stage import STAGE
 from .worker_auth import SPEAKER, Speaker, admit, check_signature, check_worker
 
@@ -34,7 +33,7 @@ _LEAST_REQUEST_ID = 16
 
 _NO_STORE = {"Cache-Control": "no-store"}
 
-routes = web.RouteTableDef()
+routes = RouteTable("tokens", kind="worker")
 
 
 class TokenRequest(Message, frozen=True, kw_only=True, gc=False):
@@ -54,14 +53,14 @@ async def issue(request: web.Request) -> web.Response:
     check_worker(request, worker_id)
     # What has no body cannot be signed, and the stock SDK sends none.
     check_signature(request, body, said, worker_id, fresh=True, required=False)
-    await gate_of(request).worker(request, Context.HEARTBEAT, worker_id)
+    await request.app[STAGE].limiter.take_for_worker(request, Context.HEARTBEAT, worker_id)
     if speaker.by == "login":
         raise Problem(
             403, "refresh_instead", "a short-lived token is renewed with its refresh token, not with itself"
         )
     if speaker.by == "password":
         return _answer(await trade(request, worker_id, said.request_id))
-    logins = request.app[LOGINS]
+    logins = request.app[STAGE].logins
     grounds = await logins.credentials.fingerprint(speaker.token) if speaker.by == "token" else ""
     return _answer(await logins.credentials.issue(worker_id, grounds))
 
@@ -81,7 +80,7 @@ async def refresh(request: web.Request) -> web.Response:
             )
     check_signature(request, body, said, worker_id, fresh=True, required=False)
     stock = registers_again(request.headers.get(VERSION_HEADER)) and not said.request_id
-    credentials = request.app[LOGINS].credentials
+    credentials = request.app[STAGE].logins.credentials
     try:
         wish = (_STOCK_REQUEST, _STOCK_LEEWAY_S) if stock else (said.request_id, None)
         tokens = await credentials.refresh(said.refresh_token, *wish)
@@ -95,7 +94,7 @@ async def refresh(request: web.Request) -> web.Response:
 
 async def trade(request: web.Request, worker_id: str, request_id: str = "") -> WorkerTokens:
     """The login that the one-time password of this request is good for, once."""
-    logins, token = request.app[LOGINS], request[SPEAKER].token
+    logins, token = request.app[STAGE].logins, request[SPEAKER].token
     audit, caller = request.app[STAGE].services.audit, worker_calling(request, worker_id)
     work = logins.passwords.trade(token, worker_id, request_id)
     try:

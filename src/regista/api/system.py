@@ -11,14 +11,15 @@ from ..observe.system_state import SystemHealth, SystemState
 from ..observe.telemetry import PAGE_TYPE
 from ..upkeep.loop import ChoreStatus
 from . import view
+from .auth import CLIENT_TOKEN_HEADER
 from .callers import caller_of
-from .middleware.client_auth import token_of
-from .operations import Media, Operations
+from .parameters import token_in
 from .problems import Problem
+from .routes import Media, RouteTable
 from .stage import STAGE
 
-routes = Operations("health")
-chore_routes = Operations("upkeep")
+routes = RouteTable("health")
+chore_routes = RouteTable("upkeep")
 
 
 class Health(Struct, frozen=True):
@@ -39,7 +40,7 @@ class Status(Struct, frozen=True, kw_only=True):
     instance: str
 
 
-@routes.get("/_public/status", access="public", answers={200: Status})
+@routes.get("/_public/status", kind="public", answers={200: Status})
 async def status(request: web.Request) -> web.Response:
     """Say that the process answers, which version it is, and how it is.
 
@@ -60,7 +61,7 @@ async def status(request: web.Request) -> web.Response:
 
 @routes.get(
     "/_public/metrics",
-    access="public",
+    kind="public",
     answers={200: Media(("text/plain",), "the metrics, as Prometheus reads them")},
     problems={
         401: "without the token, where `REGISTA_METRICS_TOKEN` is set",
@@ -79,14 +80,14 @@ async def metrics(request: web.Request) -> web.Response:
 
 def _check_reader(request: web.Request, wanted: str) -> None:
     """Names of queues may come from what clients sent: where a token is set, only whoever has it reads them."""
-    brought = token_of(request)
+    brought = token_in(request, CLIENT_TOKEN_HEADER)
     if wanted and not compare_digest(brought.encode(errors="surrogateescape"), wanted.encode()):
         code = "token_unknown" if brought else "token_missing"
         words = "expected the token of REGISTA_METRICS_TOKEN in Authorization: Bearer"
         raise Problem(401, code, words, headers={"WWW-Authenticate": "Bearer"})
 
 
-@routes.get("/_public/live", access="public", answers={200: Health})
+@routes.get("/_public/live", kind="public", answers={200: Health})
 async def live(request: web.Request) -> web.Response:
     """Say that the process answers: for liveness probes."""
     return view.json(Health("ok", __version__))
@@ -94,7 +95,7 @@ async def live(request: web.Request) -> web.Response:
 
 @routes.get(
     "/_public/ready",
-    access="public",
+    kind="public",
     answers={200: Health},
     problems={503: "not started yet, stopping, or without its store"},
 )
@@ -117,7 +118,7 @@ class UpkeepObject(Struct, frozen=True):
     items: list[ChoreStatus]
 
 
-@chore_routes.get("/upkeep", answers={200: UpkeepObject}, problems={403: "for operators only"})
+@chore_routes.get("/upkeep", operator=True, answers={200: UpkeepObject})
 async def find(request: web.Request) -> web.Response:
     """Tell how the chores have fared: when each last ran, how long that took, what it did, how often it failed. For operators only.
 

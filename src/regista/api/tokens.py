@@ -9,13 +9,12 @@ from ..services.tokens import Revoked, TokenService
 from ..workers.one_time_passwords import LIFETIME_S
 from . import bodies, view
 from .callers import caller_of
-from .channel import CHANNELS
-from .logins import LOGINS
-from .operations import Operations
-from .stage import STAGE
+from .channel import Channels
+from .logins import Logins
+from .routes import RouteTable
+from .stage import STAGE, Stage
 
-routes = Operations("tokens")
-TOKENS = web.AppKey("tokens", TokenService)
+routes = RouteTable("tokens")
 
 #: As `wire.worker.check_identifier` has it.
 _WorkerId = Annotated[
@@ -25,7 +24,6 @@ _WorkerId = Annotated[
         description="the id of a worker: 1 to 128 letters, digits, - and _",
     ),
 ]
-_OPERATORS = {403: "for operators only"}
 _NO_USE = {409: "workers come in by certificates alone, so a password would open nothing"}
 
 
@@ -51,15 +49,14 @@ class Revocation(Struct, frozen=True, forbid_unknown_fields=True):
     worker_id: _WorkerId
 
 
-def install(app: web.Application) -> None:
-    """Add the service. It needs what ends the open streams of a worker."""
-    stage, logins, channels = app[STAGE], app[LOGINS], app[CHANNELS]
+def token_service(stage: Stage, logins: Logins, channels: Channels) -> TokenService:
+    """Build the service. A revoked worker loses its open stream."""
 
     async def disconnect(worker_id: str) -> None:
         logins.keys.forget(worker_id)
         await channels.check(worker_id)
 
-    app[TOKENS] = TokenService(
+    return TokenService(
         logins.credentials,
         logins.passwords,
         stage.services.audit,
@@ -70,10 +67,11 @@ def install(app: web.Application) -> None:
 
 @routes.post(
     "/tokens/otp",
+    operator=True,
     body=PasswordRequest,
     body_required=False,
     answers={201: PasswordObject},
-    problems=_OPERATORS | _NO_USE,
+    problems=_NO_USE,
 )
 async def make_password(request: web.Request) -> web.Response:
     """Make a one-time password for a worker.
@@ -81,12 +79,14 @@ async def make_password(request: web.Request) -> web.Response:
     It is good once and for minutes; the worker trades it for tokens of its own. For operators only.
     """
     body = await bodies.take_optional(request, PasswordRequest)
-    made = await request.app[TOKENS].create_password(caller_of(request), body.worker_id or "", body.lifetime)
+    made = await request.app[STAGE].tokens.create_password(
+        caller_of(request), body.worker_id or "", body.lifetime
+    )
     shown = PasswordObject(made.text, made.worker_id or None, made.lifetime_s)
     return view.json(shown, 201, {"Cache-Control": "no-store"})
 
 
-@routes.post("/tokens/revoke", body=Revocation, answers={200: Revoked}, problems=_OPERATORS)
+@routes.post("/tokens/revoke", operator=True, body=Revocation, answers={200: Revoked})
 async def revoke(request: web.Request) -> web.Response:
     """End what a worker was given.
 
@@ -94,4 +94,4 @@ async def revoke(request: web.Request) -> web.Response:
     `workers.toml` or WORKER_TOKEN is not touched: a worker that knows such a token comes in again. For operators only.
     """
     body = await bodies.take(request, Revocation)
-    return view.json(await request.app[TOKENS].revoke(caller_of(request), body.worker_id))
+    return view.json(await request.app[STAGE].tokens.revoke(caller_of(request), body.worker_id))

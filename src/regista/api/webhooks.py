@@ -11,12 +11,12 @@ from ..schemas.pages import Page
 from ..services.webhooks import DeliveryState, FoundDelivery
 from . import bodies, parameters, view
 from .callers import caller_of
-from .operations import Operations
 from .pagination import page_request, record_page
 from .parameters import LIMIT, NEXT, Parameter
+from .routes import RouteTable
 from .stage import STAGE
 
-routes = Operations("webhooks")
+routes = RouteTable("webhooks")
 
 #: User and password in a URL; only the receiver needs them.
 _PASSWORD = re.compile(r"://[^/?#]*@")

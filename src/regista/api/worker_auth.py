@@ -7,7 +7,7 @@ mismatch is final), everybody's token. One-time passwords only open the two door
 from typing import Literal
 
 import msgspec
-from aiohttp import hdrs, web
+from aiohttp import web
 from msgspec import Struct
 
 from ..workers.credentials import TokenFamily, TokenRefused, is_access
@@ -23,7 +23,7 @@ from ..workers.protocol.messages import (
 )
 from ..workers.protocol.signing import verify
 from .certificate import certificate_name
-from .logins import LOGINS
+from .parameters import token_in
 from .problems import Problem
 from .stage import STAGE, Stage
 
@@ -32,8 +32,6 @@ from .stage import STAGE, Stage
 SIGNATURE_WINDOW_S = 60.0
 
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
-#: Headers' names that need not be made small each time.
-_TOKEN, _ID, _VERSION = (type(hdrs.VARY)(name) for name in (TOKEN_HEADER, ID_HEADER, VERSION_HEADER))
 
 
 class Speaker(Struct, frozen=True):
@@ -93,7 +91,7 @@ async def _recognise(
     if login is not None:
         return Speaker("login", token, login.worker_id)
     if is_password(token) and password:
-        owner = await request.app[LOGINS].passwords.owner(token)
+        owner = await request.app[STAGE].logins.passwords.owner(token)
         if owner is None:
             raise Problem(401, "password_unknown", UNKNOWN, headers=_CHALLENGE)
         # One that was used may come with a repeat of the request; trading it says what it is.
@@ -103,7 +101,7 @@ async def _recognise(
 
 async def _login(request: web.Request, token: str, must: bool) -> TokenFamily | None:
     """The login of an access token. One that is no good is refused, unless a certificate does instead."""
-    stage, logins = request.app[STAGE], request.app[LOGINS]
+    stage, logins = request.app[STAGE], request.app[STAGE].logins
     try:
         login = await logins.credentials.find(token)
         if not await logins.is_grounded(login, stage.doors):
@@ -128,7 +126,7 @@ def _check(request: web.Request, stage: Stage, speaker: Speaker, worker_id: str)
         check_identifier("worker id", worker_id)
     except BadMessage as error:
         raise Problem(400, "bad_identifier", str(error)) from error
-    hint = request.headers.get(_ID)
+    hint = request.headers.get(ID_HEADER)
     if hint and hint != worker_id:
         raise _mismatch(f"{ID_HEADER} names {hint!r}, the request {worker_id!r}")
     check_claim(stage, speaker, worker_id)
@@ -151,7 +149,7 @@ async def is_still_in(request: web.Request, worker_id: str | None) -> bool:
 
     Where nobody knows who it is (None), its token must be some worker's.
     """
-    stage, logins, speaker = request.app[STAGE], request.app[LOGINS], request[SPEAKER]
+    stage, logins, speaker = request.app[STAGE], request.app[STAGE].logins, request[SPEAKER]
     match speaker.by:
         case "login":
             login = await logins.credentials.living(speaker.token)
@@ -216,7 +214,7 @@ def check_signature(
 
 def _keys(request: web.Request, worker_id: str) -> list[str]:
     """What this worker may have signed with. Never nothing: anybody can sign with that."""
-    stage, logins = request.app[STAGE], request.app[LOGINS]
+    stage, logins = request.app[STAGE], request.app[STAGE].logins
     known = [request[SPEAKER].token, stage.doors.token_of(worker_id), *logins.keys.of(worker_id)]
     return [key for key in dict.fromkeys(known) if key]
 
@@ -233,21 +231,12 @@ def _check_time(stage: Stage, stamp: float | None) -> None:
         )
 
 
-def say_version(request: web.Request, response: web.StreamResponse) -> None:
-    """Every answer to a worker says the version that it speaks itself: it warns its owner of any other."""
-    response.headers[_VERSION] = version_of(request)
-
-
 def version_of(request: web.Request) -> str:
     """The version that a worker says it speaks; ours where it says none, or nothing that is text."""
-    said = request.headers.get(_VERSION, PROTOCOL_VERSION)[:32]
+    said = request.headers.get(VERSION_HEADER, PROTOCOL_VERSION)[:32]
     return said if said.isascii() else PROTOCOL_VERSION
 
 
 def token_of(request: web.Request) -> str:
-    """The token that a request brings along, or nothing."""
-    token = request.headers.get(_TOKEN, "")
-    if token:
-        return token
-    kind, _, bearer = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
-    return bearer.strip() if kind.lower() == "bearer" else ""
+    """The token that a worker's request contains, or an empty string."""
+    return token_in(request, TOKEN_HEADER)

@@ -20,11 +20,10 @@ from ..workers.protocol import frames
 from ..workers.protocol.frame_sender import FrameSender
 from .address import peer_of
 from .doors import Guests
-from .middleware.ratelimit import gate_of
 from .rivals import rival_of, warn_of_two
-from .stage import STAGE, Stage
+from .stage import STAGE, ApiContext
 from .stream_socket import StreamSocket
-from .worker_auth import SPEAKER, is_still_in, say_version
+from .worker_auth import SPEAKER, is_still_in
 
 if TYPE_CHECKING:
     from .channel import Channels
@@ -76,7 +75,6 @@ async def serve_stream(request: web.Request, worker_id: str, channels: "Channels
         max_msg_size=stage.config.max_body_bytes,
         writer_limit=0,  # whoever sends waits whenever the worker is behind
     )
-    say_version(request, ws)
     await ws.prepare(request)
     channel = Channel(ws, worker_id, stage, channels, request)
     await channel.serve()
@@ -87,8 +85,26 @@ class Channel:
     """One worker's stream. Its seat's `send` and `cancel` lead here, and never block."""
 
     __slots__ = (
-        "_acks", "_acks_in", "_channels", "_early", "_gate", "_guests", "_loop", "_pipe", "_reports", "_request",
-        "_since", "_stage", "_through_at", "_ws", "address", "drain_told", "heard_at", "seat", "session", "worker",
+        "_acks",
+        "_acks_in",
+        "_channels",
+        "_early",
+        "_guests",
+        "_limiter",
+        "_loop",
+        "_pipe",
+        "_reports",
+        "_request",
+        "_since",
+        "_stage",
+        "_through_at",
+        "_ws",
+        "address",
+        "drain_told",
+        "heard_at",
+        "seat",
+        "session",
+        "worker",
         "worker_id",
     )  # fmt: skip
 
@@ -96,7 +112,7 @@ class Channel:
         self,
         ws: StreamSocket,
         worker_id: str,
-        stage: Stage,
+        stage: ApiContext,
         channels: "Channels",
         request: web.Request,
     ) -> None:
@@ -116,7 +132,7 @@ class Channel:
         self._stage = stage
         self._channels = channels
         self._request = request
-        self._gate = gate_of(request)
+        self._limiter = stage.limiter
         #: Who may come in, as it was when this one was found to be among them; None: ask each time.
         self._guests: Guests | None = None
         self._pipe = FrameSender(ws.send_bytes, self.abort, _MOST_WAITING, write=ws.say)
@@ -256,7 +272,7 @@ class Channel:
         self._came()
         data = message.data
         if data == _IDLE and self._note_idle():
-            pause_s = self._gate.breather_s(_RESULT, self.worker_id, 1)
+            pause_s = self._limiter.pause_s(_RESULT, self.worker_id, 1)
             return WSMessage(_BINARY, Rest(since=self._since, pause_s=pause_s), "") if pause_s else None
         try:
             batch = frames.decode_from_worker(data)
@@ -268,7 +284,7 @@ class Channel:
     def _begin(self, batch: Sequence[frames.FromWorker]) -> Rest | None:
         """Handle these as far as that goes at once."""
         try:
-            pause_s = self._gate.breather_s(_RESULT, self.worker_id, len(batch))
+            pause_s = self._limiter.pause_s(_RESULT, self.worker_id, len(batch))
             index = self._handle_now(batch)
         except Exception as error:  # noqa: BLE001  # the stream's task raises it
             return Rest(error=error)
@@ -297,7 +313,7 @@ class Channel:
             except _UNREADABLE as error:
                 await self._refuse(WSCloseCode.INVALID_TEXT, f"expected a msgpack list of frames: {error}")
                 return
-            rest = Rest(batch, 0, self._since, self._gate.breather_s(_RESULT, self.worker_id, len(batch)))
+            rest = Rest(batch, 0, self._since, self._limiter.pause_s(_RESULT, self.worker_id, len(batch)))
         if rest.error is not None:
             raise rest.error
         self._since = rest.since

@@ -11,10 +11,10 @@ from ..schemas.pages import Page
 from ..services.workers import ListedWorker
 from . import bodies, view
 from .callers import caller_of
-from .operations import Operations
+from .routes import RouteTable
 from .stage import STAGE
 
-routes = Operations("workers")
+routes = RouteTable("workers")
 
 _UNKNOWN = {404: "no such worker"}
 
@@ -75,7 +75,8 @@ async def get(request: web.Request) -> web.Response:
     body=Drain,
     body_required=False,
     answers={200: WorkerObject},
-    problems=_UNKNOWN | {403: "for operators only"},
+    problems=_UNKNOWN,
+    operator=True,
 )
 async def drain(request: web.Request) -> web.Response:
     """Give a worker no new tasks.

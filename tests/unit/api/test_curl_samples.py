@@ -5,7 +5,7 @@ import pytest
 
 from regista.api import curl_samples
 from regista.api.app import NOUNS
-from regista.api.operations import Operation, Schema
+from regista.api.routes import Operation, Schema
 
 OPERATIONS = [operation for noun in NOUNS for operation in noun]
 
@@ -16,7 +16,7 @@ def test_a_sample_calls_its_operation_as_it_wants_to_be_called(operation: Operat
 
     assert typed[0] == "curl"
     assert ("-d" in typed) == (operation.method == "POST")  # curl posts what has a body
-    assert ("X-Client-Token: $CLIENT_TOKEN" in typed) == (operation.access == "client")
+    assert ("X-Client-Token: $CLIENT_TOKEN" in typed) == (operation.kind == "client")
     (url,) = [word for word in typed if word.startswith("$REGISTA_URL/")]
     assert "{" not in url
     for pair in curl_samples.QUERIES.get(operation.id, "").split("&"):

@@ -3,7 +3,6 @@
 import msgspec
 
 from regista import ActionFactory, Config, JobContext, OrchestratorEngine, StateMachineBlueprint
-from regista.api.openapi import DOCUMENT
 from regista.api.stage import STAGE
 
 
@@ -19,7 +18,7 @@ def blueprint(name: str, path: str) -> StateMachineBlueprint:
 
 def test_whoever_asks_again_and_again_gets_what_was_made_once() -> None:
     director = OrchestratorEngine("memory", Config(instance_id="x", client_token="t", worker_token="w"))
-    document, stage = director.app[DOCUMENT], director.app[STAGE]
+    document, stage = director.app[STAGE].document, director.app[STAGE]
 
     first = document.told(stage)
     again = document.told(stage)
@@ -38,7 +37,7 @@ def test_whoever_asks_again_and_again_gets_what_was_made_once() -> None:
 def test_what_is_made_from_history_may_be_refused_where_there_is_none() -> None:
     director = OrchestratorEngine("memory", Config(instance_id="x", client_token="t", worker_token="w"))
 
-    told = msgspec.json.decode(director.app[DOCUMENT].told(director.app[STAGE]))["paths"]
+    told = msgspec.json.decode(director.app[STAGE].document.told(director.app[STAGE]))["paths"]
 
     refuse = {
         path
@@ -51,7 +50,7 @@ def test_what_is_made_from_history_may_be_refused_where_there_is_none() -> None:
 def test_every_tag_of_an_operation_is_declared_and_every_declared_tag_is_used() -> None:
     director = OrchestratorEngine("memory", Config(instance_id="x", client_token="t", worker_token="w"))
 
-    told = msgspec.json.decode(director.app[DOCUMENT].told(director.app[STAGE]))
+    told = msgspec.json.decode(director.app[STAGE].document.told(director.app[STAGE]))
 
     used = {tag for path in told["paths"].values() for one in path.values() for tag in one["tags"]}
     assert {tag["name"] for tag in told["tags"]} == used
@@ -60,7 +59,7 @@ def test_every_tag_of_an_operation_is_declared_and_every_declared_tag_is_used() 
 
 def test_the_documented_size_of_a_page_is_the_one_that_is_used() -> None:
     director = OrchestratorEngine("memory", Config(instance_id="x", client_token="t", worker_token="w"))
-    paths = msgspec.json.decode(director.app[DOCUMENT].told(director.app[STAGE]))["paths"]
+    paths = msgspec.json.decode(director.app[STAGE].document.told(director.app[STAGE]))["paths"]
 
     defaults = {
         path: one["schema"]["default"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regista.api.middleware.ratelimit import neighbourhood
+from regista.api.rate_limits import address_group
 
 
 @pytest.mark.parametrize(
@@ -19,4 +19,4 @@ from regista.api.middleware.ratelimit import neighbourhood
     ],
 )
 def test_of_ipv6_everybody_within_a_64_counts_as_one(address: str, stands_for: str) -> None:
-    assert neighbourhood(address) == stands_for
+    assert address_group(address) == stands_for

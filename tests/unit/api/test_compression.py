@@ -5,15 +5,25 @@ import zlib
 from collections.abc import Callable
 
 import pytest
+from aiohttp import web
 from backports import zstd
 
-from regista.api import encodings
-from regista.api.encodings import PACKERS, READABLE, Broken, TooLarge, chosen, unpack
+from regista.api import compression
+from regista.api.compression import (
+    COMPRESSORS,
+    REQUEST_ENCODINGS,
+    BodyTooLarge,
+    CorruptBody,
+    _packs_well,
+    _vary,
+    choose_encoding,
+    decompress,
+)
 
 
 def test_zstd_comes_before_gzip_where_both_are_there() -> None:
-    assert list(PACKERS) == ["zstd", "gzip"]
-    assert READABLE == ("identity", "gzip", "deflate", "zstd")
+    assert list(COMPRESSORS) == ["zstd", "gzip"]
+    assert REQUEST_ENCODINGS == ("identity", "gzip", "deflate", "zstd")
 
 
 @pytest.mark.parametrize(
@@ -43,13 +53,13 @@ def test_zstd_comes_before_gzip_where_both_are_there() -> None:
     ],
 )
 def test_the_most_liked_is_chosen_and_ours_among_equals(accept: str, coding: str | None) -> None:
-    assert chosen(accept) == coding
+    assert choose_encoding(accept) == coding
 
 
 def test_what_is_packed_can_be_unpacked() -> None:
     body = b'{"items": []}' * 100
-    assert gzip.decompress(PACKERS["gzip"](body)) == body
-    assert zstd.decompress(PACKERS["zstd"](body)) == body
+    assert gzip.decompress(COMPRESSORS["gzip"](body)) == body
+    assert zstd.decompress(COMPRESSORS["zstd"](body)) == body
 
 
 PACKED: dict[str, Callable[[bytes], bytes]] = {
@@ -62,11 +72,11 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("coding", PACKED)
 def test_a_body_is_unpacked_up_to_the_largest_and_no_further(coding: str) -> None:
     packed = PACKED[coding](b"x" * 1000)
-    assert unpack(packed, coding, 1000) == b"x" * 1000
-    with pytest.raises(TooLarge):
-        unpack(packed, coding, 999)
-    assert unpack(b"", coding, 10) == b""
-    assert unpack(b"{}", "identity", 10) == b"{}"
+    assert decompress(packed, coding, 1000) == b"x" * 1000
+    with pytest.raises(BodyTooLarge):
+        decompress(packed, coding, 999)
+    assert decompress(b"", coding, 10) == b""
+    assert decompress(b"{}", "identity", 10) == b"{}"
 
 
 @pytest.mark.parametrize("coding", PACKED)
@@ -79,21 +89,21 @@ def test_bytes_that_are_not_what_they_say_are_broken(coding: str, how: str) -> N
         "other": b"not packed at all",
         "changed": packed[:4] + bytes([packed[4] ^ 0xFF]) + packed[5:-1] + bytes([packed[-1] ^ 0xFF]),
     }
-    with pytest.raises((Broken, TooLarge)):
-        unpack(changed[how], coding, 10_000)
+    with pytest.raises((CorruptBody, BodyTooLarge)):
+        decompress(changed[how], coding, 10_000)
 
 
 def test_raw_deflate_is_understood_too() -> None:
     packer = zlib.compressobj(6, zlib.DEFLATED, -15)
-    assert unpack(packer.compress(b"abc" * 50) + packer.flush(), "deflate", 200) == b"abc" * 50
+    assert decompress(packer.compress(b"abc" * 50) + packer.flush(), "deflate", 200) == b"abc" * 50
 
 
 def test_a_zstd_frame_cannot_ask_for_a_huge_window() -> None:
     options: dict[int, int] = {zstd.CompressionParameter.window_log: 27}
     packer = zstd.ZstdCompressor(options=options)
     packed = packer.compress(b"x" * 100) + packer.flush()
-    with pytest.raises(Broken):
-        unpack(packed, "zstd", 1000)
+    with pytest.raises(CorruptBody):
+        decompress(packed, "zstd", 1000)
 
 
 def test_what_is_our_own_trouble_is_not_told_as_the_clients(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,6 +111,35 @@ def test_what_is_our_own_trouble_is_not_told_as_the_clients(monkeypatch: pytest.
         def decompress(self, body: bytes, most: int) -> bytes:
             raise MemoryError
 
-    monkeypatch.setattr(encodings, "_reader", lambda body, coding: Full())
+    monkeypatch.setattr(compression, "_reader", lambda body, coding: Full())
     with pytest.raises(MemoryError):
-        unpack(b"x", "gzip", 10)
+        decompress(b"x", "gzip", 10)
+
+
+@pytest.mark.parametrize(
+    ("kind", "packs"),
+    [
+        ("application/json", True),
+        ("application/problem+json", True),
+        ("text/html", True),
+        ("text/plain", True),
+        ("image/svg+xml", True),
+        ("text/event-stream", False),
+        ("image/png", False),
+        ("application/octet-stream", False),
+        ("application/zip", False),
+    ],
+)
+def test_only_text_packs_well_and_streams_are_left_alone(kind: str, packs: bool) -> None:
+    assert _packs_well(web.Response(body=b"x", content_type=kind)) is packs
+
+
+def test_what_is_packed_already_or_a_part_is_left_alone() -> None:
+    for header in ("Content-Encoding", "Content-Range"):
+        assert not _packs_well(web.Response(body=b"x", content_type="text/plain", headers={header: "x"}))
+
+
+def test_vary_keeps_what_was_there() -> None:
+    response = web.Response(headers={"Vary": "Origin"})
+    _vary(response)
+    assert response.headers["Vary"] == "Origin, Accept-Encoding"
