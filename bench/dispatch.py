@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from regista.clock import SystemClock
+from regista.dispatch.connected import CallbackConnection
 from regista.dispatch.dispatcher import Dispatcher
 from regista.model import Profile, Task, Worker
 from regista.storage.memory import MemoryStorage
@@ -56,7 +57,7 @@ async def stage(seats: int, classes: int) -> Dispatcher:
     for number in range(seats):
         profile = Profile(ram_gb=16, cost_per_second=1.0 + number % classes)
         worker = Worker(id=f"w{number}", skills=("work",), profile=profile, session=1)
-        dispatcher.connect(worker, lambda tasks: None, lambda attempts: None)
+        dispatcher.connect(worker, CallbackConnection(lambda tasks: None, lambda attempts: None))
     await asyncio.sleep(0.01)  # the dispatcher has looked at the lanes
     return dispatcher
 

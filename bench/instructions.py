@@ -21,6 +21,7 @@ from pathlib import Path
 import uvloop
 
 from regista import ActionFactory, Config, JobContext, OrchestratorEngine, StateMachineBlueprint, Submission
+from regista.dispatch.connected import CallbackConnection
 from regista.model import Task, TaskResult, Worker
 
 from .long_poll import work_off
@@ -62,7 +63,9 @@ class Hands:
     async def come(self) -> None:
         """Register."""
         worker = Worker(id="w", skills=("noop",), capacity=60)
-        await self._director.workers.register(worker, [], self._take, lambda attempts: None)
+        await self._director.workers.register(
+            worker, [], CallbackConnection(self._take, lambda attempts: None)
+        )
 
     def _take(self, tasks: Sequence[Task]) -> None:
         asyncio.get_running_loop().call_soon(self._answer, tasks)

@@ -5,6 +5,7 @@ from typing import Any
 
 from regista import Event, EventType, Job, MemoryStorage, StateMachineBlueprint, TaskResult
 from regista.blueprint import ActionFactory, JobContext
+from regista.dispatch.connected import CallbackConnection
 from regista.model import ResultVerdict, Task, TaskFailure
 from regista.model import Worker as WorkerRecord
 from regista.testing.orchestrator import TestOrchestrator
@@ -111,7 +112,9 @@ class Puppet:
         usual, service.lease_s = service.lease_s, self._lease_s
         self.tasks, self.cancels = [], []
         known, strays = self._kit.call(
-            lambda: service.register(self._record, running, self.tasks.extend, self.cancels.extend)
+            lambda: service.register(
+                self._record, running, CallbackConnection(self.tasks.extend, self.cancels.extend)
+            )
         )
         service.lease_s = usual
         self.session = known.session

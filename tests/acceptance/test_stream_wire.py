@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import aiohttp
@@ -362,8 +362,9 @@ def test_one_that_polls_since_its_stream_is_dead_is_offered_tasks_whatever_the_s
             first = asyncio.create_task(worker.poll())
             find = house.director.dispatcher.find
             await until(lambda: (one := find(worker.id)) is not None and one.credit == 1)
-            await worker.say(frames.DrainFrame())  # said long ago
-            assert await worker.closed() == 1000
+            with suppress(ConnectionError):  # the stream is being closed
+                await worker.say(frames.DrainFrame())
+            assert await worker.closed() in (1000, 1006)  # 1006: it wrote while the close was on its way
             one = find(worker.id)
             assert one is not None
             assert (one.credit, one.draining, one.disconnected_at) == (1, False, None)
@@ -385,7 +386,9 @@ def test_beats_of_a_dead_stream_say_nothing_of_what_was_polled() -> None:
             await until(lambda: (one := house.director.dispatcher.find("raw")) and one.credit == 1)
             job = await house.submit()
             await polling
-            await worker.say(frames.HeartbeatFrame([]), frames.HeartbeatFrame([]), frames.HeartbeatFrame([]))
+            with suppress(ConnectionError):  # the stream is being closed
+                beats = [frames.HeartbeatFrame([]) for _ in range(3)]
+                await worker.say(*beats)
             await worker.closed()
             assert "task_undelivered" not in await house.events(job)
 

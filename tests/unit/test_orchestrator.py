@@ -25,6 +25,7 @@ from regista import (
 )
 from regista.backends import build_history, build_storage
 from regista.blueprint import ActionFactory, JobContext
+from regista.dispatch.connected import CallbackConnection
 from regista.engines.base import Submission
 from regista.errors import (
     BlueprintInvalid,
@@ -298,7 +299,7 @@ def test_an_instance_claims_only_what_it_has_loaded_and_leaves_the_rest_to_who_h
         tasks: list[Task] = []
         # given: a worker that is connected to the instance with the new version only
         record = WorkerRecord(id="w", skills=("work",))
-        await second.workers.register(record, [], tasks.extend, lambda attempts: None)
+        await second.workers.register(record, [], CallbackConnection(tasks.extend, lambda attempts: None))
         jobs = [await first.submit("script"), await second.submit("script")]
         await asyncio.sleep(3)
         # when: both results land there

@@ -114,7 +114,7 @@ def build_context(parts: Stage) -> ApiContext:
     """The parts of the orchestrator, and those of the HTTP edge."""
     config, shared = parts.config, parts.storage.shared
     heartbeats = None if shared else RollCall(parts.workers, config.lease_s)
-    channels = Channels(parts.workers, parts.dispatcher, config.lease_s, heartbeats)
+    channels = Channels(parts.workers, config.lease_s, heartbeats)
     logins = logins_of(parts)
     return ApiContext(
         **asdict(parts),

@@ -7,7 +7,6 @@ from typing import Any
 
 from aiohttp import WSCloseCode, web
 
-from ..dispatch.dispatcher import Dispatcher
 from ..workers.protocol import frames
 from ..workers.service import WorkerService
 from .problems import Problem
@@ -62,11 +61,8 @@ def _check_handshake(request: web.Request) -> None:
 class Channels:
     """The open streams, by worker. The newest connection of a worker is the one that counts."""
 
-    def __init__(
-        self, workers: WorkerService, dispatcher: Dispatcher, lease_s: float, roll: RollCall | None = None
-    ) -> None:
+    def __init__(self, workers: WorkerService, lease_s: float, roll: RollCall | None = None) -> None:
         self._workers = workers
-        self._dispatcher = dispatcher
         self._lease_s = lease_s
         #: Hears idle workers together; None: each beat is a trip to the store.
         self.roll = roll
@@ -99,7 +95,7 @@ class Channels:
                 self._workers.cut(channel.worker_id, channel.session)
 
     async def watch(self) -> None:
-        """Drop streams that are silent for a lease, and tell workers that an operator drains."""
+        """Drop streams that are silent for a lease."""
         loop = asyncio.get_running_loop()
         while True:
             before = loop.time()
@@ -109,24 +105,18 @@ class Channels:
                 # A loop that woke up late has not read what was sent meanwhile: nobody was silent.
                 late = now - before > 2 * _SWEEP_S
                 for channel in list(self._open.values()):
-                    if late or channel.is_odd(now, self._lease_s):
-                        self._look_at(channel, now, late)
+                    if late:
+                        channel.heard_at = now
+                    elif channel.is_silent(now, self._lease_s):
+                        channel.abort()
             except Exception:
                 log.exception("looking after the streams failed; the next turn tries again")
 
-    def _look_at(self, channel: Channel, now: float, late: bool) -> None:
-        if late:
-            channel.heard_at = now
-        elif channel.is_silent(now, self._lease_s):
-            channel.abort()
-            return
-        connected = self._dispatcher.find(channel.worker_id)
-        if channel.is_left():
-            # It polls. A worker that still reads here would wait in vain: it is hung up on, and comes back.
+    def end(self, channel: Channel, code: int) -> None:
+        """Close a stream, soon: its worker goes on over another connection."""
+        if self._open.get(channel.worker_id) is channel:
             del self._open[channel.worker_id]
-            self._finish(channel.shut(WSCloseCode.OK))
-        elif connected is not None and connected.draining != channel.drain_told:
-            channel.tell_drain(connected.draining)
+            self._finish(channel.shut(code))
 
     async def run(self, _: web.Application) -> AsyncIterator[None]:
         """A cleanup context of the application: watches the streams while it serves."""

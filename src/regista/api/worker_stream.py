@@ -82,7 +82,7 @@ async def serve_stream(request: web.Request, worker_id: str, channels: "Channels
 
 
 class Channel:
-    """One worker's stream. Its seat's `send` and `cancel` lead here, and never block."""
+    """One worker's stream: its `WorkerConnection`, whose methods never block."""
 
     __slots__ = (
         "_acks",
@@ -108,6 +108,8 @@ class Channel:
         "worker_id",
     )  # fmt: skip
 
+    transport = "stream"
+
     def __init__(
         self,
         ws: StreamSocket,
@@ -120,7 +122,7 @@ class Channel:
         #: Where it comes from, with its port where no proxy stands between us.
         self.address = peer_of(request)
         self.session = 0
-        #: Its record, and its seat, once it sits. A seat that leads elsewhere by now, or nowhere, is of no class any more.
+        #: Its record, and what the dispatcher knows of it, once it is connected.
         self.worker: Worker | None = None
         self.seat: ConnectedWorker | None = None
         self._loop = asyncio.get_running_loop()
@@ -182,7 +184,7 @@ class Channel:
         stage, self.session = self._stage, hello.session
         lease_s = stage.config.lease_s
         stop = await stage.workers.attach(
-            self.worker_id, hello.session, hello.running, self.send, self.cancel, "stream", lease_s
+            self, self.worker_id, hello.session, running=hello.running, lease_s=lease_s
         )
         if stop is None:
             await self.end(frames.RegisterAgainFrame())
@@ -190,17 +192,19 @@ class Channel:
         connected = stage.dispatcher.find(self.worker_id)
         if connected is not None:
             self.worker = connected.worker
-            self.seat = connected if connected.send == self.send else None
+            self.seat = connected if connected.connection is self else None
             self._pipe.most = _MOST_WAITING + connected.worker.capacity
         self._channels.enter(self)
         self._pipe.put(frames.WelcomeFrame(list(stop), lease_s, stage.config.max_body_bytes))
         early, self._early = self._early or [], None
         self.send(early)
+        if self.seat is not None:
+            self.set_draining(self.seat.draining)
         return True
 
     def has_seat(self) -> bool:
-        """The worker's seat leads here. It may poll by now, or have a newer stream, under the same session."""
-        return self.seat is not None and self.seat.worker_class is not None
+        """The worker is connected by this stream. It may poll by now, or have a newer stream, under the same session."""
+        return self.seat is not None and self.seat.is_connected
 
     def is_left(self) -> bool:
         """The worker goes on elsewhere, under the same session."""
@@ -208,7 +212,9 @@ class Channel:
             return False
         connected = self._stage.dispatcher.find(self.worker_id)
         return (
-            connected is not None and connected.worker.session == self.session and connected.send != self.send
+            connected is not None
+            and connected.worker.session == self.session
+            and connected.connection is not self
         )
 
     async def end(self, frame: frames.Frame, code: int = WSCloseCode.OK) -> None:
@@ -224,13 +230,6 @@ class Channel:
         """Nothing was heard from it for a lease, or it has not read for so long."""
         sending = self._pipe.since
         return now - self.heard_at > lease_s or (sending is not None and now - sending > lease_s)
-
-    def is_odd(self, now: float, lease_s: float) -> bool:
-        """Somebody should look at it: it is silent, has no seat, or does not know whether it is drained."""
-        connected = self.seat
-        if connected is None or connected.worker_class is None or connected.draining is not self.drain_told:
-            return True
-        return self.is_silent(now, lease_s)
 
     async def shut(self, code: int) -> None:
         """Close; the worker comes back when it can."""
@@ -258,10 +257,15 @@ class Channel:
         if self._early is None:
             self._pipe.put(frames.CancelFrame(list(attempt_ids)))
 
-    def tell_drain(self, on: bool) -> None:
-        """An operator wants the worker to get no more tasks, or some again."""
-        self.drain_told = on
-        self._pipe.put(frames.DrainFrame(on))
+    def set_draining(self, on: bool) -> None:
+        """The worker gets no more tasks, or gets them again: it is told, unless it said so itself."""
+        if self._early is None and on != self.drain_told:
+            self.drain_told = on
+            self._pipe.put(frames.DrainFrame(on))
+
+    def close(self, code: int, reason: str) -> None:
+        """The worker has another connection. One that still reads here would wait in vain."""
+        self._channels.end(self, code)
 
     # -- up --------------------------------------------------------------------------------------
 
@@ -424,12 +428,7 @@ class Channel:
     def _note_idle(self) -> bool:
         """Let the lease be renewed together with those of others. False where there may be more to it than that."""
         roll, connected = self._channels.roll, self.seat
-        if (
-            roll is None
-            or connected is None
-            or connected.worker_class is None
-            or self._pipe.since is not None
-        ):
+        if roll is None or connected is None or not connected.is_connected or self._pipe.since is not None:
             return False
         if self._guests is not self._stage.doors.guests:
             return False

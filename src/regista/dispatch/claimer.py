@@ -233,7 +233,7 @@ class TaskClaimer:
         if connected.worker_class is None:
             self._deliver(tasks)  # it sits elsewhere by now, or is gone
         elif tasks:
-            connected.send(tasks)
+            connected.connection.send(tasks)
         if not full or connected.worker.limits:
             self.slot_freed(
                 connected

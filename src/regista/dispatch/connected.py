@@ -1,52 +1,110 @@
-"""Seats: the workers that are connected to this instance, and what each has in its hands."""
+"""The workers that are connected to this instance, and what each holds."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Protocol
+
+from msgspec import Struct
 
 from ..model import QueueKey, Task, Worker
 from .classes import ClassKey, WorkerClass, class_key
 
-#: Hands tasks to a connected worker. Called only with what is flushed.
-Send = Callable[[Sequence[Task]], None]
-#: Tells a connected worker to stop these attempts.
-Cancel = Callable[[Sequence[str]], None]
+
+class WorkerConnection(Protocol):
+    """The way to one connected worker: a stream, a polling session, or a worker in this process.
+
+    No method waits or raises: what is lost on the way is repeated with the worker's heartbeat, or expires with its lease.
+    """
+
+    @property
+    def transport(self) -> str:
+        """local, stream or poll."""
+        ...
+
+    def send(self, tasks: Sequence[Task]) -> None:
+        """Hand over tasks. Called only with offers that are flushed."""
+        ...
+
+    def cancel(self, attempt_ids: Sequence[str]) -> None:
+        """Tell the worker to stop these attempts."""
+        ...
+
+    def set_draining(self, on: bool) -> None:
+        """The worker gets no new tasks from now on, or gets them again."""
+        ...
+
+    def close(self, code: int, reason: str) -> None:
+        """End the connection: the worker is connected in another way, or this instance stops."""
+        ...
+
+
+class CallbackConnection(Struct, frozen=True):
+    """A connection to a worker in this process: two functions."""
+
+    on_tasks: Callable[[Sequence[Task]], None]
+    on_cancel: Callable[[Sequence[str]], None]
+    transport: str = "local"
+
+    def send(self, tasks: Sequence[Task]) -> None:
+        """Hand over tasks."""
+        self.on_tasks(tasks)
+
+    def cancel(self, attempt_ids: Sequence[str]) -> None:
+        """Stop these attempts."""
+        self.on_cancel(attempt_ids)
+
+    def set_draining(self, on: bool) -> None:
+        """Nothing to do: the worker only gets what is sent."""
+
+    def close(self, code: int, reason: str) -> None:
+        """Nothing to do: the worker is stopped by the one who started it."""
+
+
+def worker_state(worker: Worker, disconnected_at: datetime | None, draining: bool, held: int) -> str:
+    """ready, busy (no slot is free), draining or disconnected (its stream is closed)."""
+    if disconnected_at is not None:
+        return "disconnected"
+    if draining:
+        return "draining"
+    return "busy" if held >= worker.capacity else "ready"
 
 
 class ConnectedWorker:
-    """One connected worker.
+    """One connected worker, and all that this instance knows of it: record, connection, attempts, credit, last sign of life.
 
-    Its free slots are counted from the attempts it holds, never by a counter of their own: releasing
-    twice changes nothing, and a slot cannot leak without an attempt that anybody can see.
+    Its free slots are computed from the attempts it holds, never kept as a counter of their own: releasing
+    twice changes nothing, and a slot cannot leak without an attempt that shows it.
     """
 
     __slots__ = (
-        "attempts", "cancel", "claimed_slots", "counted", "credit", "credit_epoch", "disconnected_at", "draining",
-        "isolated", "last_served", "reserved_for", "send", "unsent_offers", "worker", "worker_class",
+        "attempts", "claimed_slots", "connection", "counted", "credit", "credit_epoch", "disconnected_at", "draining",
+        "isolated", "last_seen", "last_served", "renewed_at", "reserved_for", "unsent_offers", "worker", "worker_class",
     )  # fmt: skip
 
     def __init__(
         self,
         worker: Worker,
-        send: Send,
-        cancel: Cancel,
-        holding: Iterable[str] = (),
+        connection: WorkerConnection,
+        attempts: Iterable[str] = (),
         isolated: Iterable[str] = (),
     ) -> None:
         self.worker = worker
-        self.send = send
-        self.cancel = cancel
-        #: Attempt → its skill; empty where nobody said.
+        self.connection = connection
+        #: Attempt → its skill; empty where that is not known.
         self.attempts: dict[str, str] = (
-            dict(holding) if isinstance(holding, Mapping) else dict.fromkeys(holding, "")
+            dict(attempts) if isinstance(attempts, Mapping) else dict.fromkeys(attempts, "")
         )
         #: Held attempts that run alone: while there is one, the worker takes nothing else.
         self.isolated = set(isolated)
-        #: Where an isolated task waits for this worker: until its hands are empty the worker takes nothing new.
+        #: Where an isolated task waits for this worker: until it holds nothing the worker takes nothing new.
         self.reserved_for: QueueKey | None = None
         self.draining = False
-        #: When its stream was closed; it gets another seat when it comes back.
+        #: When its stream was closed. A worker that comes back gets a new `ConnectedWorker`.
         self.disconnected_at: datetime | None = None
-        #: How many further offers it takes; None: as many as it has slots. Whoever polls has none until
+        #: When it was last heard here, and when (by `elapsed`) its lease was last renewed here.
+        self.last_seen: datetime | None = None
+        self.renewed_at: float | None = None
+        #: How many further offers it takes; None: as many as it has slots. A polling worker takes none until
         #: a poll is open (FENCES 10).
         self.credit: int | None = 0 if worker.transport == "poll" else None
         #: Counts how often credit was taken back, so that an unsent offer does not give back what is gone.
@@ -54,12 +112,22 @@ class ConnectedWorker:
         self.unsent_offers: dict[str, int] = {}
         #: Slots that the store is being asked for.
         self.claimed_slots = 0
-        #: When it last got a task, in turns of all.
+        #: When it last got a task, counted in tasks of all workers.
         self.last_served = 0
-        #: None once it is gone.
+        #: None once it is no longer connected here.
         self.worker_class: WorkerClass | None = None
         #: Free slots, as its class has counted them.
         self.counted = 0
+
+    @property
+    def is_connected(self) -> bool:
+        """False once the worker has another `ConnectedWorker`, or none here."""
+        return self.worker_class is not None
+
+    @property
+    def state(self) -> str:
+        """ready, busy, draining or disconnected."""
+        return worker_state(self.worker, self.disconnected_at, self.draining, len(self.attempts))
 
     @property
     def free(self) -> int:
@@ -88,9 +156,9 @@ class ConnectedWorker:
 
 
 class ConnectedWorkers:
-    """All seats of an instance, by worker and by class.
+    """All connected workers of an instance, by id and by class.
 
-    `joined` and `left` are told of every class that comes to be or is gone.
+    `joined` and `left` are called with every class that appears or disappears.
     """
 
     def __init__(
@@ -104,10 +172,10 @@ class ConnectedWorkers:
         self._classes: dict[ClassKey, WorkerClass] = {}
         self._numbers = 0
         self._turns = 0
-        #: Called when there is more or less room than before; None while nobody wants to know.
-        self.changed: Callable[[], None] | None = None
+        #: Called when free slots have changed.
+        self._listeners: dict[Callable[[], None], None] = {}
         self._open: dict[WorkerClass, None] = {}
-        #: Classes in which a seat has changed since `open` was asked for.
+        #: Classes in which a worker has changed since `open` was asked for.
         self._moved: dict[WorkerClass, None] = {}
 
     def __iter__(self) -> Iterator[ConnectedWorker]:
@@ -123,7 +191,7 @@ class ConnectedWorkers:
 
     @property
     def open(self) -> dict[WorkerClass, None]:
-        """Classes with a free slot. Kept so that a full house of many classes is seen at a glance."""
+        """Classes with a free slot. Kept, so that it is found without asking every class."""
         for worker_class in self._moved:
             if worker_class.open:
                 self._open[worker_class] = None
@@ -134,6 +202,15 @@ class ConnectedWorkers:
 
     def find(self, worker_id: str | None) -> ConnectedWorker | None:
         return self._connected.get(worker_id or "")
+
+    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` whenever free slots change. Returns what ends that."""
+        self._listeners[listener] = None
+
+        def end() -> None:
+            self._listeners.pop(listener, None)
+
+        return end
 
     # -- coming and going ------------------------------------------------------------------------
 
@@ -146,7 +223,7 @@ class ConnectedWorkers:
         self._join_class(connected)
 
     def remove(self, worker_id: str, session: int) -> ConnectedWorker | None:
-        """Take the seat away, unless a newer session sits there."""
+        """Remove the worker, unless it is connected under a newer session."""
         connected = self._connected.get(worker_id)
         if connected is None or connected.worker.session != session:
             return None
@@ -155,7 +232,7 @@ class ConnectedWorkers:
         return connected
 
     def change(self, connected: ConnectedWorker, worker: Worker) -> None:
-        """The worker is not what it was: another class, the same hands."""
+        """The worker says something else of itself: it joins another class, and keeps its attempts."""
         worker_class = connected.worker_class
         if worker_class is not None and worker_class.key == class_key(worker):
             connected.worker = worker
@@ -189,7 +266,7 @@ class ConnectedWorkers:
     # -- slots -----------------------------------------------------------------------------------
 
     def reserve(self, connected: ConnectedWorker, queue_key: QueueKey) -> None:
-        """The worker takes nothing new but the isolated task that waits in this lane."""
+        """The worker takes nothing new but the isolated task that waits in this queue."""
         connected.reserved_for = queue_key
         self.note_change(connected)
 
@@ -257,12 +334,12 @@ class ConnectedWorkers:
         self.note_change(connected)
 
     def note_change(self, connected: ConnectedWorker) -> None:
-        """What the seat holds or may take has changed."""
+        """What the worker holds or may take has changed."""
         worker_class = connected.worker_class
         if worker_class is not None:
             moved = worker_class.moved
             moved.pop(connected, None)
             moved[connected] = None
             self._moved[worker_class] = None
-            if self.changed is not None:
-                self.changed()
+            for listener in self._listeners:
+                listener()

@@ -9,7 +9,7 @@ from ..clock import Clock, add_seconds
 from ..model import HELD_STATES, AttemptState, Job, QueueKey, Task, Worker
 from ..storage.base import StorageBackend
 from .claimer import TaskClaimer
-from .connected import Cancel, ConnectedWorker, Send
+from .connected import ConnectedWorker, WorkerConnection
 from .elsewhere import Elsewhere
 from .explain import Explanation, Score, class_facts, dry_run, explain
 from .explain_job import Disconnection, explain_job, group_waiting_tasks
@@ -35,7 +35,7 @@ class Dispatcher:
         self._clock = clock
         self.match_index = MatchIndex()
         self._connected = self.match_index.connected
-        #: The seat of a worker, if it is connected here.
+        #: A worker, if it is connected here.
         self.find = self._connected.find
         self._claimer = TaskClaimer(storage, clock, self.match_index, self.deliver)
         self.elsewhere = Elsewhere()
@@ -45,48 +45,60 @@ class Dispatcher:
     def connect(
         self,
         worker: Worker,
-        send: Send,
-        cancel: Cancel,
-        holding: Iterable[str] | Mapping[str, str] = (),
+        connection: WorkerConnection,
+        attempts: Iterable[str] | Mapping[str, str] = (),
         isolated: Iterable[str] = (),
+        draining: bool = False,
     ) -> ConnectedWorker:
-        """Give a connected worker its seat; `holding` are the attempts that it still runs (→ their skill).
+        """The worker can be offered tasks from now on. `attempts` are those that it still runs (→ their skill).
 
-        Those of them that are `isolated` run alone.
+        Those of them that are `isolated` run alone. An earlier connection of the same worker no longer counts.
         """
-        connected = ConnectedWorker(worker, send, cancel, holding, isolated)
+        connected = ConnectedWorker(worker, connection, attempts, isolated)
         self._connected.add(connected)
+        if draining:
+            self._set_draining(connected, True)
         self._claimer.slot_freed(connected)
         if not self._claimer.synced:
             self.wake()
         return connected
+
+    def move(
+        self, connected: ConnectedWorker, worker: Worker, connection: WorkerConnection
+    ) -> ConnectedWorker:
+        """The worker goes on over another connection, with all that it holds. The old connection is closed."""
+        old = connected.connection
+        moved = self.connect(worker, connection, connected.attempts, connected.isolated, connected.draining)
+        moved.last_seen, moved.renewed_at = connected.last_seen, connected.renewed_at
+        old.close(1000, "the worker has another connection")
+        return moved
 
     def disconnect(self, worker_id: str, session: int) -> None:
         """The worker is gone from this instance; what it held is the lease's business."""
         self._connected.remove(worker_id, session)
 
     def connected_workers(self) -> list[ConnectedWorker]:
-        """Everybody who is connected here."""
+        """All workers that are connected here."""
         return list(self._connected)
 
     def grant(self, worker_id: str, session: int, credit: int | None) -> bool:
         """Say how many further offers the worker takes; None: as many as it has slots.
 
-        A long-poll worker has none while no poll is open (FENCES 10). False when it has no such seat.
+        A long-poll worker takes none while no poll is open (FENCES 10). False when this session is not connected here.
         """
-        connected = self._seat_of(worker_id, session)
+        connected = self._find_session(worker_id, session)
         if connected is not None:
             self.set_credit(connected, credit)
         return connected is not None
 
     def set_credit(self, connected: ConnectedWorker, credit: int | None) -> None:
-        """The same, for a seat that somebody has at hand."""
+        """The same, for a worker that was found."""
         self._connected.give(connected, credit)
         self._claimer.slot_freed(connected)
 
     def cut(self, worker_id: str, session: int) -> None:
         """Its stream is closed: it is offered nothing until it is back. What it holds is the lease's business."""
-        connected = self._seat_of(worker_id, session)
+        connected = self._find_session(worker_id, session)
         if connected is not None:
             connected.disconnected_at = self._clock.now()
             self._connected.give(connected, 0)
@@ -96,19 +108,23 @@ class Dispatcher:
         connected = self._connected.find(worker_id)
         if connected is None:
             return False
-        self._connected.drain(connected, on)
-        self._claimer.slot_freed(connected)
+        self._set_draining(connected, on)
         return True
+
+    def _set_draining(self, connected: ConnectedWorker, on: bool) -> None:
+        self._connected.drain(connected, on)
+        connected.connection.set_draining(on)
+        self._claimer.slot_freed(connected)
 
     def update(self, worker: Worker) -> bool:
         """What the worker brings along has changed (skills, hot set, price …); what it holds has not."""
-        connected = self._seat_of(worker.id, worker.session)
+        connected = self._find_session(worker.id, worker.session)
         if connected is not None:
             self._connected.change(connected, worker)
             self._claimer.slot_freed(connected)
         return connected is not None
 
-    def _seat_of(self, worker_id: str, session: int) -> ConnectedWorker | None:
+    def _find_session(self, worker_id: str, session: int) -> ConnectedWorker | None:
         connected = self._connected.find(worker_id)
         return connected if connected is not None and connected.worker.session == session else None
 
@@ -123,9 +139,8 @@ class Dispatcher:
             if self.elsewhere.rivals and self.elsewhere.better_than(connected, queue_key) is not None:
                 return None  # it is woken for it, and nothing has to wait behind it here
         if connected is None:
-            self.match_index.mark_waiting(
-                queue_key
-            )  # from now on: the next one must not overtake it on its way to the store
+            # From now on: the next one must not overtake it on its way to the store.
+            self.match_index.mark_waiting(queue_key)
             return None
         attempt_id = task.attempt_id
         if attempt_id in connected.attempts:
@@ -153,7 +168,7 @@ class Dispatcher:
             if connected is not None and connected.worker.session == group[0].session:
                 if connected.unsent_offers:
                     self._connected.sent(connected, [task.attempt_id for task in group])
-                connected.send(group)
+                connected.connection.send(group)
 
     def release(self, worker_id: str | None, attempt_id: str) -> None:
         """The attempt is no longer in the worker's hands. Twice is fine."""
@@ -165,7 +180,7 @@ class Dispatcher:
         """Tell the worker to stop. Lost words are said again with its heartbeat."""
         connected = self._connected.find(worker_id)
         if connected is not None:
-            connected.cancel(attempt_ids)
+            connected.connection.cancel(attempt_ids)
 
     # -- questions -------------------------------------------------------------------------------
 

@@ -49,12 +49,21 @@ class Elsewhere:
         #: Lanes in which a task was left to another instance; whoever sees to them empties it.
         self.left: dict[QueueKey, None] = {}
         #: Called with the first of them.
-        self.on_left: Callable[[], None] = lambda: None
+        self._listeners: dict[Callable[[], None], None] = {}
 
     def learn(self, slots: Mapping[str, Sequence[FreeSlots]]) -> None:
         """The newest word of every other instance."""
         self.rivals = [Rival(name, one) for name in sorted(slots) for one in slots[name] if one.free > 0]
         self._by_lane = {}
+
+    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` when the first task is left to another instance. Returns what ends that."""
+        self._listeners[listener] = None
+
+        def end() -> None:
+            self._listeners.pop(listener, None)
+
+        return end
 
     def better_than(self, connected: ConnectedWorker | None, queue_key: QueueKey) -> Rival | None:
         """Who should get a task of this lane instead of `seat`; None: nobody, or nobody else."""
@@ -71,7 +80,8 @@ class Elsewhere:
     def leave(self, rival: Rival, queue_key: QueueKey) -> str:
         """Leave a task of this lane to it; returns the instance to wake."""
         if not self.left:
-            self.on_left()
+            for listener in self._listeners:
+                listener()
         self.left[queue_key] = None
         return rival.take()
 

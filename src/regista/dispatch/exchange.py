@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -39,19 +40,20 @@ class Exchange:
         #: Broadcasts that are under way. A slow store may hold one while the next begins.
         self._broadcasts: dict[asyncio.Task[None], None] = {}
         self._open = False
+        self._unsubscribe: list[Callable[[], None]] = []
 
     def start(self) -> None:
         """Begin. Whoever never starts costs nothing."""
         self._open = True
-        self._seats.changed = self._soon
-        self._elsewhere.on_left = self._be_patient
+        self._unsubscribe = [self._seats.subscribe(self._soon), self._elsewhere.subscribe(self._be_patient)]
         self._news = True
         self._soon()
 
     async def stop(self) -> None:
         """Tell nobody anything more. Twice is fine, and so is before `start`."""
         self._open = False
-        self._seats.changed = None
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
         for timer in (self._timer, self._patience):
             if timer is not None:
                 timer.cancel()

@@ -3,7 +3,7 @@
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 from .. import model
@@ -36,8 +36,7 @@ class WorkerServiceApi(Protocol):
         self,
         worker: model.Worker,
         running: Collection[str],
-        send: Callable[[Sequence[Task]], None],
-        cancel: Callable[[Sequence[str]], None],
+        connection: "LocalWorker",
     ) -> tuple[model.Worker, tuple[str, ...]]: ...
     async def heartbeat(self, worker_id: str, session: int, running: Collection[str]) -> HeartbeatAnswer: ...
     async def leave(self, worker_id: str, session: int) -> None: ...
@@ -50,6 +49,8 @@ class WorkerServiceApi(Protocol):
 
 class LocalWorker:
     """Runs a worker's tasks in this process. Its id is stable, so a restart takes back at once what it held."""
+
+    transport = "local"
 
     def __init__(
         self,
@@ -107,9 +108,7 @@ class LocalWorker:
     async def _register(self) -> None:
         record = build_worker_record(self._worker, self.id)
         task_runner = self._task_runner
-        known, strays = await self._service.register(
-            record, task_runner.held(), task_runner.accept, task_runner.cancel
-        )
+        known, strays = await self._service.register(record, task_runner.held(), self)
         self._session = known.session
         task_runner.cancel(strays)
 
@@ -131,6 +130,22 @@ class LocalWorker:
                 pass  # nothing expires while the store is away, or soon after
             except Exception:
                 log.exception("a heartbeat failed; the next one tries again", extra={"worker_id": self.id})
+
+    # -- WorkerConnection ------------------------------------------------------------------------
+
+    def send(self, tasks: Sequence[Task]) -> None:
+        """Run these tasks."""
+        self._task_runner.accept(tasks)
+
+    def cancel(self, attempt_ids: Sequence[str]) -> None:
+        """Stop these attempts."""
+        self._task_runner.cancel(attempt_ids)
+
+    def set_draining(self, on: bool) -> None:
+        """Nothing to do: the worker only gets what is sent."""
+
+    def close(self, code: int, reason: str) -> None:
+        """Nothing to do: the orchestrator that started the worker stops it."""
 
     # -- TaskListener ----------------------------------------------------------------------------
 

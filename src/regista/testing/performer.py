@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ..dispatch.connected import ConnectedWorker
+from ..dispatch.connected import CallbackConnection, ConnectedWorker
 from ..dispatch.filters import first_mismatch
 from ..model import Profile, Task, TaskFailure, TaskResult, Worker
 
@@ -198,7 +198,7 @@ class TaskRunner:
 
         service, holding = instance.engine.workers, self.holding
         known, strays = await self.world.network(
-            instance, lambda: service.register(record, holding, send, cancel)
+            instance, lambda: service.register(record, holding, CallbackConnection(send, cancel))
         )
         self._instance, self._session = instance, known.session
         self._stop(strays)

@@ -5,7 +5,7 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..dispatch.connected import ConnectedWorker
+from ..dispatch.connected import ConnectedWorker, worker_state
 from ..model import Worker
 
 
@@ -29,7 +29,8 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
 
 def stored_worker_info(worker: Worker, silent: bool, holding: tuple[str, ...]) -> WorkerInfo:
     """What the store tells of a worker that is connected to another instance, or to nobody."""
-    state = "silent" if silent else _told(worker, holding)
+    draining = worker.draining
+    state = "silent" if silent else worker_state(worker, worker.disconnected_at, draining, len(holding))
     free = max(0, worker.capacity - len(holding)) if state == "ready" else 0
     return WorkerInfo(
         worker=worker,
@@ -41,32 +42,14 @@ def stored_worker_info(worker: Worker, silent: bool, holding: tuple[str, ...]) -
     )
 
 
-def _told(worker: Worker, holding: tuple[str, ...]) -> str:
-    if worker.disconnected_at is not None:
-        return "disconnected"
-    if worker.draining:
-        return "draining"
-    return "busy" if len(holding) >= worker.capacity else "ready"
-
-
-def connected_worker_info(
-    worker: Worker, connected: ConnectedWorker, silent: bool, last_seen: datetime | None
-) -> WorkerInfo:
+def connected_worker_info(worker: Worker, connected: ConnectedWorker, silent: bool) -> WorkerInfo:
     """What there is to tell of a worker that is connected here. `silent`: its lease is over."""
     return WorkerInfo(
         worker=replace(worker, transport=connected.worker.transport, lease_s=connected.worker.lease_s),
-        state="silent" if silent else _state(connected),
+        state="silent" if silent else connected.state,
         since=connected.disconnected_at,
         holding=tuple(connected.attempts),
         free=connected.free,
         available=connected.worker.skills,
-        last_seen=last_seen,
+        last_seen=connected.last_seen,
     )
-
-
-def _state(connected: ConnectedWorker) -> str:
-    if connected.disconnected_at is not None:
-        return "disconnected"
-    if connected.draining:
-        return "draining"
-    return "busy" if len(connected.attempts) >= connected.worker.capacity else "ready"

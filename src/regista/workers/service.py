@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from datetime import datetime
 from hashlib import sha256
 from typing import Any
 from weakref import WeakValueDictionary
@@ -13,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..clock import Clock
-from ..dispatch.connected import Cancel, ConnectedWorker, Send
+from ..dispatch.connected import ConnectedWorker, WorkerConnection
 from ..dispatch.dispatcher import Dispatcher
 from ..engines.base import TaskEngine
 from ..errors import NotSerializable
@@ -87,7 +86,6 @@ class WorkerService:
         #: What is known of a worker that registers (upkeep/reputation.py); None: it is taken as it comes.
         self.reputation_of: Callable[[str], Awaitable[float | None]] | None = None
         self._attendance = Attendance()
-        self._seen: dict[str, datetime] = {}
         self._cluster_id = ""
         self._arriving: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -107,11 +105,10 @@ class WorkerService:
         self,
         worker: Worker,
         running: Collection[str] | None,
-        send: Send,
-        cancel: Cancel,
+        connection: WorkerConnection,
         undelivered: Collection[str] = (),
     ) -> tuple[Worker, tuple[str, ...]]:
-        """Give the worker a session and a seat. Returns the attempts that it should stop (FENCES 11).
+        """Give the worker a session, and connect it. Returns the attempts that it should stop (FENCES 11).
 
         What the store says it holds and it does not report is offered again if it never started, and
         lost otherwise. A worker that does not say what it runs (None) keeps all of it, and its heartbeats
@@ -130,7 +127,8 @@ class WorkerService:
             if known is not None and self.streams_elsewhere(known):
                 return known, await self._to_stop(known.id, running)
             elsewhere = known is not None and known.instance != self._instance
-            self._unseat(worker.id, None)  # what the old session loses must not be offered to it again
+            # Before anything else: what the old session loses must not be offered to it again.
+            replaced = self._disconnect(worker.id, None)
             if known is None:
                 restarted = _is_other_process(await self._storage.worker(worker.id), worker)
                 known = await self._storage.register(worker, self.lease_of(worker))
@@ -139,13 +137,10 @@ class WorkerService:
                     await self._close_predecessors(worker.id, {*running, *undelivered})
             else:
                 known = await self._move_here(known, worker.transport, worker.lease_s) or known
-            self._seen[worker.id] = self._clock.now()
-            stop = await self._sit(known, None if elsewhere else running, send, cancel, undelivered)
+            stop = await self._connect(known, None if elsewhere else running, connection, undelivered)
+            _close_replaced(replaced, connection, known.session)
             if elsewhere:
                 stop = await self._to_stop(known.id, running)
-            if known.draining:
-                self._dispatcher.drain(worker.id, True)
-            await self.heard_of(worker.id)  # what was noted before it sat was for nobody's ears
             return known, stop
 
     async def _keep_session(self, worker: Worker) -> Worker | None:
@@ -177,51 +172,31 @@ class WorkerService:
 
     async def attach(
         self,
+        connection: WorkerConnection,
         worker_id: str,
         session: int,
-        running: Collection[str],
-        send: Send,
-        cancel: Cancel,
-        transport: str,
-        lease_s: float,
+        *,
+        running: Collection[str] | None,
+        lease_s: float | None,
     ) -> tuple[str, ...] | None:
-        """Seat a registered worker at another connection of its own, under the session that it has.
+        """Connect a registered worker over another connection, under the session that it has.
 
-        It may have registered with another instance. Returns the attempts that it should stop; None when
-        that session is over: register again.
+        It may have registered with another instance. `running` as for `register`: None, and it keeps what it holds.
+        Returns the attempts that it should stop; None when that session is over: register again.
         """
         async with self._arrival(worker_id):
-            stored = await self._of_session(worker_id, session, lease_s)
+            stored = await self._of_session(worker_id, session, self.lease_s if lease_s is None else lease_s)
             if stored is None:
                 return None
             connected = self._dispatcher.find(worker_id)
             draining = connected is not None and connected.draining
-            self._unseat(worker_id, None)
-            worker = await self._move_here(stored, transport, lease_s)
+            replaced = self._disconnect(worker_id, None)
+            worker = await self._move_here(stored, connection.transport, lease_s)
             if worker is None:
                 return None
-            stop = await self._sit(worker, running, send, cancel)
-            if draining or worker.draining:
-                self._dispatcher.drain(worker_id, True)
-            await self.heard_of(worker_id)  # what was noted before it sat was for nobody's ears
+            stop = await self._connect(worker, running, connection, (), draining)
+            _close_replaced(replaced, connection, session)
             return stop
-
-    async def adopt(self, worker: Worker, send: Send, cancel: Cancel) -> None:
-        """Seat a worker that polls, and has registered elsewhere, under the session that it has.
-
-        What it holds stays in its hands: its next polls may go to anybody.
-        """
-        async with self._arrival(worker.id):
-            self._unseat(worker.id, None)
-            worker = await self._move_here(worker, "poll", worker.lease_s) or worker
-            held = await self._storage.held_by(worker.id)
-            holding = {task.attempt_id: task.type for task in held}
-            isolated = [task.attempt_id for task in held if task.isolated]
-            self._dispatcher.connect(worker, send, cancel, holding, isolated)
-            self._seen[worker.id] = self._clock.now()
-            if worker.draining:
-                self._dispatcher.drain(worker.id, True)
-            await self.heard_of(worker.id)
 
     async def recount(self, worker_id: str) -> None:
         """Free the slots of attempts that are the worker's no more: they may have ended at another instance."""
@@ -236,8 +211,7 @@ class WorkerService:
         """The worker with its lease renewed, if this session is its last one."""
         if not await self._storage.heartbeat(worker_id, session, lease_s):
             return None
-        self._seen[worker_id] = self._clock.now()
-        # Not from its seat here: it may have been elsewhere in between, and is seated there by the record.
+        # The record, and not what is known here: the worker may have been connected elsewhere in between.
         return await self._storage.worker(worker_id)
 
     async def _move_here(self, worker: Worker, transport: str, lease_s: float | None) -> Worker | None:
@@ -333,15 +307,15 @@ class WorkerService:
         """One after the other: of two arrivals of one worker the newer session must be the last to sit."""
         return self._arriving.setdefault(worker_id, asyncio.Lock())
 
-    async def _sit(
+    async def _connect(
         self,
         worker: Worker,
         running: Collection[str] | None,
-        send: Send,
-        cancel: Cancel,
+        connection: WorkerConnection,
         undelivered: Collection[str] = (),
+        draining: bool = False,
     ) -> tuple[str, ...]:
-        """Compare what the worker reports with what is stored, and give it its seat."""
+        """Compare what the worker reports with what is stored, and connect it. Returns what it should stop."""
         held = {task.attempt_id: task for task in await self._storage.held_by(worker.id)}
         kept = [a for a in held if (a not in undelivered if running is None else a in running)]
         again: list[Task] = []
@@ -356,8 +330,12 @@ class WorkerService:
         holding.update((task.attempt_id, task.type) for task in readopted)
         isolated = [attempt for attempt in kept if held[attempt].isolated]
         isolated += [task.attempt_id for task in readopted if task.isolated]
-        self._dispatcher.connect(worker, send, cancel, holding, isolated)
+        connected = self._dispatcher.connect(
+            worker, connection, holding, isolated, draining or worker.draining
+        )
+        self._note_seen(connected)
         self._dispatcher.deliver(readopted)
+        await self.heard_of(worker.id)  # changes made before the worker was connected here were missed
         # What it has no right to any more, and what was cancelled while nobody could tell it (FENCES 7).
         return tuple(a for a in running or () if a not in held or held[a].cancel_requested)
 
@@ -396,31 +374,33 @@ class WorkerService:
 
     # -- being there -----------------------------------------------------------------------------
 
+    def _note_seen(self, connected: ConnectedWorker) -> None:
+        connected.last_seen, connected.renewed_at = self._clock.now(), self._clock.elapsed()
+
     async def touch(self, worker_id: str, session: int) -> bool:
         """Renew the lease and nothing else. False: the session is over."""
         connected = self._dispatcher.find(worker_id)
         lease_s = self.lease_s if connected is None else self.lease_of(connected.worker)
         if not await self._storage.heartbeat(worker_id, session, lease_s):
             return False
-        self._seen[worker_id] = self._clock.now()
+        if connected is not None and connected.worker.session == session:
+            self._note_seen(connected)
         return True
 
-    async def renew(self, seats: Sequence[ConnectedWorker]) -> list[bool]:
-        """Renew the leases of workers that have nothing in their hands, by their own word, and sit here.
+    async def renew(self, workers: Sequence[ConnectedWorker]) -> list[bool]:
+        """Renew the leases of connected workers that report that they hold nothing.
 
-        For each, whether that was all. False, and nothing is renewed, where its seat or the store says otherwise, or its session is
-        over: then its `heartbeat` tells.
+        For each, whether that was all. False, and nothing is renewed, where the worker holds something after all, or its
+        session is over: then its `heartbeat` says more.
         """
-        now, holders = self._clock.now(), frozenset(await self._storage.holders())
-        renew, default_s = self._storage.heartbeat, self.lease_s
+        holders = frozenset(await self._storage.holders())
         renewed = []
-        for connected in seats:
+        for connected in workers:
             worker, is_all = connected.worker, False
-            if connected.worker_class is not None and not connected.attempts and worker.id not in holders:
-                lease_s = default_s if worker.lease_s is None else worker.lease_s
-                is_all = await renew(worker.id, worker.session, lease_s)
+            if connected.is_connected and not connected.attempts and worker.id not in holders:
+                is_all = await self._storage.heartbeat(worker.id, worker.session, self.lease_of(worker))
             if is_all:
-                self._seen[worker.id] = now
+                self._note_seen(connected)
             renewed.append(is_all)
         return renewed
 
@@ -532,7 +512,7 @@ class WorkerService:
     async def _facts(self, worker: Worker, silent: bool) -> WorkerInfo:
         connected = self._dispatcher.find(worker.id)
         if connected is not None and self._is_here(connected, worker):
-            return connected_worker_info(worker, connected, silent, self._seen.get(worker.id))
+            return connected_worker_info(worker, connected, silent)
         held = await self._storage.held_by(worker.id)
         return stored_worker_info(worker, silent, tuple(task.attempt_id for task in held))
 
@@ -559,16 +539,18 @@ class WorkerService:
             known = await self._storage.worker(worker_id)
             if known is not None:
                 return 0  # it was heard after all, or has a newer session, and what it holds is that one's
-        self._unseat(worker_id, session)  # what the dead lose must not be offered to them again
-        self._seen.pop(worker_id, None)
+        self._disconnect(worker_id, session)  # what the dead lose must not be offered to them again
         tasks = await self._storage.held_by(worker_id)
         await self.lose(tasks, EventType.TASK_LOST)
         return len(tasks)
 
-    def _unseat(self, worker_id: str, session: int | None) -> None:
+    def _disconnect(self, worker_id: str, session: int | None) -> ConnectedWorker | None:
+        """The worker is no longer connected here, under this session or (None) any. Returns what it was."""
         connected = self._dispatcher.find(worker_id)
-        if connected is not None and session in (None, connected.worker.session):
-            self._dispatcher.disconnect(worker_id, connected.worker.session)
+        if connected is None or session not in (None, connected.worker.session):
+            return None
+        self._dispatcher.disconnect(worker_id, connected.worker.session)
+        return connected
 
     async def lose(self, tasks: Sequence[Task], kind: EventType) -> None:
         """Close these attempts as lost or undelivered, unless they have moved on."""
@@ -663,6 +645,17 @@ class WorkerService:
     async def write_signs(self) -> int:
         """Store the signs of life that no result has overtaken; returns how many."""
         return await self._signs.write()
+
+
+def _close_replaced(replaced: ConnectedWorker | None, connection: WorkerConnection, session: int) -> None:
+    """Close the connection that a worker had before, where it goes on over one of another kind under its session.
+
+    A newer stream closes the older one itself, and says why.
+    """
+    if replaced is None or replaced.worker.session != session:
+        return
+    if replaced.connection.transport != connection.transport:
+        replaced.connection.close(1000, "the worker has another connection")
 
 
 def _is_other_process(before: Worker | None, now: Worker) -> bool:

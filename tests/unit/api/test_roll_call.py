@@ -8,7 +8,7 @@ import pytest
 
 from regista.api.roll_call import RollCall
 from regista.api.worker_stream import Channel
-from regista.dispatch.connected import ConnectedWorker
+from regista.dispatch.connected import CallbackConnection, ConnectedWorker
 from regista.errors import StorageUnavailable
 from regista.model import Worker
 from regista.workers.service import WorkerService
@@ -34,7 +34,7 @@ class End:
 
     def __init__(self, name: str) -> None:
         self.seat = ConnectedWorker(
-            Worker(id=name, skills=("work",)), lambda tasks: None, lambda attempts: None
+            Worker(id=name, skills=("work",)), CallbackConnection(lambda tasks: None, lambda attempts: None)
         )
         self.told: list[str | float] = []
 

@@ -4,12 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regista.dispatch.classes import FreeSlotIndex, class_key
-from regista.dispatch.connected import ConnectedWorker
+from regista.dispatch.connected import CallbackConnection, ConnectedWorker
 from regista.model import Profile, Worker
 
 
 def make_seat(id: str = "w") -> ConnectedWorker:
-    return ConnectedWorker(Worker(id=id, skills=("a",)), lambda tasks: None, lambda attempts: None)
+    return ConnectedWorker(
+        Worker(id=id, skills=("a",)), CallbackConnection(lambda tasks: None, lambda attempts: None)
+    )
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.none() | st.integers(0, 5)), max_size=60))

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from regista.dispatch.classes import WorkerClass
-from regista.dispatch.connected import ConnectedWorker, ConnectedWorkers
+from regista.dispatch.connected import CallbackConnection, ConnectedWorker, ConnectedWorkers
 from regista.model import Profile, Task, Worker
 
 
@@ -14,7 +14,9 @@ def make_worker(id: str = "w1", **fields: Any) -> Worker:
 
 
 def make_seat(worker: Worker | None = None, holding: Any = ()) -> ConnectedWorker:
-    return ConnectedWorker(worker or make_worker(), lambda tasks: None, lambda attempts: None, holding)
+    return ConnectedWorker(
+        worker or make_worker(), CallbackConnection(lambda tasks: None, lambda attempts: None), holding
+    )
 
 
 def make_task(id: str, type: str = "encode") -> Task:

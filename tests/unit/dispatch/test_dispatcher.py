@@ -4,6 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from regista.dispatch.connected import CallbackConnection
 from regista.dispatch.dispatcher import Dispatcher
 from regista.errors import StorageError
 from regista.model import Profile, Task, Worker, parse_queue_key
@@ -33,7 +34,7 @@ class Hall:
         def send(tasks: Sequence[Task]) -> None:
             self.sent.setdefault(id, []).extend(task.job_id for task in tasks)
 
-        self.dispatcher.connect(worker, send, lambda attempts: None, holding)
+        self.dispatcher.connect(worker, CallbackConnection(send, lambda attempts: None), holding)
         return worker
 
     async def wait(self, *tasks: Task) -> None:

@@ -1,6 +1,6 @@
 """What other instances have free, and who gets a task because of it."""
 
-from regista.dispatch.connected import ConnectedWorker
+from regista.dispatch.connected import CallbackConnection, ConnectedWorker
 from regista.dispatch.elsewhere import Elsewhere
 from regista.model import FreeSlots, Profile, QueueKey, Worker, match_options_text
 
@@ -10,7 +10,9 @@ def worker(cost: float = 1.0, *skills: str, hot: tuple[str, ...] = ()) -> Worker
 
 
 def connected(cost: float = 1.0, *holding: str) -> ConnectedWorker:
-    return ConnectedWorker(worker(cost), lambda tasks: None, lambda attempts: None, holding)
+    return ConnectedWorker(
+        worker(cost), CallbackConnection(lambda tasks: None, lambda attempts: None), holding
+    )
 
 
 def queue_key(strategy: str | None = None) -> QueueKey:

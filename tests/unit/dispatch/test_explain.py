@@ -4,6 +4,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from regista.dispatch.connected import CallbackConnection
 from regista.dispatch.dispatcher import Dispatcher
 from regista.dispatch.explain import ClassFacts, Explanation, Score, explain
 from regista.model import AttemptState, Gpu, Profile, QueueStatus, Task, Worker
@@ -139,7 +140,7 @@ def ask(*workers: Worker, task: Task | None = None, hold: int = 0) -> tuple[Expl
             for worker in workers:
                 known = await storage.register(worker, 30)
                 if worker.instance != "elsewhere":
-                    dispatcher.connect(known, lambda tasks: None, lambda attempts: None)
+                    dispatcher.connect(known, CallbackConnection(lambda tasks: None, lambda attempts: None))
             await asyncio.sleep(0.001)
             for number in range(hold):
                 assert dispatcher.reserve(make_task(f"h{number}"), START) is not None
@@ -170,7 +171,7 @@ def test_a_stream_that_was_cut_is_known_to_the_dispatcher() -> None:
         try:
             for name in ("w1", "w2"):
                 known = await storage.register(make_worker(name, lease_s=30.0), 30)
-                dispatcher.connect(known, lambda tasks: None, lambda attempts: None)
+                dispatcher.connect(known, CallbackConnection(lambda tasks: None, lambda attempts: None))
                 dispatcher.cut(name, known.session)
             dispatcher.cut("w2", 99)  # an older connection of it says nothing about this one
             dispatcher.drain("w2")

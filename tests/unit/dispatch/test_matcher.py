@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from regista.dispatch import matcher
-from regista.dispatch.connected import ConnectedWorker
+from regista.dispatch.connected import CallbackConnection, ConnectedWorker
 from regista.dispatch.filters import first_mismatch
 from regista.dispatch.matcher import HEADS, MatchIndex
 from regista.model import Profile, QueueKey, Task, Worker
@@ -17,7 +17,7 @@ def queue_key(type: str = "render", **requirements: Any) -> QueueKey:
 
 def sit(index: MatchIndex, id: str, *, skills: tuple[str, ...] = ("render",), **has: Any) -> ConnectedWorker:
     worker = Worker(id=id, skills=skills, capacity=2, session=1, profile=Profile(**has))
-    connected = ConnectedWorker(worker, lambda tasks: None, lambda attempts: None)
+    connected = ConnectedWorker(worker, CallbackConnection(lambda tasks: None, lambda attempts: None))
     index.connected.add(connected)
     return connected
 

@@ -3,7 +3,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regista.dispatch.connected import ConnectedWorker
+from regista.dispatch.connected import CallbackConnection, ConnectedWorker
 from regista.dispatch.matcher import MatchIndex
 from regista.dispatch.strategies import STRATEGY_TABLE, cost, is_warm, strategy_of
 from regista.model import STRATEGIES, Profile, QueueKey, Task, Worker
@@ -34,7 +34,7 @@ def crowd(workers: list[tuple[Profile, int, int]]) -> MatchIndex:
     index = MatchIndex()
     for number, (profile, capacity, held) in enumerate(workers):
         who = Worker(id=f"w{number}", skills=("render",), capacity=capacity, profile=profile)
-        connected = ConnectedWorker(who, lambda tasks: None, lambda attempts: None)
+        connected = ConnectedWorker(who, CallbackConnection(lambda tasks: None, lambda attempts: None))
         index.connected.add(connected)
         for attempt in range(min(held, capacity)):
             index.connected.hold(connected, f"{number}.{attempt}", "render")

@@ -18,6 +18,7 @@ from regista import (
 )
 from regista.blueprint import ActionFactory, JobContext
 from regista.config import Config
+from regista.dispatch.connected import CallbackConnection
 from regista.errors import OrchestratorStopped, StorageError, StorageFailed
 from regista.model import Change, CommitOutcome, Task, Worker
 from regista.storage.base import Hint, HintKind
@@ -560,7 +561,7 @@ async def test_an_offer_that_the_store_did_not_take_is_not_sent() -> None:
             sent.extend(task.attempt_id for task in tasks)
 
         worker = await storage.register(Worker(id="w1", skills=("work",)), 30)
-        director.dispatcher.connect(worker, send, lambda attempts: None, ())
+        director.dispatcher.connect(worker, CallbackConnection(send, lambda attempts: None))
         storage.moving = worker
         job = await director.submit("script")
         assert (await storage.held_by("w1"), sent) == ([], [])

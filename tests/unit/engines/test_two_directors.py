@@ -21,6 +21,7 @@ from regista import (
 )
 from regista.clock import SystemClock
 from regista.config import Config
+from regista.dispatch.connected import CallbackConnection
 from regista.history.memory import MemoryHistory
 from regista.model import FreeSlots, Profile, ResultVerdict, Task, TaskResult
 from regista.model import Worker as WorkerRecord
@@ -100,7 +101,7 @@ class Pair:
         record = WorkerRecord(
             id=name, skills=("work",), capacity=capacity, transport="stream", profile=profile
         )
-        hands.record, _ = await director.workers.register(record, [], hands.take, hands.stop)
+        hands.record, _ = await director.workers.register(record, [], hands.connection)
         return hands
 
 
@@ -112,6 +113,7 @@ class Hands:
         self.record: WorkerRecord
         self.tasks: asyncio.Queue[Task] = asyncio.Queue()
         self.stopped: asyncio.Queue[str] = asyncio.Queue()
+        self.connection = CallbackConnection(self.take, self.stop, "stream")
 
     def take(self, tasks: Any) -> None:
         for task in tasks:
@@ -212,7 +214,7 @@ async def a_worker_registers_with_one_and_connects_to_the_other(pair: Pair) -> N
     # when: its stream is opened at the other one, and it says what it still runs
     elsewhere = Hands(there)
     stop = await there.workers.attach(
-        "w", hands.record.session, [task.attempt_id], elsewhere.take, elsewhere.stop, "stream", 3.0
+        elsewhere.connection, "w", hands.record.session, running=[task.attempt_id], lease_s=3.0
     )
     # then: it keeps its session and its task, and gets further ones there alone
     assert stop == ()
@@ -228,7 +230,9 @@ async def a_session_that_is_over_is_over_everywhere(pair: Pair) -> None:
     here, there = pair.directors
     old = await pair.join(here)
     await pair.join(here)
-    assert await there.workers.attach("w", old.record.session, [], old.take, old.stop, "stream", 3.0) is None
+    assert (
+        await there.workers.attach(old.connection, "w", old.record.session, running=[], lease_s=3.0) is None
+    )
 
 
 async def a_worker_that_registers_with_one_has_no_seat_left_at_the_other(pair: Pair) -> None:
@@ -248,7 +252,7 @@ async def a_goodbye_of_an_old_session_takes_nothing_from_the_new_one(pair: Pair)
     task = await _busy(here, old)
     # given: it has registered with the other one, and brought along what it runs
     record = WorkerRecord(id="w", skills=("work",), capacity=4, transport="stream")
-    await there.workers.register(record, [task.attempt_id], old.take, old.stop)
+    await there.workers.register(record, [task.attempt_id], old.connection)
     # when: its last word to the first one arrives
     await here.workers.leave("w", old.record.session)
     # then: it still has its task
@@ -313,7 +317,7 @@ async def a_process_that_registers_with_both_keeps_its_session_and_its_stream(pa
         "current_tasks": [], "incarnation": "p1", "cluster_id": await here.workers.cluster_id(),
     }  # fmt: skip
     session = (await pair.desks[0].register(msgspec.convert(said, Registration))).worker.session
-    await here.workers.attach("w", session, [], hands.take, hands.stop, "stream", 3.0)
+    await here.workers.attach(hands.connection, "w", session, running=[], lease_s=3.0)
     task = await _busy(here, hands)
     # when: it registers with the other one too, which has not told it of the task, and sends heartbeats there
     known = (await pair.desks[1].register(msgspec.convert(said, Registration))).worker
@@ -390,8 +394,14 @@ async def a_list_of_workers_tells_the_same_at_both(pair: Pair) -> None:
     # when: it opens its stream here, goes over to the other one, and comes back, each time with another lease
     for lease_s, director in ((4.0, here), (5.0, there), (6.0, here)):
         elsewhere = Hands(director)
-        asked = ("w", hands.record.session, [task.attempt_id], elsewhere.take, elsewhere.stop)
-        assert await director.workers.attach(*asked, "stream", lease_s) == ()
+        stop = await director.workers.attach(
+            elsewhere.connection,
+            "w",
+            hands.record.session,
+            running=[task.attempt_id],
+            lease_s=lease_s,
+        )
+        assert stop == ()
         # then
         await until(lambda: sum(one.dispatcher.find("w") is not None for one in pair.directors) == 1)
         told = [(await one.workers.describe())[0] for one in pair.directors]
@@ -477,7 +487,7 @@ async def a_move_in_the_middle_of_a_drain_leaves_the_worker_seated_and_drained(p
 
     async def move() -> None:
         session = hands.record.session
-        took = await there.workers.attach("w", session, [], elsewhere.take, elsewhere.stop, "stream", 3.0)
+        took = await there.workers.attach(elsewhere.connection, "w", session, running=[], lease_s=3.0)
         assert took == ()
 
     # when: it goes over after the record was read for the drain, and before that is written
@@ -496,7 +506,7 @@ async def a_drain_in_the_middle_of_a_move_is_heeded_where_the_worker_goes(pair: 
     Between(there, lambda: here.workers.ask_to_drain("w"))
     # when
     session = hands.record.session
-    took = await there.workers.attach("w", session, [], elsewhere.take, elsewhere.stop, "stream", 3.0)
+    took = await there.workers.attach(elsewhere.connection, "w", session, running=[], lease_s=3.0)
     # then
     assert took == ()
     assert _is_drained(there)
@@ -509,7 +519,7 @@ async def a_session_that_ends_in_the_middle_of_a_move_gets_no_seat(pair: Pair) -
     hands, elsewhere = await pair.join(here), Hands(there)
     Between(there, lambda: pair.join(here))
     session = hands.record.session
-    took = await there.workers.attach("w", session, [], elsewhere.take, elsewhere.stop, "stream", 3.0)
+    took = await there.workers.attach(elsewhere.connection, "w", session, running=[], lease_s=3.0)
     assert took is None
     assert there.dispatcher.find("w") is None
     assert here.dispatcher.find("w") is not None
@@ -547,7 +557,7 @@ async def a_worker_that_died_at_one_is_told_of_alike_by_both(pair: Pair) -> None
     again = Hands(here)
     running = [task.attempt_id]
     assert (
-        await here.workers.attach("w", hands.record.session, running, again.take, again.stop, "stream", 3.0)
+        await here.workers.attach(again.connection, "w", hands.record.session, running=running, lease_s=3.0)
         == ()
     )
     assert (await again.next()).job_id == waiting.id
@@ -562,7 +572,7 @@ async def a_seat_is_let_go_of_though_the_word_of_it_was_lost(pair: Pair) -> None
     await there.workers.bury("gone", gone.record.session, lapsed=False)
     await pair.join(there, name="renewed")
     session = moved.record.session
-    assert await there.workers.attach("moved", session, [], moved.take, moved.stop, "stream", 3.0) == ()
+    assert await there.workers.attach(moved.connection, "moved", session, running=[], lease_s=3.0) == ()
     # then
     (chore,) = (chore for chore in here.upkeep.chores if chore.name == "index_cleaner")
     assert chore.interval_s <= 2.0

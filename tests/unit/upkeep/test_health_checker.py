@@ -3,6 +3,7 @@
 import asyncio
 
 from regista import JobStatus
+from regista.dispatch.connected import CallbackConnection
 from regista.model import AttemptState, Worker
 from regista.storage.base import HintKind
 from regista.storage.memory import MemoryStorage
@@ -132,7 +133,11 @@ def test_after_an_outage_of_ours_a_worker_has_its_own_lease_to_come_back() -> No
     with TestOrchestrator(one_task()) as kit:
         patient = Worker(id="patient", skills=("work",), lease_s=45.0)
         service = kit.director.workers
-        kit.call(lambda: service.register(patient, [], lambda tasks: None, lambda attempts: None))
+        kit.call(
+            lambda: service.register(
+                patient, [], CallbackConnection(lambda tasks: None, lambda attempts: None)
+            )
+        )
         job = kit.submit("script")
         kit.skip(44)
         kit.director.grace.restart()  # we were stalled; its heartbeats have piled up

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from regista.dispatch.connected import ConnectedWorker
+from regista.dispatch.connected import CallbackConnection, ConnectedWorker
 from regista.model import Worker
 from regista.workers.info import connected_worker_info, stored_worker_info
 
@@ -14,7 +14,9 @@ WORKER = Worker(id="w", skills=("a", "b"), capacity=2)
 
 def connected(*holding: str, draining: bool = False) -> ConnectedWorker:
     one = ConnectedWorker(
-        Worker(id="w", skills=("a",), capacity=2, transport="poll"), _nothing, _nothing, holding
+        Worker(id="w", skills=("a",), capacity=2, transport="poll"),
+        CallbackConnection(_nothing, _nothing),
+        holding,
     )
     one.draining = draining
     one.credit = 5  # polls are open
@@ -26,10 +28,10 @@ def _nothing(_: object) -> None:
 
 
 def test_the_state_says_whether_it_takes_tasks() -> None:
-    assert connected_worker_info(WORKER, connected(), False, NOW).state == "ready"
-    assert connected_worker_info(WORKER, connected("x", "y"), False, NOW).state == "busy"
-    assert connected_worker_info(WORKER, connected(draining=True), False, NOW).state == "draining"
-    assert connected_worker_info(WORKER, connected(), True, NOW).state == "silent"
+    assert connected_worker_info(WORKER, connected(), False).state == "ready"
+    assert connected_worker_info(WORKER, connected("x", "y"), False).state == "busy"
+    assert connected_worker_info(WORKER, connected(draining=True), False).state == "draining"
+    assert connected_worker_info(WORKER, connected(), True).state == "silent"
 
 
 def test_of_a_worker_at_another_instance_the_store_tells() -> None:
@@ -51,13 +53,15 @@ def test_of_one_that_is_cut_off_elsewhere_the_store_tells_since_when() -> None:
 def test_a_worker_whose_stream_is_closed_is_disconnected_since_then() -> None:
     gone = connected(draining=True)
     gone.disconnected_at = NOW
-    facts = connected_worker_info(WORKER, gone, False, NOW)
+    facts = connected_worker_info(WORKER, gone, False)
     assert (facts.state, facts.since) == ("disconnected", NOW)
-    assert connected_worker_info(WORKER, gone, True, NOW).state == "silent"
+    assert connected_worker_info(WORKER, gone, True).state == "silent"
 
 
 def test_it_tells_what_is_held_what_is_free_and_what_could_be_started() -> None:
-    facts = connected_worker_info(WORKER, connected("x"), False, NOW)
+    one = connected("x")
+    one.last_seen = NOW
+    facts = connected_worker_info(WORKER, one, False)
 
     assert (facts.holding, facts.free, facts.available, facts.last_seen) == (("x",), 1, ("a",), NOW)
     assert (facts.worker.skills, facts.worker.transport) == (("a", "b"), "poll")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from regista import EventType, JobStatus, RetryPolicy, Worker
+from regista.dispatch.connected import CallbackConnection
 from regista.model import AttemptState, ResultVerdict, Task
 from regista.model import Worker as WorkerRecord
 from regista.testing.orchestrator import TestOrchestrator
@@ -220,7 +221,8 @@ def test_a_result_under_way_is_neither_missed_nor_lost_nor_offered_again() -> No
         assert kit.call(lambda: told_before(two_beats, tasks[0])) is ResultVerdict.ACCEPTED
         back = WorkerRecord(id=puppet.id, skills=("work",), capacity=10)
         running = [tasks[2].attempt_id]
-        sits = lambda: service.register(back, running, puppet.tasks.extend, puppet.cancels.extend)  # noqa: E731
+        hands = CallbackConnection(puppet.tasks.extend, puppet.cancels.extend)
+        sits = lambda: service.register(back, running, hands)  # noqa: E731
         assert kit.call(lambda: told_before(sits, tasks[1])) is ResultVerdict.ACCEPTED
         leaves = lambda: service.bury(puppet.id, None)  # noqa: E731
         assert kit.call(lambda: told_before(leaves, tasks[2])) is ResultVerdict.ACCEPTED

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...clock import Clock
+from ...dispatch.connected import ConnectedWorker
 from ...dispatch.dispatcher import Dispatcher
 from ...errors import OrchestratorStopped, StorageOutcomeUnknown
 from ...model import ResultVerdict, Task, TaskResult, Worker
@@ -16,7 +17,6 @@ from ..protocol.dialects import HeartbeatReport, ProgressReport, to_heartbeat, t
 from ..protocol.messages import Heartbeat, Registration, registers_again
 from ..service import HeartbeatReply, WorkerService
 from .mailbox import OpenPoll
-from .seating import Seating
 from .session import CommandSocket, DeliveredTask, PollingSession, PollingSessions, delivered_task
 
 log = logging.getLogger("regista.desk")
@@ -74,25 +74,28 @@ class PollingService:
         self._lease_s = lease_s
         self._poll_lease_s = poll_lease_s
         self._renewed_s = min(_RENEWED_S, _RENEWED_SHARE * min(lease_s, poll_lease_s))
-        self._sessions = PollingSessions(self._is_connected)
-        self._seating = Seating(dispatcher, self._cancel)
+        self._sessions = PollingSessions(self._new_session, self._is_connected)
         self._background: set[asyncio.Task[None]] = set()
         #: We stop: nobody waits any more.
         self.closed = False
+
+    def _new_session(self, worker_id: str) -> PollingSession:
+        return PollingSession(worker_id, self._set_credit, self._cancel)
 
     def _is_connected(self, worker_id: str, number: int) -> bool:
         connected = self._dispatcher.find(worker_id)
         return connected is not None and connected.worker.session == number
 
+    def _find(self, session: PollingSession) -> ConnectedWorker | None:
+        """The worker, if it is connected here under this session, by polling or by a stream."""
+        connected = self._dispatcher.find(session.worker_id)
+        return connected if connected is not None and connected.worker.session == session.number else None
+
     async def close(self) -> None:
         """We stop: every poll is answered now, every socket is closed with 1001."""
         self.closed = True
-        lines = list(self._sessions.nameless)
-        for session in self._sessions:
-            session.mailbox.wake_all()
-            lines += [] if session.line is None else [session.line]
-        for line in lines:
-            line.close(1001, "the orchestrator stops")
+        for connection in (*self._sessions, *self._sessions.nameless):
+            connection.close(1001, "the orchestrator stops")
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -109,12 +112,20 @@ class PollingService:
             running = []  # another store's attempts are none of our business
         session = self._sessions.open(worker.id)
         session.mailbox.wake_all()
-        known, stop = await self._seat(session, worker, running)
-        session.arrived(known, worker.skills, provisional=False)
-        available = None if said.available_skills is None else tuple(said.available_skills)
-        self._seating.refresh(session, available, None)
-        self._seating.grant(session)
+        known, stop = await self._register(session, worker, running, provisional=False)
+        if said.available_skills is not None:
+            self._update(session, tuple(said.available_skills), None)
         return Registered(known, stop)
+
+    async def _register(
+        self, session: PollingSession, worker: Worker, running: Sequence[str] | None, *, provisional: bool
+    ) -> tuple[Worker, tuple[str, ...]]:
+        """Connect the worker under a session. What waited in its mailbox comes again, as far as it is still the worker's."""
+        undelivered = [task.attempt_id for task in session.mailbox.empty()]
+        known, stop = await self._service.register(worker, running, session, undelivered)
+        session.registered(known.session, worker.skills, provisional)
+        self._set_credit(session)
+        return known, stop
 
     async def _session_of(
         self, worker_id: str, number: int | None, *, only_heartbeat: bool = False
@@ -126,59 +137,86 @@ class PollingService:
         Behind a balancer every request may go to another of us: what the store knows is as good as what we
         know. `number` is the session that the worker itself names, where it does.
         """
-        session = self._sessions.known(worker_id)
+        session = self._sessions.find_connected(worker_id)
         ours = session is not None and number in (None, session.number)
-        if ours and session is not None and await self._renew(session, worker_id):
+        if ours and session is not None and await self._renew(session):
             return session
         worker = await self._service.recall(worker_id)
         if worker is None or number not in (None, worker.session):
             return None
-        if not await self._service.touch(worker_id, worker.session):
-            return None
+        session = self._sessions.open(worker_id)
         if only_heartbeat and self._service.streams_elsewhere(worker):
-            session = self._sessions.open(worker_id)
-            session.arrived(worker, worker.skills, provisional=False)
-            return session
-        return await self._adopt(worker)
-
-    def _at_hand(self, worker_id: str, number: int | None) -> PollingSession | None:
-        """The same without a question to the store; None when that has to be asked."""
-        session = self._sessions.find(worker_id)
-        if session is None or session.renewed_at is None or number not in (None, session.number):
+            known = await self._service.touch(worker_id, worker.session)
+        else:
+            attached = self._service.attach(
+                session, worker_id, worker.session, running=None, lease_s=worker.lease_s
+            )
+            known = await attached is not None
+        if not known:
             return None
-        fresh = self._clock.elapsed() - session.renewed_at < self._renewed_s
-        return session if fresh and self._seating.find(session) is not None else None
-
-    async def _renew(self, session: PollingSession, worker_id: str) -> bool:
-        """Renew the lease, if that was not done a moment ago. False: the session is over."""
-        now = self._clock.elapsed()
-        if session.renewed_at is None or now - session.renewed_at >= self._renewed_s:
-            if not await self._service.touch(worker_id, session.number):
-                return False
-            session.renewed_at = now
-        return True
-
-    async def _adopt(self, worker: Worker) -> PollingSession:
-        session = self._sessions.open(worker.id)
-        worker = replace(worker, transport="poll")
-        await self._service.adopt(worker, *self._seating.hands(session, worker.id))
-        session.arrived(worker, worker.skills, provisional=False)
-        self._seating.grant(session)
+        session.registered(worker.session, worker.skills, provisional=False)
+        self._set_credit(session)
         return session
 
-    async def _take_in(self, session: PollingSession, worker: Worker) -> None:
-        """A worker that we know by its poll or its heartbeat only. What it holds, its heartbeats will say."""
-        known, _ = await self._seat(session, worker, None)
-        session.arrived(known, worker.skills, provisional=True)
-        self._seating.grant(session)
+    def _cached_session(self, worker_id: str, number: int | None) -> PollingSession | None:
+        """The same without a question to the store; None when that has to be asked."""
+        session = self._sessions.find(worker_id)
+        if session is None or number not in (None, session.number):
+            return None
+        connected = self._find(session)
+        return session if connected is not None and self._is_fresh(connected) else None
 
-    async def _seat(
-        self, session: PollingSession, worker: Worker, running: Sequence[str] | None
-    ) -> tuple[Worker, tuple[str, ...]]:
-        """Give it a seat. What waited in its box comes again, as far as it is still the worker's."""
-        undelivered = [task.attempt_id for task in session.mailbox.empty()]
-        hands = self._seating.hands(session, worker.id)
-        return await self._service.register(worker, running, *hands, undelivered)
+    def _is_fresh(self, connected: ConnectedWorker) -> bool:
+        """Its lease was renewed a moment ago."""
+        renewed_at = connected.renewed_at
+        return renewed_at is not None and self._clock.elapsed() - renewed_at < self._renewed_s
+
+    async def _renew(self, session: PollingSession) -> bool:
+        """Renew the lease, if that was not done a moment ago. False: the session is over."""
+        connected = self._find(session)
+        if connected is not None and self._is_fresh(connected):
+            return True
+        return await self._service.touch(session.worker_id, session.number)
+
+    # -- its connection --------------------------------------------------------------------------
+
+    def _set_credit(self, session: PollingSession) -> None:
+        """As many offers as the open polls would take, less those that are on their way here."""
+        connected = self._find(session)
+        if connected is not None and connected.connection is session:
+            mailbox = session.mailbox
+            credit = max(0, mailbox.wanted - len(mailbox.waiting) - len(connected.unsent_offers))
+            if connected.credit != credit:
+                self._dispatcher.set_credit(connected, credit)
+
+    def _update(
+        self, session: PollingSession, available: tuple[str, ...] | None, hot: tuple[str, ...] | None
+    ) -> None:
+        """What it can start right now, and what is warm, may have changed; None: it has not."""
+        connected = self._find(session)
+        if connected is None:
+            return
+        worker = connected.worker
+        skills = worker.skills if available is None else available
+        warm = worker.profile.hot if hot is None else hot
+        if skills != worker.skills or warm != worker.profile.hot:
+            self._dispatcher.update(replace(worker, skills=skills, profile=replace(worker.profile, hot=warm)))
+
+    def _note_poll(
+        self, session: PollingSession, available: tuple[str, ...] | None, hot: tuple[str, ...] | None
+    ) -> bool:
+        """The worker polls, and says so much. True: as far as is known here, all its slots are taken."""
+        connected = self._find(session)
+        if connected is None:
+            return False
+        if connected.connection is not session:
+            session.mailbox.empty()  # what waited when the stream was opened has left through it
+            connected = self._dispatcher.move(connected, replace(connected.worker, transport="poll"), session)
+            self._set_credit(session)
+        if available is None and not connected.worker.skills:
+            available = session.skills  # it was full when it last said; now it asks for something
+        self._update(session, available, hot)
+        return len(connected.attempts) >= connected.worker.capacity
 
     # -- tasks -----------------------------------------------------------------------------------
 
@@ -200,7 +238,7 @@ class PollingService:
     def begin(self, session: PollingSession, limit: int) -> OpenPoll:
         """A poll is open: the worker takes so many offers more."""
         poll = session.mailbox.open(limit)
-        self._seating.grant(session)
+        self._set_credit(session)
         return poll
 
     def end(self, session: PollingSession, poll: OpenPoll, delivered: bool) -> None:
@@ -209,7 +247,7 @@ class PollingService:
         if left:
             session.handed(left, self._clock.elapsed())
         else:
-            self._seating.grant(session)
+            self._set_credit(session)
 
     async def _find_polling(
         self,
@@ -219,21 +257,29 @@ class PollingService:
         number: int | None,
     ) -> PollingSession:
         # A poll is a sign of life like any other.
-        session = self._at_hand(worker_id, number) or await self._session_of(worker_id, number)
+        session = self._cached_session(worker_id, number) or await self._session_of(worker_id, number)
         if session is not None:
-            if self._seating.attend(session, available, hot):
-                # Whoever asks for more has a free slot: another of us may have heard how things ended.
+            if self._note_poll(session, available, hot):
+                # A worker that asks for more has a free slot: its results may have gone to another instance.
                 await self._service.recount(worker_id)
         elif number is not None:
             raise UnknownWorker(worker_id)
         else:
             session = self._sessions.open(worker_id)
             if available:
-                await self._take_in(
-                    session, unregistered_worker(worker_id, available, hot or (), self._poll_lease_s)
-                )
-        self._seating.sort_out(session)
+                await self._register_provisional(session, available, hot)
+        if session.mailbox.waiting:
+            # What is over, or was taken back when its lease lapsed, is not the worker's any more.
+            connected = self._find(session)
+            session.mailbox.keep(() if connected is None else connected.attempts)
         return session
+
+    async def _register_provisional(
+        self, session: PollingSession, skills: tuple[str, ...], hot: tuple[str, ...] | None
+    ) -> None:
+        """Connect a worker that is known by its poll or its heartbeat only. What it holds, its heartbeats will say."""
+        worker = unregistered_worker(session.worker_id, skills, hot or (), self._poll_lease_s)
+        await self._register(session, worker, None, provisional=True)
 
     # -- heartbeats ------------------------------------------------------------------------------
 
@@ -250,13 +296,13 @@ class PollingService:
         session = await self._session_of(worker_id, pulse.session, only_heartbeat=named)
         if session is None and named:
             raise UnknownWorker(worker_id)
-        session = session or await self._take_in_by(pulse, worker_id)
-        beat = await self._heard(session, worker_id, pulse, began)
-        if not beat.known:  # buried between two breaths
-            session = await self._take_in_by(pulse, worker_id)
-            beat = await self._heard(session, worker_id, pulse, began)
+        session = session or await self._register_by_heartbeat(pulse, worker_id)
+        beat = await self._apply_heartbeat(session, pulse, began)
+        if not beat.known:  # its lease lapsed meanwhile
+            session = await self._register_by_heartbeat(pulse, worker_id)
+            beat = await self._apply_heartbeat(session, pulse, began)
         if pulse.status == "offline":
-            await self._goodbye(session, worker_id, pulse)
+            await self._leave(session, worker_id, pulse)
         elif session.provisional and registers_again(version) and self._is_asking(session):
             raise UnknownWorker(worker_id)
         stop = tuple(attempt for attempt in beat.cancel if not session.has_ended(attempt))
@@ -269,35 +315,34 @@ class PollingService:
             session.asked_at = now
         return now - session.asked_at < _ASKING_S
 
-    async def _take_in_by(self, pulse: HeartbeatReport, worker_id: str) -> PollingSession:
+    async def _register_by_heartbeat(self, pulse: HeartbeatReport, worker_id: str) -> PollingSession:
         session = self._sessions.open(worker_id)
-        skills = pulse.skills or pulse.available or ()
-        await self._take_in(
-            session, unregistered_worker(worker_id, skills, pulse.hot or (), self._poll_lease_s)
-        )
+        await self._register_provisional(session, pulse.skills or pulse.available or (), pulse.hot)
         return session
 
-    async def _heard(
-        self, session: PollingSession, worker_id: str, pulse: HeartbeatReport, began: float
+    async def _apply_heartbeat(
+        self, session: PollingSession, pulse: HeartbeatReport, began: float
     ) -> HeartbeatReply:
-        self._heed(session, worker_id, pulse)
+        self._apply_report(session, pulse)
         fresh = session.fresh(began)
-        # What has just left for a worker that sits elsewhere is not known here, so its heartbeat decides nothing.
-        running = None if self._seating.find(session) is None else pulse.running
-        return await self._service.heartbeat(worker_id, session.number, running, began=began, fresh=fresh)
+        # What has just left for a worker that is connected elsewhere is not known here, so its heartbeat decides nothing.
+        running = None if self._find(session) is None else pulse.running
+        return await self._service.heartbeat(
+            session.worker_id, session.number, running, began=began, fresh=fresh
+        )
 
-    def _heed(self, session: PollingSession, worker_id: str, pulse: HeartbeatReport) -> None:
+    def _apply_report(self, session: PollingSession, pulse: HeartbeatReport) -> None:
         available = pulse.available
         if pulse.skills is not None and pulse.status != "offline":
             session.skills, session.provisional = pulse.skills, False
             available = pulse.skills if available is None else available
         elif session.provisional and available:
             session.skills = tuple(dict.fromkeys([*session.skills, *available]))
-        self._seating.refresh(session, available, pulse.hot)
+        self._update(session, available, pulse.hot)
         draining = pulse.status == "draining"
-        if draining != session.draining and not session.leaving:
-            session.draining = draining
-            self._service.drain(worker_id, draining)
+        if draining != session.reported_draining and not session.leaving:
+            session.reported_draining = draining
+            self._service.drain(session.worker_id, draining)
 
     # -- results, events, commands ---------------------------------------------------------------
 
@@ -323,8 +368,9 @@ class PollingService:
         """How far an attempt of this worker is; an empty id is one that nobody could tell."""
         self._service.progress(said.attempt_id, said.value, said.message, said.checkpoint, worker_id)
 
-    def _cancel(self, session: PollingSession, worker_id: str, attempt_ids: Sequence[str]) -> None:
-        """Stop these. One that has not left is simply taken back; the others are told over the socket."""
+    def _cancel(self, session: PollingSession, attempt_ids: Sequence[str]) -> None:
+        """Stop these. One that has not left is taken back; for the others a command is sent over the socket."""
+        worker_id = session.worker_id
         waiting = [task.attempt_id for task in session.mailbox.take(attempt_ids)]
         for attempt_id in waiting:
             self._dispatcher.release(worker_id, attempt_id)
@@ -332,34 +378,34 @@ class PollingService:
             self._later(self._service.hand_back(worker_id, waiting))
         gone = [attempt_id for attempt_id in attempt_ids if attempt_id not in waiting]
         if gone:
-            for line in self._sessions.lines_to(worker_id):
-                line.stop(gone)
+            for socket in self._sessions.sockets_of(worker_id):
+                socket.stop(gone)
 
-    async def connect(self, worker_id: str | None, line: CommandSocket) -> None:
+    async def connect(self, worker_id: str | None, socket: CommandSocket) -> None:
         """A command socket opens. A second one of the same worker closes the first."""
         if self.closed:
-            line.close(1001, "the orchestrator stops")
+            socket.close(1001, "the orchestrator stops")
         elif worker_id is None:
-            self._sessions.nameless[line] = None
+            self._sessions.nameless[socket] = None
         else:
             session = await self._session_of(worker_id, None) or self._sessions.open(worker_id)
-            old, session.line = session.line, line
+            old, session.socket = session.socket, socket
             if old is not None:
                 old.close(1008, "another connection of this worker took its place")
             held = await self._service.held(worker_id)
             if wanted := [task.attempt_id for task in held if task.cancel_requested]:
-                line.stop(wanted)
+                socket.stop(wanted)
 
-    def disconnect(self, worker_id: str | None, line: CommandSocket) -> None:
+    def disconnect(self, worker_id: str | None, socket: CommandSocket) -> None:
         """A command socket is closed. That changes nothing else (FENCES 9)."""
-        self._sessions.nameless.pop(line, None)
+        self._sessions.nameless.pop(socket, None)
         session = None if worker_id is None else self._sessions.find(worker_id)
-        if session is not None and session.line is line:
-            session.line = None
+        if session is not None and session.socket is socket:
+            session.socket = None
 
     # -- going -----------------------------------------------------------------------------------
 
-    async def _goodbye(self, session: PollingSession, worker_id: str, pulse: HeartbeatReport) -> None:
+    async def _leave(self, session: PollingSession, worker_id: str, pulse: HeartbeatReport) -> None:
         """No more tasks for it. What it lists it may still finish; its lease says how long."""
         session.leaving = True
         self._service.drain(worker_id)
@@ -369,9 +415,9 @@ class PollingService:
         if pulse.session is not None and not running:
             await self._service.leave(worker_id, session.number)  # ours: it has sent what it had
         elif not await self._leave_if_done(session, worker_id):
-            self._later(self._last_words(session, worker_id, session.number, running))
+            self._later(self._finish_leaving(session, worker_id, session.number, running))
 
-    async def _last_words(
+    async def _finish_leaving(
         self, session: PollingSession, worker_id: str, number: int, running: frozenset[str]
     ) -> None:
         """What it neither lists nor has reported by now died with it."""

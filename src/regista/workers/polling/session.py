@@ -1,11 +1,11 @@
-"""PollingSessions: what we know of the workers that speak HTTP, between one request of theirs and the next."""
+"""PollingSession: what is known of a worker that speaks HTTP, between one request of its own and the next."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
-from ...model import Task, Worker
+from ...model import Task
 from .mailbox import TaskMailbox
 
 #: Attempts are remembered for this long after their worker told of their end, or got them.
@@ -41,16 +41,26 @@ def delivered_task(task: Task, at: float = 0.0) -> DeliveredTask:
 
 
 class PollingSession:
-    """One worker. Its record is None while it only polls and we do not know what it can do."""
+    """What is known of one polling worker from one request to the next; the connection to it, once it is connected."""
 
     __slots__ = (
-        "_ended", "_handed", "asked_at", "draining", "leaving", "line", "mailbox", "number", "provisional",
-        "renewed_at", "skills", "worker",
+        "_credit_changed", "_ended", "_handed", "_withdraw", "asked_at", "leaving", "mailbox", "number", "provisional",
+        "reported_draining", "skills", "socket", "worker_id",
     )  # fmt: skip
 
-    def __init__(self, mailbox: TaskMailbox | None = None) -> None:
-        self.mailbox = mailbox or TaskMailbox()
-        self.worker: Worker | None = None
+    transport = "poll"
+
+    def __init__(
+        self,
+        worker_id: str,
+        credit_changed: Callable[["PollingSession"], None],
+        withdraw: Callable[["PollingSession", Sequence[str]], None],
+    ) -> None:
+        """`credit_changed` is called when tasks came in, `withdraw` with attempts that the worker should stop."""
+        self.worker_id = worker_id
+        self._credit_changed = credit_changed
+        self._withdraw = withdraw
+        self.mailbox = TaskMailbox()
         #: The epoch of its registration; 0 before.
         self.number = 0
         #: Everything that it can do; `worker.skills` is what it can start right now.
@@ -59,17 +69,37 @@ class PollingSession:
         self.provisional = False
         #: Since when it is asked to register again, on a clock that never jumps.
         self.asked_at: float | None = None
-        #: When its lease was renewed last, on that clock.
-        self.renewed_at: float | None = None
-        #: It wants no more tasks, by its own word.
-        self.draining = False
-        #: It has said goodbye, and may still bring results.
+        #: Its last heartbeat said that it wants no more tasks.
+        self.reported_draining = False
+        #: It has said that it leaves, and may still bring results.
         self.leaving = False
-        self.line: CommandSocket | None = None
+        self.socket: CommandSocket | None = None
         #: Attempt → what has left, the latest last.
         self._handed: dict[str, DeliveredTask] = {}
         #: Attempt → when its result came.
         self._ended: dict[str, float] = {}
+
+    # -- WorkerConnection ------------------------------------------------------------------------
+
+    def send(self, tasks: Sequence[Task]) -> None:
+        """Put the tasks into the mailbox; they leave with the next poll."""
+        self.mailbox.put(tasks)
+        self._credit_changed(self)
+
+    def cancel(self, attempt_ids: Sequence[str]) -> None:
+        """Stop these. Those that have not left yet are taken out of the mailbox."""
+        self._withdraw(self, attempt_ids)
+
+    def set_draining(self, on: bool) -> None:
+        """Nothing to do: the worker only gets what is in its mailbox."""
+
+    def close(self, code: int, reason: str) -> None:
+        """Answer its polls now, and close its command socket."""
+        self.mailbox.wake_all()
+        if self.socket is not None:
+            self.socket.close(code, reason)
+
+    # -- what has left, and what has ended -------------------------------------------------------
 
     def handed(self, tasks: Iterable[Task], now: float) -> None:
         """These have left for the worker."""
@@ -93,14 +123,12 @@ class PollingSession:
         left = [attempt for attempt, one in self._handed.items() if one.at >= began]
         return frozenset([*left, *self.mailbox.leaving])
 
-    def arrived(self, worker: Worker, skills: tuple[str, ...], provisional: bool) -> None:
-        """The worker has its seat, under the session that its record names."""
-        self.worker = worker
-        self.number = worker.session
+    def registered(self, session: int, skills: tuple[str, ...], provisional: bool) -> None:
+        """The worker is connected under this session."""
+        self.number = session
         self.skills = skills
         self.provisional = provisional
-        self.leaving = self.draining = False
-        self.renewed_at = None
+        self.leaving = self.reported_draining = False
         if not provisional:
             self.asked_at = None
 
@@ -129,11 +157,14 @@ class PollingSession:
 class PollingSessions:
     """All of them, by worker; and the sockets that do not say whose they are."""
 
-    def __init__(self, is_connected: Callable[[str, int], bool]) -> None:
-        self._sessions: dict[str, PollingSession] = {}
-        #: The older SDK connects with its token alone: whatever is said is said to all of these.
-        self.nameless: dict[CommandSocket, None] = {}
+    def __init__(
+        self, create: Callable[[str], PollingSession], is_connected: Callable[[str, int], bool]
+    ) -> None:
+        self._create = create
         self._is_connected = is_connected
+        self._sessions: dict[str, PollingSession] = {}
+        #: The older SDK connects with its token alone: every command is sent to all of these.
+        self.nameless: dict[CommandSocket, None] = {}
         self._sweep_at = 64
 
     def __iter__(self) -> Iterator[PollingSession]:
@@ -142,10 +173,10 @@ class PollingSessions:
     def find(self, worker_id: str) -> PollingSession | None:
         return self._sessions.get(worker_id)
 
-    def known(self, worker_id: str) -> PollingSession | None:
-        """The session of a worker that has its seat; None when it must be taken in (again)."""
+    def find_connected(self, worker_id: str) -> PollingSession | None:
+        """The session of a worker that is connected here under it; None when it must be connected (again)."""
         session = self._sessions.get(worker_id)
-        if session is None or session.worker is None:
+        if session is None or not session.number:
             return None
         return session if self._is_connected(worker_id, session.number) else None
 
@@ -154,22 +185,22 @@ class PollingSessions:
         session = self._sessions.get(worker_id)
         if session is None:
             self._sweep()
-            session = self._sessions[worker_id] = PollingSession()
+            session = self._sessions[worker_id] = self._create(worker_id)
         return session
 
-    def lines_to(self, worker_id: str) -> list[CommandSocket]:
-        """The sockets on which a word for this worker goes out."""
+    def sockets_of(self, worker_id: str) -> list[CommandSocket]:
+        """The sockets on which a command for this worker is sent."""
         session = self._sessions.get(worker_id)
-        if session is not None and session.line is not None:
-            return [session.line]
+        if session is not None and session.socket is not None:
+            return [session.socket]
         return list(self.nameless)
 
     def _sweep(self) -> None:
-        """Forget those who are gone, now and then: each pays for its own place in the list."""
+        """Forget workers that are gone, now and then: each pays for its own place in the list."""
         if len(self._sessions) < self._sweep_at:
             return
         for worker_id, session in list(self._sessions.items()):
-            idle = session.line is None and not session.mailbox.wanted
-            if idle and self.known(worker_id) is None:
+            idle = session.socket is None and not session.mailbox.wanted
+            if idle and self.find_connected(worker_id) is None:
                 del self._sessions[worker_id]
         self._sweep_at = 2 * len(self._sessions) + 64

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from regista.model import Task, Worker
+from regista.model import Task
 from regista.workers.polling.session import PollingSession, PollingSessions
 
 
@@ -16,23 +16,27 @@ class Quiet:
         return None
 
 
+def new_session(worker_id: str = "w") -> PollingSession:
+    return PollingSession(worker_id, lambda session: None, lambda session, attempt_ids: None)
+
+
 def task(id: str) -> Task:
     return Task(id=id, job_id="j", type="work", worker_id="w", transitions={"success": "done"})
 
 
 def test_a_worker_is_known_while_its_session_has_a_seat() -> None:
     seats = {"w": 7}
-    sessions = PollingSessions(lambda worker_id, number: seats.get(worker_id) == number)
+    sessions = PollingSessions(new_session, lambda worker_id, number: seats.get(worker_id) == number)
     session = sessions.open("w")
-    assert sessions.known("w") is None  # it only polls
-    session.arrived(Worker(id="w", skills=("a",), session=7), ("a",), provisional=False)
-    assert sessions.known("w") is session
+    assert sessions.find_connected("w") is None  # it only polls
+    session.registered(7, ("a",), provisional=False)
+    assert sessions.find_connected("w") is session
     seats["w"] = 8
-    assert sessions.known("w") is None
+    assert sessions.find_connected("w") is None
 
 
 def test_what_left_after_a_heartbeat_began_is_fresh_to_it() -> None:
-    session = PollingSession()
+    session = new_session()
     session.handed([task("early")], 10.0)
     session.handed([task("late")], 12.0)
 
@@ -40,7 +44,7 @@ def test_what_left_after_a_heartbeat_began_is_fresh_to_it() -> None:
 
 
 def test_what_has_ended_is_remembered_for_a_minute() -> None:
-    session = PollingSession()
+    session = new_session()
     session.ended("a", 0.0)
     session.ended("b", 50.0)
     assert session.has_ended("a")
@@ -49,7 +53,7 @@ def test_what_has_ended_is_remembered_for_a_minute() -> None:
 
 
 def test_what_has_left_is_recalled_until_its_result_comes_or_a_minute_has_passed() -> None:
-    session = PollingSession()
+    session = new_session()
     session.handed([task("a"), task("b")], 0.0)
     known = session.recall("a-1")
     assert known is not None
@@ -61,23 +65,23 @@ def test_what_has_left_is_recalled_until_its_result_comes_or_a_minute_has_passed
 
 
 def test_what_nobody_could_write_down_has_not_ended() -> None:
-    session = PollingSession()
+    session = new_session()
     session.ended("a-1", 1.0)
     session.not_ended("a-1")
     assert not session.has_ended("a-1")
 
 
 def test_a_word_goes_to_the_workers_own_socket_else_to_all_that_have_no_name() -> None:
-    sessions = PollingSessions(lambda worker_id, number: True)
+    sessions = PollingSessions(new_session, lambda worker_id, number: True)
     own, nameless = Quiet(), Quiet()
     sessions.nameless[nameless] = None
-    assert sessions.lines_to("w") == [nameless]
-    sessions.open("w").line = own
-    assert sessions.lines_to("w") == [own]
+    assert sessions.sockets_of("w") == [nameless]
+    sessions.open("w").socket = own
+    assert sessions.sockets_of("w") == [own]
 
 
 def test_those_who_are_gone_are_forgotten_now_and_then() -> None:
-    sessions = PollingSessions(lambda worker_id, number: False)
+    sessions = PollingSessions(new_session, lambda worker_id, number: False)
     for number in range(10_000):
         sessions.open(f"w{number}")
 
