@@ -2,18 +2,20 @@
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, cast
+from typing import Any
 
 from .clock import Clock
 from .config import Config
-from .engines.native.engine import NativeEngine
-from .errors import PayloadsDisabled
+from .engines.base import TaskEngine
+from .errors import FileMissing, PayloadsDisabled
 from .model import Job, Task, TaskFailure, TaskResult
 from .payloads.base import Broken, Method, Payloads, claimed
 from .payloads.links import signed_path
-from .payloads.records import Glance, KeptRecords, keep_records
+from .payloads.offload import Offloader
+from .payloads.records import RecordOffloader
 from .payloads.service import FileService, build_files
 from .payloads.task_files import TaskFiles
 from .storage.base import Hint, HintKind, StorageBackend
@@ -29,7 +31,7 @@ _LAST_ROUND_S = 5.0
 class Filing:
     """The payload store of an orchestrator, or the lack of one.
 
-    Without one nothing here costs anything: `kept` is the store itself, and there are no chores.
+    Without one nothing here costs anything: `records` is None, and there are no chores.
     """
 
     def __init__(
@@ -53,8 +55,12 @@ class Filing:
         #: Who owns the payload store; empty until it has started.
         self._owner = ""
         self.chores: list[Chore] = []
-        self._kept: KeptRecords | None = None
+        #: Keeps large values of records in the payload store; None where there is none.
+        self.records: RecordOffloader | None = None
         if self.service is not None:
+            # With a limit of 0 no new values leave the records, and those that have left can still be read.
+            limit = config.offload_bytes or sys.maxsize
+            self.records = RecordOffloader(Offloader(self.service.store, limit, clock))
             self._build(self.service)
 
     def _build(self, service: FileService) -> None:
@@ -65,16 +71,9 @@ class Filing:
         if not service.store.signs:
             service.sign = self._sign
 
-    def keep(self, storage: StorageBackend) -> StorageBackend:
-        """The store for deciders: large values are kept out of it, and seen as if they were in it."""
-        store = None if self.service is None else self.service.store
-        kept = keep_records(storage, store, self._config.offload_bytes, self._clock)
-        self._kept = kept if isinstance(kept, KeptRecords) else None
-        return kept
-
-    def glance(self, storage: StorageBackend) -> StorageBackend:
-        """The store for whoever looks at many jobs: nothing large is fetched for him."""
-        return storage if self.service is None else cast(StorageBackend, Glance(storage))
+    def at_a_glance(self, job: Job) -> Job:
+        """The job with large values by size and checksum only; nothing is read."""
+        return job if self.records is None else self.records.at_a_glance(job)
 
     @property
     def hint_handlers(self) -> Mapping[HintKind, Sequence[Callable[[Hint], None]]]:
@@ -83,15 +82,11 @@ class Filing:
             return {}
         return {HintKind.CHANGED: [lambda hint: self._cleaner.settled(hint.id)]}
 
-    def join(self, engine: NativeEngine, upkeep: UpkeepLoop) -> None:
-        """Fail tasks whose params are broken."""
+    def join(self, upkeep: UpkeepLoop) -> None:
+        """Run the cleaner when there is work for it."""
         if self.service is None:
             return
         self._cleaner.on_work = lambda: upkeep.nudge(self._cleaner.name)
-        if self._kept is not None:
-            self._kept.on_broken = lambda task, why: engine.run_soon(
-                _fail(engine, task, why), "broken-params"
-            )
 
     async def start(self) -> None:
         """Make sure that the payload store is there. A configured one that is not stops the start."""
@@ -137,25 +132,38 @@ class Filing:
 
     async def whole(self, job: Job) -> Job:
         """A job with every value whole, whatever its size."""
-        return job if self._kept is None else await self._kept.whole(job)
+        stored = await self._stored(job.id)
+        return job if stored is None or self.records is None else await self.records.complete(stored)
 
     async def seen(self, job: Job) -> Job:
-        """A job as a stranger may see it, where it comes straight from whoever wrote it."""
-        return job if self._kept is None else await self._kept.seen(job)
+        """A job as clients see it, where it comes straight from the write."""
+        if self.records is None or not self.records.is_large(job):
+            return job
+        stored = await self._stored(job.id)
+        return job if stored is None else await self.records.shown(stored)
 
     async def value(self, job_id: str, sha256: str) -> Any:
         """A large value of a job by its checksum; FileMissing."""
-        if self._kept is None:
+        if self.records is None:
             raise PayloadsDisabled
-        return await self._kept.value(job_id, sha256)
+        stored = await self._stored(job_id)
+        if stored is None:
+            raise FileMissing(sha256)
+        return await self.records.value(stored, sha256)
+
+    async def _stored(self, job_id: str) -> Job | None:
+        if self.records is None:
+            return None
+        (stored,) = await self._storage.get([job_id])
+        return stored
 
     def _sign(self, job_id: str, name: str, method: Method, expires_s: float) -> str:
         expires = int(self._clock.now().timestamp() + expires_s)
         return self._config.public_url.rstrip("/") + signed_path(self.secret, job_id, name, method, expires)
 
 
-async def _fail(engine: NativeEngine, task: Task, why: Broken) -> None:
-    """What a worker would say who was given this task: it cannot be done, now or ever."""
+async def fail_broken_task(engine: TaskEngine, task: Task, why: Broken) -> None:
+    """Fails a task whose params cannot be read, as a worker would that was given it."""
     code = "PERMANENT_ERROR" if why.permanent else "TRANSIENT_ERROR"
     await engine.deliver(
         TaskResult(

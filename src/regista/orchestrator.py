@@ -30,17 +30,19 @@ from .engines.handler_runner import HandlerRunner
 from .engines.live_events import LiveEventFeed
 from .engines.native.engine import NativeEngine
 from .engines.native.hints import HintRouter
+from .engines.native.repository import JobRepository
 from .engines.progress_relay import ProgressRelay
 from .errors import IdempotencyConflict, JobNotFound, StorageFailed
-from .filing import Filing
+from .filing import Filing, fail_broken_task
 from .history.base import HistoryStorage
 from .history.query import Query
 from .history.recorder import LEAD_S, HistoryRecorder
 from .history.store_only import NoHistory
-from .model import ClientConfig, Event, Job, JobSummary
+from .model import ClientConfig, Event, Job, JobSummary, Task
 from .model.attributes import declared_types
 from .observe.parts import counted_start
 from .observe.telemetry import Telemetry, started_line
+from .payloads.base import Broken
 from .sdk.tasks import Worker
 from .services import (
     ApprovalService,
@@ -148,10 +150,16 @@ class OrchestratorEngine:
         settings = settings_of(config)
         self.telemetry = Telemetry(config, clock)
         self.filing = Filing(config, self.storage, clock, self.telemetry.watch_payloads)
-        watched = self.filing.keep(self.telemetry.watch(self.storage))
-        self.dispatcher = self.telemetry.crew = Dispatcher(watched, clock)
-        declared = declared_types(config.search_attributes)
         observer = self.telemetry.observer
+        repository = JobRepository(
+            self.storage,
+            clock,
+            self.filing.records,
+            observer if self.telemetry.counts else None,
+            self._fail_broken_task,
+        )
+        self.dispatcher = self.telemetry.crew = Dispatcher(self.storage, clock, repository)
+        declared = declared_types(config.search_attributes)
         self._tokens = ApprovalTokens(self.storage, config.approval_secret.encode())
         runner = HandlerRunner(
             clock,
@@ -171,7 +179,8 @@ class OrchestratorEngine:
             self.telemetry.webhook_attempt,
         )
         self.engine = NativeEngine(
-            watched,
+            self.storage,
+            repository,
             self.library,
             runner,
             self._tokens,
@@ -183,7 +192,7 @@ class OrchestratorEngine:
             webhook_url_for=self.webhooks.book.url_for,
         )
         self.workers = WorkerService(
-            watched, self.engine, self.dispatcher, clock, config.instance_id, config.lease_s
+            self.storage, repository, self.engine, self.dispatcher, clock, config.instance_id, config.lease_s
         )
         self.recorder = HistoryRecorder(
             self.storage, self.history, clock=clock, lead=self._records if self.storage.shared else None
@@ -210,7 +219,7 @@ class OrchestratorEngine:
 
         self.upkeep.on_lag = self.telemetry.lagged
         self.webhooks.on_room = lambda: self.upkeep.nudge(self.webhooks.name)
-        self.filing.join(self.engine, self.upkeep)
+        self.filing.join(self.upkeep)
         self.hints = HintRouter(
             config.instance_id,
             self.engine.hint_handlers,
@@ -228,7 +237,7 @@ class OrchestratorEngine:
 
     def _build_services(self) -> Services:
         config, clock, engine, history = self.config, self.clock, self.engine, self.history
-        storage = self.filing.glance(self.storage)
+        storage = self.storage
         audit = AuditService(self.storage, clock, config.instance_id, config.audit_days)
         jobs = JobService(engine, storage, self.filing, self.dispatcher, audit, clock, config)
         return Services(
@@ -236,7 +245,7 @@ class OrchestratorEngine:
             jobs=jobs,
             job_details=JobDetailsReader(engine, storage, history),
             job_history=JobHistoryService(jobs, storage, history, clock),
-            search=SearchService(storage, history, self.library, config.tz),
+            search=SearchService(storage, history, self.library, config.tz, self.filing.at_a_glance),
             events=EventService(jobs, self.feed, storage, history),
             approvals=ApprovalService(engine, jobs, audit),
             files=FileService(jobs, self.filing, storage, clock),
@@ -300,6 +309,9 @@ class OrchestratorEngine:
         word = self.relay.heard(text)
         if word is not None:
             self.feed.progress(word.attempt_id, word.value, word.message)
+
+    def _fail_broken_task(self, task: Task, why: Broken) -> None:
+        self.engine.run_soon(fail_broken_task(self.engine, task, why), "broken-params")
 
     def _worker_noted(self, worker_id: str) -> None:
         if self.dispatcher.find(worker_id) is not None:
@@ -482,7 +494,7 @@ class OrchestratorEngine:
                 workers=self.workers,
                 dispatcher=self.dispatcher,
                 library=self.library,
-                storage=self.filing.glance(self.storage),
+                storage=self.storage,
                 filing=self.filing,
                 history=self.history,
                 feed=self.feed,

@@ -225,9 +225,9 @@ async def test_a_task_whose_params_are_not_what_was_written_fails_for_good(
 
 def forget(engine: OrchestratorEngine) -> None:
     """What an orchestrator has just written it knows by heart; another one would have to read it."""
-    kept = engine.filing._kept
-    assert kept is not None
-    kept._offload._known.clear()
+    records = engine.filing.records
+    assert records is not None
+    records._offload._known.clear()
 
 
 def test_branches_and_children_with_large_values_are_seen_whole(

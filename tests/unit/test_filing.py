@@ -24,8 +24,7 @@ def test_without_a_payload_store_nothing_stands_before_the_store() -> None:
     storage = MemoryStorage(SystemClock())
     filing = Filing(Config(), storage, SystemClock())
 
-    assert filing.keep(storage) is storage
-    assert filing.glance(storage) is storage
+    assert filing.records is None
     assert filing.chores == []
     assert filing.files is None
     with pytest.raises(PayloadsDisabled):

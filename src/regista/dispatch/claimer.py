@@ -3,14 +3,15 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import datetime
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ..clock import Clock
 from ..errors import StorageOutcomeUnknown
-from ..model import QueueKey, Task, match_options
-from ..storage.base import StorageBackend
+from ..model import QueueKey, Task, Worker, match_options
+from ..storage.base import StorageBackend, TaskClaim
 from .connected import ConnectedWorker
 from .matcher import MatchIndex
 
@@ -35,6 +36,20 @@ class ClaimRequest(NamedTuple):
     asked: int
 
 
+class TaskSource(Protocol):
+    """Reads tasks with all their values, wherever these are stored. The methods are those of the store."""
+
+    async def claim_tasks(
+        self, worker: Worker, lanes: Collection[QueueKey], limit: int, now: datetime
+    ) -> TaskClaim:
+        """Claims waiting tasks for a worker."""
+        ...
+
+    async def tasks_of(self, job_id: str) -> list[Task]:
+        """The stored tasks of a job."""
+        ...
+
+
 class TaskClaimer:
     """Brings what waits in the store to free slots. Runs when there is news, and looks only at that:
     lanes in which something came to wait, and seats in which a slot became free.
@@ -46,11 +61,13 @@ class TaskClaimer:
     def __init__(
         self,
         storage: StorageBackend,
+        tasks: TaskSource,
         clock: Clock,
         index: MatchIndex,
         deliver: Callable[[Sequence[Task]], None],
     ) -> None:
         self._storage = storage
+        self._tasks = tasks
         self._clock = clock
         self._index = index
         self._connected = index.connected
@@ -214,7 +231,7 @@ class TaskClaimer:
         """Let the seat have what the store gives it. True when that was all it could take."""
         connected, lanes, limit, asked = question
         try:
-            tasks, exhausted = await self._storage.claim_tasks(
+            tasks, exhausted = await self._tasks.claim_tasks(
                 connected.worker, lanes, limit, self._clock.now()
             )
         except BaseException:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from ..clock import Clock, add_seconds
 from ..model import HELD_STATES, AttemptState, Job, QueueKey, Task, Worker
 from ..storage.base import StorageBackend
-from .claimer import TaskClaimer
+from .claimer import TaskClaimer, TaskSource
 from .connected import ConnectedWorker, WorkerConnection
 from .elsewhere import Elsewhere
 from .explain import Explanation, Score, class_facts, dry_run, explain
@@ -30,14 +30,16 @@ class Dispatcher:
     queue up behind it: a fresh task never overtakes an older one.
     """
 
-    def __init__(self, storage: StorageBackend, clock: Clock) -> None:
+    def __init__(self, storage: StorageBackend, clock: Clock, tasks: TaskSource | None = None) -> None:
+        """`tasks` reads tasks with all their values; without it, as they are stored."""
         self._storage = storage
+        self._tasks: TaskSource = tasks if tasks is not None else storage
         self._clock = clock
         self.match_index = MatchIndex()
         self._connected = self.match_index.connected
         #: A worker, if it is connected here.
         self.find = self._connected.find
-        self._claimer = TaskClaimer(storage, clock, self.match_index, self.deliver)
+        self._claimer = TaskClaimer(storage, self._tasks, clock, self.match_index, self.deliver)
         self.elsewhere = Elsewhere()
 
     # -- workers ---------------------------------------------------------------------------------
@@ -193,7 +195,7 @@ class Dispatcher:
 
     async def explain_job(self, job: Job) -> Explanation:
         """Why the job is where it is, down to its first waiting tasks."""
-        tasks = await self._storage.tasks_of(job.id)
+        tasks = await self._tasks.tasks_of(job.id)
         groups = group_waiting_tasks(tasks)
         about = [(await self.explain(group[0]), len(group)) for group in groups[:_GROUPS_EXPLAINED]]
         return explain_job(job, tasks, about, await self._absent(tasks))

@@ -17,7 +17,6 @@ from ..config.telemetry import metrics_endpoint, traces_endpoint
 from ..errors import ConfigError
 from ..model import Job, JobStatus, Worker
 from ..payloads.base import Payloads
-from ..storage.base import StorageBackend
 from .commit_metrics import CommitMetrics
 from .engine_observer import EngineTelemetry
 from .meters import Meters
@@ -25,7 +24,6 @@ from .metrics import Metrics
 from .parts import watched_payloads
 from .spans import SpanObserver, SpanRecord
 from .system_state import Facts, SystemHealth, SystemState, health_of
-from .watching import watched
 
 if TYPE_CHECKING:
     from ..webhooks.base import DeliveryResult
@@ -106,10 +104,6 @@ class Telemetry:
 
     # -- listening -------------------------------------------------------------------------------
 
-    def watch(self, storage: StorageBackend) -> StorageBackend:
-        """The store as the engine shall use it: with somebody who counts, or as it is."""
-        return watched(storage, self.observer, self._clock) if self.counts else storage
-
     def watch_payloads(self, payloads: Payloads) -> Payloads:
         """The same for the payload store."""
         return watched_payloads(payloads, self.metrics, self._clock) if self.counts else payloads
@@ -121,11 +115,6 @@ class Telemetry:
     def _emit(self, record: SpanRecord) -> None:
         if self._tracing is not None:
             self._tracing.emit(record)
-
-    @property
-    def handler(self) -> "Callable[[Job], HandlerSpan | None] | None":
-        """Begins the span of a handler; None when nobody traces."""
-        return self._handler if self.traces else None
 
     def _handler(self, job: Job) -> "HandlerSpan | None":
         return None if self._tracing is None else self._tracing.handler(job)

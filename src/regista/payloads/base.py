@@ -13,7 +13,7 @@ Rules that hold for every method:
 """
 
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -21,6 +21,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct, ValidationError, convert
 
 from ..errors import BadFileName, FileMissing
+from ..model import Change, CommitOutcome, Job, JobMessage, Task
 
 #: Where the files of jobs lie, and the large values of their records.
 JOBS = "jobs"
@@ -261,3 +262,35 @@ def is_own(owner: str, value: Any) -> bool:
 def leads_home(prefix: str, ref: Ref) -> bool:
     """The reference names a value below a job's own prefix by its checksum, and nothing else."""
     return _SHA256.fullmatch(ref.sha256) is not None and ref.path == f"{prefix}/{ref.sha256}"
+
+
+class PayloadOffloader(Protocol):
+    """Keeps large values of records in the payload store."""
+
+    async def pack(self, changes: Sequence[Change]) -> Sequence[Change]:
+        """The changes with large values stored elsewhere."""
+        ...
+
+    def committed(self, changes: Sequence[Change], outcomes: Sequence[CommitOutcome]) -> None:
+        """These packed changes were committed or refused."""
+        ...
+
+    async def whole_job(self, job: Job) -> Job:
+        """The job with all its values."""
+        ...
+
+    async def whole_task(self, task: Task) -> Task:
+        """The task with all its values. A value that cannot be read stays a `Broken` reference."""
+        ...
+
+    async def held_task(self, task: Task) -> Task:
+        """A task that a worker holds: with its params where it may have to be sent again."""
+        ...
+
+    async def whole_message(self, message: JobMessage) -> JobMessage:
+        """The message with all its values."""
+        ...
+
+    async def shown(self, job: Job) -> Job:
+        """The job as clients see it: very large values only by size and checksum."""
+        ...

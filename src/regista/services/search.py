@@ -1,6 +1,6 @@
 """Search over jobs: lists, counts and exports."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from msgspec import Struct
@@ -56,8 +56,15 @@ class SearchService:
     """Finds jobs: a client's own, or all for an operator. Every search needs a history (HistoryDisabled)."""
 
     def __init__(
-        self, storage: StorageBackend, history: HistoryStorage, declared: SearchAttributes, tz: str
+        self,
+        storage: StorageBackend,
+        history: HistoryStorage,
+        declared: SearchAttributes,
+        tz: str,
+        at_a_glance: Callable[[Job], Job] = lambda job: job,
     ) -> None:
+        """`at_a_glance` replaces large values of a job by their size and checksum."""
+        self._at_a_glance = at_a_glance
         self._storage = storage
         self._history = history
         self._declared = declared
@@ -74,7 +81,8 @@ class SearchService:
         """The jobs that match, in the order of the query, behind the position `after`."""
         found = await find_jobs(self._storage, self._history, query, after, limit)
         jobs = await self._storage.get([row.job_id for row in found.rows])
-        return JobPage([FoundJob(*pair) for pair in zip(found.rows, jobs, strict=True)], found.end)
+        shown = [None if job is None else self._at_a_glance(job) for job in jobs]
+        return JobPage([FoundJob(*pair) for pair in zip(found.rows, shown, strict=True)], found.end)
 
     async def count(self, query: Query, group_by: str = "", limit: int = 100) -> JobCounts:
         """How many jobs match and how long they took, in all and in the largest `limit` groups; BadQuery."""

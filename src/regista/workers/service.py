@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -62,12 +62,27 @@ class HeartbeatReply(Struct, frozen=True):
     cancel: tuple[str, ...] = ()
 
 
+class HeldTasks(Protocol):
+    """Reads tasks with all their values, wherever these are stored. The methods are those of the store."""
+
+    async def held_by(self, worker_id: str) -> list[Task]:
+        """The tasks that a worker holds."""
+        ...
+
+    async def load(
+        self, jobs: Sequence[str], tasks: Sequence[str] = ()
+    ) -> tuple[list[Job | None], list[Task | None]]:
+        """The newest records, in the order asked."""
+        ...
+
+
 class WorkerService:
     """Registers workers, hears them, and takes back what they cannot finish."""
 
     def __init__(
         self,
         storage: StorageBackend,
+        tasks: HeldTasks,
         engine: TaskEngine,
         dispatcher: Dispatcher,
         clock: Clock,
@@ -75,6 +90,7 @@ class WorkerService:
         lease_s: float,
     ) -> None:
         self._storage = storage
+        self._tasks = tasks
         self._engine = engine
         self._dispatcher = dispatcher
         self._clock = clock
@@ -167,7 +183,7 @@ class WorkerService:
 
     async def _to_stop(self, worker_id: str, running: Collection[str] | None) -> tuple[str, ...]:
         """Of what it runs, what it should not: attempts that it does not hold, and cancelled ones."""
-        held = {task.attempt_id: task for task in await self._storage.held_by(worker_id)}
+        held = {task.attempt_id: task for task in await self._tasks.held_by(worker_id)}
         return tuple(a for a in running or () if a not in held or held[a].cancel_requested)
 
     async def attach(
@@ -200,7 +216,7 @@ class WorkerService:
 
     async def recount(self, worker_id: str) -> None:
         """Free the slots of attempts that are the worker's no more: they may have ended at another instance."""
-        held = {task.attempt_id for task in await self._storage.held_by(worker_id)}
+        held = {task.attempt_id for task in await self._tasks.held_by(worker_id)}
         self._forget_strays(worker_id, held, ())
 
     async def recall(self, worker_id: str) -> Worker | None:
@@ -316,7 +332,7 @@ class WorkerService:
         draining: bool = False,
     ) -> tuple[str, ...]:
         """Compare what the worker reports with what is stored, and connect it. Returns what it should stop."""
-        held = {task.attempt_id: task for task in await self._storage.held_by(worker.id)}
+        held = {task.attempt_id: task for task in await self._tasks.held_by(worker.id)}
         kept = [a for a in held if (a not in undelivered if running is None else a in running)]
         again: list[Task] = []
         lost_ones: list[Task] = []
@@ -343,7 +359,7 @@ class WorkerService:
         """Close what the process before this one was given, but for the attempts that are `kept`."""
         lost_ones: list[Task] = []
         undelivered: list[Task] = []
-        for task in await self._storage.held_by(worker_id):
+        for task in await self._tasks.held_by(worker_id):
             if task.attempt_id not in kept:
                 begun = task.state is AttemptState.STARTED or task.attempt_id in self._signs
                 (lost_ones if begun else undelivered).append(task)
@@ -362,7 +378,7 @@ class WorkerService:
     async def _readopt(self, tasks: list[Task], worker: Worker) -> list[Task]:
         """The same offers, under the new session."""
         kept = []
-        jobs, now = await self._storage.load([task.job_id for task in tasks], [task.id for task in tasks])
+        jobs, now = await self._tasks.load([task.job_id for task in tasks], [task.id for task in tasks])
         for job, task in zip(jobs, now, strict=True):
             if job is None or task is None or task.worker_id != worker.id:
                 continue
@@ -420,7 +436,7 @@ class WorkerService:
         """
         if not await self.touch(worker_id, session):
             return HeartbeatReply(known=False)
-        held = {task.attempt_id: task for task in await self._storage.held_by(worker_id)}
+        held = {task.attempt_id: task for task in await self._tasks.held_by(worker_id)}
         if running is not None:
             listed = frozenset(running)
             for attempt, task in held.items():
@@ -472,7 +488,7 @@ class WorkerService:
 
     async def hand_back(self, worker_id: str, attempt_ids: Collection[str]) -> None:
         """The worker will not do these: the ones that it holds go back to their lanes, no run spent."""
-        held = [task for task in await self._storage.held_by(worker_id) if task.attempt_id in attempt_ids]
+        held = [task for task in await self._tasks.held_by(worker_id) if task.attempt_id in attempt_ids]
         begun = [task for task in held if task.state is AttemptState.STARTED]
         await self._take_back(begun, EventType.TASK_LOST)
         await self._take_back([task for task in held if task not in begun], EventType.TASK_UNDELIVERED)
@@ -492,7 +508,7 @@ class WorkerService:
 
     async def held(self, worker_id: str) -> list[Task]:
         """The tasks in the worker's hands."""
-        return await self._storage.held_by(worker_id)
+        return await self._tasks.held_by(worker_id)
 
     async def describe(self) -> list[WorkerInfo]:
         """Everybody who is known, in the order of their ids."""
@@ -513,7 +529,7 @@ class WorkerService:
         connected = self._dispatcher.find(worker.id)
         if connected is not None and self._is_here(connected, worker):
             return connected_worker_info(worker, connected, silent)
-        held = await self._storage.held_by(worker.id)
+        held = await self._tasks.held_by(worker.id)
         return stored_worker_info(worker, silent, tuple(task.attempt_id for task in held))
 
     def _is_here(self, connected: ConnectedWorker, worker: Worker) -> bool:
@@ -540,7 +556,7 @@ class WorkerService:
             if known is not None:
                 return 0  # it was heard after all, or has a newer session, and what it holds is that one's
         self._disconnect(worker_id, session)  # what the dead lose must not be offered to them again
-        tasks = await self._storage.held_by(worker_id)
+        tasks = await self._tasks.held_by(worker_id)
         await self.lose(tasks, EventType.TASK_LOST)
         return len(tasks)
 
@@ -578,7 +594,7 @@ class WorkerService:
 
     async def find_task(self, attempt_id: str) -> Task | None:
         """The task that an attempt is of, as it stands now."""
-        _, (task,) = await self._storage.load([], [split_attempt_id(attempt_id)[0]])
+        _, (task,) = await self._tasks.load([], [split_attempt_id(attempt_id)[0]])
         return task
 
     async def deliver(self, result: TaskResult) -> ResultVerdict:

@@ -8,7 +8,6 @@ from regista.clock import SystemClock
 from regista.config import Config
 from regista.errors import ConfigError
 from regista.observe.telemetry import Telemetry, started_line
-from regista.storage.memory import MemoryStorage
 from regista.testing.clock import Clock
 from regista.webhooks.base import DeliveryResult
 from tests.otlp_receiver import Receiver
@@ -20,12 +19,9 @@ def telemetry(clock: Any = None, present: bool | None = None, **settings: Any) -
     return Telemetry(Config(instance_id="one", **settings), clock or SystemClock(), present)
 
 
-def test_without_the_extra_nobody_stands_before_the_store() -> None:
-    store = MemoryStorage(SystemClock())
-
-    assert telemetry(present=False).watch(store) is not store
-    assert telemetry(otel_disabled=True).watch(store) is store
-    assert telemetry(present=True).watch(store) is not store
+def test_commits_are_counted_only_with_the_extra_and_where_it_is_not_switched_off() -> None:
+    assert telemetry(present=True).counts
+    assert not telemetry(otel_disabled=True).counts
 
 
 def page_of(telemetry: Telemetry) -> str:

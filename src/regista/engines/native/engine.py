@@ -27,6 +27,7 @@ from .executor import JobExecutor
 from .hints import HintHandler
 from .messages import MessageDelivery
 from .recovery import Recovery
+from .repository import JobRepository
 from .settings import ExecutorSettings
 from .signals import Decide, DecideTask, JobSignals
 from .submissions import Submissions, WebhookUrlFor
@@ -46,6 +47,7 @@ class NativeEngine:
     def __init__(
         self,
         storage: StorageBackend,
+        repository: JobRepository,
         registry: BlueprintRegistry,
         runner: HandlerRunner,
         tokens: ApprovalTokens,
@@ -60,12 +62,14 @@ class NativeEngine:
         instance = settings.instance
         contexts = ContextFactory(registry, clock, ids.random, settings.machine)
         self._storage = storage
+        self._repository = repository
         self._dispatcher = dispatcher
         self._runner = runner
         self._tokens = tokens
         self._instance = instance
         self._background = BackgroundTasks(log, (StorageOutcomeUnknown, OrchestratorStopped))
         self._executor = JobExecutor(
+            repository,
             storage,
             registry,
             runner,
@@ -77,14 +81,15 @@ class NativeEngine:
             observer if observer is not None else NoObserver(),
         )
         self._submissions = Submissions(
-            storage, registry, self._executor, contexts, clock, ids, instance, webhook_url_for
+            storage, repository, registry, self._executor, contexts, clock, ids, instance, webhook_url_for
         )
-        self._signals = JobSignals(storage, dispatcher, contexts, ids, instance)
-        self._messages = MessageDelivery(storage, self._signals, self._background)
-        self._waiter = JobWaiter(storage, clock)
+        self._signals = JobSignals(repository, dispatcher, contexts, ids, instance)
+        self._messages = MessageDelivery(repository, self._signals, self._background)
+        self._waiter = JobWaiter(repository, clock)
         self._exchange = Exchange(storage, dispatcher.match_index.connected, dispatcher.elsewhere, instance)
         self._recovery = Recovery(
             storage,
+            repository,
             registry,
             self._executor,
             dispatcher,
@@ -165,14 +170,14 @@ class NativeEngine:
 
     async def get(self, job_id: str) -> Job:
         """See `Engine.get`."""
-        (job,) = await self._storage.get([job_id])
+        (job,) = await self._repository.get([job_id])
         if job is None:
             raise JobNotFound(job_id)
         return job
 
     async def tasks_of(self, job_id: str) -> list[Task]:
         """See `Engine.tasks_of`."""
-        return await self._storage.tasks_of(job_id)
+        return await self._repository.tasks_of(job_id)
 
     async def wait(
         self, job_ids: Sequence[str], timeout_s: float, collect_s: float = 0.0, owner: str | None = None
@@ -288,7 +293,7 @@ class NativeEngine:
             self._background.start(self._send_cancels_to(worker_id), "cancels")
 
     async def _send_cancels_to(self, worker_id: str) -> None:
-        held = await self._storage.held_by(worker_id)
+        held = await self._repository.held_by(worker_id)
         wanted = [task.attempt_id for task in held if task.cancel_requested]
         if wanted:
             self._dispatcher.cancel(worker_id, wanted)

@@ -46,6 +46,7 @@ from ..base import EngineObserver
 from ..handler_runner import HandlerOutcome, HandlerRunner
 from .contexts import ContextFactory
 from .offers import TaskOffers
+from .repository import JobRepository
 from .settings import ExecutorSettings
 from .suspended import SuspendedHandlers
 from .work_item import PendingChange, WorkItem, merge_by_job
@@ -70,7 +71,8 @@ class JobExecutor:
 
     def __init__(
         self,
-        storage: StorageBackend,
+        repository: JobRepository,
+        leases: StorageBackend,
         registry: BlueprintRegistry,
         runner: HandlerRunner,
         dispatcher: Dispatcher,
@@ -80,7 +82,7 @@ class JobExecutor:
         settings: ExecutorSettings,
         observer: EngineObserver,
     ) -> None:
-        self._storage = storage
+        self._repository = repository
         self._registry = registry
         self._runner = runner
         self._dispatcher = dispatcher
@@ -96,7 +98,8 @@ class JobExecutor:
         #: A turn is scheduled that has not begun.
         self._scheduled = False
         self._suspended = SuspendedHandlers(
-            storage,
+            repository,
+            leases,
             ids,
             settings,
             resume=self._resume,
@@ -229,7 +232,7 @@ class JobExecutor:
     async def _claim_ready_jobs(self, taken: int) -> list[WorkItem]:
         settings = self._settings
         limit = min(MAX_ITEMS_PER_TURN - taken, self._suspended.free)
-        jobs = await self._storage.claim_ready(
+        jobs = await self._repository.claim_ready(
             settings.instance, self._registry.versions(), limit, settings.lease_s
         )
         self._ready = len(jobs) == limit
@@ -242,9 +245,9 @@ class JobExecutor:
             if item.result is not None:
                 results.append((item, item.result))
             elif item.base is not None and self._needs_branches(item.base):
-                item.branches = await self._storage.tasks_of(item.base.id)
+                item.branches = await self._repository.tasks_of(item.base.id)
         if results:
-            jobs, tasks = await self._storage.load(
+            jobs, tasks = await self._repository.load(
                 [result.job_id for _, result in results],
                 [task_id_of_attempt(result.task_id) for _, result in results],
             )
@@ -301,7 +304,7 @@ class JobExecutor:
         """A branch that fails its job ends the other branches of the fan-out too."""
         assert item.base is not None
         assert item.step is not None
-        siblings = await self._storage.tasks_of(task.job_id)
+        siblings = await self._repository.tasks_of(task.job_id)
         item.cancelled_tasks = tuple(
             one for one in siblings if one.id != task.id and one.state in HELD_STATES
         )
@@ -419,7 +422,7 @@ class JobExecutor:
         if not pending:
             return
         changes = [each.change for each in pending]
-        outcomes = await self._storage.commit(changes, self._settings.instance)
+        outcomes = await self._repository.commit(changes, self._settings.instance)
         for (change, items), outcome in zip(pending, outcomes, strict=True):
             for item in items:
                 self._after_commit(item, change, outcome)

@@ -7,7 +7,7 @@ from ...errors import JobNotFound, OrchestratorStopped, StorageOutcomeUnknown
 from ...machine import signals
 from ...machine.step import DecisionContext, Step
 from ...model import Job, JobMessage, JobMessageKind, Task
-from ...storage.base import StorageBackend
+from .repository import JobRepository
 from .signals import JobSignals
 
 log = logging.getLogger("regista.engine")
@@ -19,8 +19,10 @@ _PAGE = 100
 class MessageDelivery:
     """Delivers the end of child jobs to their parents, and cancels to children."""
 
-    def __init__(self, storage: StorageBackend, job_signals: JobSignals, background: BackgroundTasks) -> None:
-        self._storage = storage
+    def __init__(
+        self, repository: JobRepository, job_signals: JobSignals, background: BackgroundTasks
+    ) -> None:
+        self._repository = repository
         self._signals = job_signals
         self._background = background
         self._running = False
@@ -46,7 +48,7 @@ class MessageDelivery:
         failed: set[str] = set()
         while True:
             # The store lists the oldest first: ask for as many more as are to be skipped.
-            found = await self._storage.messages(_PAGE + len(failed))
+            found = await self._repository.messages(_PAGE + len(failed))
             messages = [message for message in found if message.id not in failed]
             if not messages:
                 return acted

@@ -12,6 +12,7 @@ from ...model import Job, Task
 from ...storage.base import StorageBackend
 from .executor import JobExecutor
 from .messages import MessageDelivery
+from .repository import JobRepository
 from .settings import ExecutorSettings
 from .signals import JobSignals
 from .waiting import JobWaiter
@@ -28,6 +29,7 @@ class Recovery:
     def __init__(
         self,
         storage: StorageBackend,
+        repository: JobRepository,
         registry: BlueprintRegistry,
         executor: JobExecutor,
         dispatcher: Dispatcher,
@@ -38,6 +40,7 @@ class Recovery:
         settings: ExecutorSettings,
     ) -> None:
         self._storage = storage
+        self._repository = repository
         self._registry = registry
         self._executor = executor
         self._dispatcher = dispatcher
@@ -55,7 +58,7 @@ class Recovery:
         self._exchange.repeat()
         self._waiter.notify_all()
         changed = await self._messages.deliver()
-        for job in await self._storage.stranded(_STRANDED):
+        for job in await self._repository.stranded(_STRANDED):
             changed += await self._migrate(job)
         return changed
 

@@ -21,8 +21,8 @@ from ...model import (
     job_id_of_task,
 )
 from ...model.audit import AuditedAction
-from ...storage.base import StorageBackend
 from .contexts import ContextFactory
+from .repository import JobRepository
 
 log = logging.getLogger("regista.engine")
 
@@ -47,13 +47,13 @@ class JobSignals:
 
     def __init__(
         self,
-        storage: StorageBackend,
+        repository: JobRepository,
         dispatcher: Dispatcher,
         contexts: ContextFactory,
         ids: IdGenerator,
         instance: str,
     ) -> None:
-        self._storage = storage
+        self._repository = repository
         self._dispatcher = dispatcher
         self._contexts = contexts
         self._ids = ids
@@ -68,22 +68,22 @@ class JobSignals:
     ) -> Job:
         """Changes one job; returns the job as stored. Where `decide` returns None nothing changes. JobNotFound."""
         for _ in range(MAX_RACES):
-            (job,), _ = await self._storage.load([job_id])
+            (job,), _ = await self._repository.load([job_id])
             if job is None:
                 raise JobNotFound(job_id)
-            tasks = await self._storage.tasks_of(job_id)
+            tasks = await self._repository.tasks_of(job_id)
             step = decide(job, tasks, self._contexts.new(job))
             if step is None:
                 if consumes_message is not None:
                     await self.consume(job_id, consumes_message)
-                (stored,) = await self._storage.get([job_id])
+                (stored,) = await self._repository.get([job_id])
                 if stored is None:
                     raise JobNotFound(job_id)
                 return stored
             change = self._change(step, job, consumes_message)
             if by is not None:
                 change = with_actor(change, by)
-            (outcome,) = await self._storage.commit([change], self._instance)
+            (outcome,) = await self._repository.commit([change], self._instance)
             if outcome.ok:
                 self._cancel_attempts(tasks, change)
                 return change.job if change.job is not None else job
@@ -102,7 +102,7 @@ class JobSignals:
             changes = await self._decide_tasks(left, decide)
             if not changes:
                 return changed
-            outcomes = await self._storage.commit([change for _, change in changes], self._instance)
+            outcomes = await self._repository.commit([change for _, change in changes], self._instance)
             left = []
             for (task, change), outcome in zip(changes, outcomes, strict=True):
                 if outcome.ok:
@@ -114,13 +114,13 @@ class JobSignals:
 
     async def write(self, step: TaskStep) -> bool:
         """Commits a change of tasks only. False when a task was changed meanwhile."""
-        (outcome,) = await self._storage.commit([step.change(self._ids.new_token())], self._instance)
+        (outcome,) = await self._repository.commit([step.change(self._ids.new_token())], self._instance)
         return outcome.ok
 
     async def consume(self, job_id: str, message_id: str) -> None:
         """Removes a message that changes nothing."""
         change = Change(job_id=job_id, token=self._ids.new_token(), consumes_message=message_id)
-        await self._storage.commit([change], self._instance)
+        await self._repository.commit([change], self._instance)
 
     async def _decide_tasks(self, task_ids: list[str], decide: DecideTask) -> list[tuple[Task, Change]]:
         changes: list[tuple[Task, Change]] = []
@@ -135,7 +135,7 @@ class JobSignals:
     async def _load_readable(self, task_ids: list[str]) -> list[tuple[Job | None, Task | None]]:
         """Tasks and their jobs. A record that cannot be decoded is logged and left out."""
         try:
-            jobs, tasks = await self._storage.load([job_id_of_task(each) for each in task_ids], task_ids)
+            jobs, tasks = await self._repository.load([job_id_of_task(each) for each in task_ids], task_ids)
         except msgspec.MsgspecError as error:
             if len(task_ids) == 1:
                 fields = {"action": "unreadable", "job_id": job_id_of_task(task_ids[0])}

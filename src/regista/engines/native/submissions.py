@@ -31,6 +31,7 @@ from ..base import MonthlyQuota, Submission
 from ..quotas import quota_exceeded
 from .contexts import ContextFactory
 from .executor import JobExecutor
+from .repository import JobRepository
 
 #: A batch up to this size runs its first handlers in the write that creates the jobs; a larger one is only stored.
 MAX_BATCH_RUN_NOW = 128
@@ -53,6 +54,7 @@ class Submissions:
     def __init__(
         self,
         storage: StorageBackend,
+        repository: JobRepository,
         registry: BlueprintRegistry,
         executor: JobExecutor,
         contexts: ContextFactory,
@@ -62,6 +64,7 @@ class Submissions:
         webhook_url_for: WebhookUrlFor,
     ) -> None:
         self._storage = storage
+        self._repository = repository
         self._registry = registry
         self._executor = executor
         self._contexts = contexts
@@ -117,7 +120,7 @@ class Submissions:
         for job in jobs:
             step = transitions.create(job, contexts[job.blueprint])
             changes.append(step.change(None, self._ids.new_token(), quota=quota))
-        outcomes = await self._storage.commit(changes, self._instance)
+        outcomes = await self._repository.commit(changes, self._instance)
         answers: list[Job | CommitStatus] = []
         for change, outcome in zip(changes, outcomes, strict=True):
             if not outcome.ok and outcome.kind not in _NOT_CREATED:
@@ -165,11 +168,11 @@ class Submissions:
         keyed = [job.id for job in jobs if job.body_hash]
         if not keyed:
             return ()
-        return {job.id for job in await self._storage.get(keyed) if job is not None}
+        return {job.id for job in await self._repository.get(keyed) if job is not None}
 
     async def _existing_job(self, submission: Submission, wanted: Job) -> Job | IdempotencyConflict | None:
         """The stored job of this submission's key; a conflict if it was created with another body."""
-        (stored,) = await self._storage.get([wanted.id])
+        (stored,) = await self._repository.get([wanted.id])
         if stored is not None and stored.body_hash != wanted.body_hash:
             return IdempotencyConflict(stored.id, submission.idempotency_key or "")
         return stored

@@ -9,6 +9,7 @@ from ...errors import StorageOutcomeUnknown
 from ...model import Change, CommitOutcome
 from ...storage.base import StorageBackend
 from ..handler_runner import HandlerOutcome
+from .repository import JobRepository
 from .settings import ExecutorSettings
 from .work_item import WorkItem
 
@@ -24,7 +25,8 @@ class SuspendedHandlers:
 
     def __init__(
         self,
-        storage: StorageBackend,
+        repository: JobRepository,
+        leases: StorageBackend,
         ids: IdGenerator,
         settings: ExecutorSettings,
         *,
@@ -34,7 +36,8 @@ class SuspendedHandlers:
         on_end: Callable[[], None],
     ) -> None:
         """`resume` continues the item with the handler's outcome; `on_end` is called when a handler has ended."""
-        self._storage = storage
+        self._repository = repository
+        self._leases = leases
         self._ids = ids
         self._settings = settings
         self._resume = resume
@@ -98,7 +101,7 @@ class SuspendedHandlers:
         change = item.step.change(
             item.base, self._ids.new_token(), quota=item.quota, keep_lease_s=self._settings.lease_s
         )
-        (outcome,) = await self._storage.commit([change], self._settings.instance)
+        (outcome,) = await self._repository.commit([change], self._settings.instance)
         self._after_commit(item, change, outcome)
         if outcome.ok and change.job is not None:
             item.committed(change.job)
@@ -107,7 +110,7 @@ class SuspendedHandlers:
     async def _extend_lease(self, item: WorkItem) -> bool:
         assert item.base is not None
         settings = self._settings
-        return bool(await self._storage.extend(settings.instance, [item.base.id], settings.lease_s))
+        return bool(await self._leases.extend(settings.instance, [item.base.id], settings.lease_s))
 
 
 async def _done_within(future: "asyncio.Future[HandlerOutcome]", seconds: float) -> bool:

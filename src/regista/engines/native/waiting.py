@@ -7,8 +7,9 @@ from ...aio import resolve, wait_or_timeout
 from ...clock import Clock
 from ...errors import JobNotFound
 from ...model import Job
-from ...storage.base import Hint, JobStore
+from ...storage.base import Hint
 from ..base import WaitResult
+from .repository import JobRepository
 
 
 class JobWatch:
@@ -54,8 +55,8 @@ class JobWatch:
 class JobWaiter:
     """Waits for one job, or for the first of many."""
 
-    def __init__(self, storage: JobStore, clock: Clock) -> None:
-        self._storage = storage
+    def __init__(self, repository: JobRepository, clock: Clock) -> None:
+        self._repository = repository
         self._clock = clock
         self._watches: dict[str, tuple[JobWatch, ...]] = {}
 
@@ -65,7 +66,7 @@ class JobWaiter:
         watch = self._subscribe([job_id])
         try:
             while True:
-                (job,) = await self._storage.get([job_id])
+                (job,) = await self._repository.get([job_id])
                 if job is None:
                     raise JobNotFound(job_id)
                 left_s = None if deadline is None else deadline - self._clock.elapsed()
@@ -92,7 +93,7 @@ class JobWaiter:
         unknown: dict[str, None] = {}
         changed, collecting = watch.job_ids, False
         while True:
-            for job_id, job in zip(changed, await self._storage.get(changed), strict=True):
+            for job_id, job in zip(changed, await self._repository.get(changed), strict=True):
                 if job is None or (owner is not None and job.client != owner):
                     unknown[job_id] = None
                 elif job.status.settled:

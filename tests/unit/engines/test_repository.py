@@ -1,17 +1,22 @@
-"""The store for deciders: every value whole, whatever is stored; nothing touched where nothing is large."""
+"""JobRepository: every value whole, wherever it is stored; telemetry of commits and claims."""
 
-import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from regista import Job, JobStatus, MemoryStorage, Task, TaskResult
 from regista.clock import SystemClock
+from regista.engines.base import NoObserver
+from regista.engines.native.repository import JobRepository
+from regista.errors import StorageUnavailable
 from regista.model import (
     AttemptState,
     Change,
     ChildJob,
+    CommitOutcome,
     Event,
     EventType,
     JobMessage,
@@ -19,12 +24,15 @@ from regista.model import (
     TaskWrite,
     Worker,
 )
+from regista.observe.commit_metrics import CommitMetrics
+from regista.observe.engine_observer import EngineTelemetry
+from regista.observe.metrics import Metrics
 from regista.payloads.base import MARK, Broken, broken
 from regista.payloads.memory import MemoryPayloads
 from regista.payloads.offload import Offloader
-from regista.payloads.records import Glance, KeptRecords, keep_records
-from regista.storage.base import StorageBackend
+from regista.payloads.records import RecordOffloader
 from regista.testing.conformance.storage.kit import shown
+from tests.repository_storage import RepositoryStorage
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BIG = "x" * 1000
@@ -36,14 +44,22 @@ def a_job(**fields: Any) -> Job:
     return Job(created_at=NOW, updated_at=NOW, **given)
 
 
-async def kept(store: MemoryPayloads | None = None) -> tuple[KeptRecords, MemoryStorage]:
+async def kept(store: MemoryPayloads | None = None) -> tuple[JobRepository, MemoryStorage]:
     storage = MemoryStorage(SystemClock())
     await storage.start()
-    away = Offloader(store or MemoryPayloads(), 100, SystemClock())
-    return KeptRecords(cast(StorageBackend, storage), away), storage
+    return repository(storage, store or MemoryPayloads()), storage
 
 
-async def write(records: KeptRecords, job: Job, **change: Any) -> None:
+def repository(storage: MemoryStorage, payloads: MemoryPayloads) -> JobRepository:
+    return RepositoryStorage(storage, payloads, 100, SystemClock()).repository
+
+
+async def seen_by_clients(records: JobRepository, job_id: str) -> Job | None:
+    (job,) = await records.get([job_id])
+    return job
+
+
+async def write(records: JobRepository, job: Job, **change: Any) -> None:
     (outcome,) = await records.commit([Change(job_id=job.id, token="t", job=job, **change)], "i")
     assert outcome.ok
 
@@ -61,7 +77,7 @@ async def test_a_job_with_large_values_is_whole_for_deciders_and_small_in_the_st
     assert (loaded.input, loaded.data) == (job.input, job.data)
     (claimed,) = await records.claim_ready("i", [("b", "v")], 10, 30.0)
     assert claimed.input == job.input
-    seen = await shown(records, "j1")
+    seen = await seen_by_clients(records, "j1")
     assert seen is not None
     assert (seen.input, seen.data, seen.result) == (job.input, job.data, BIG)
 
@@ -76,13 +92,12 @@ async def test_what_is_small_passes_untouched() -> None:
 
     storage = Seen(SystemClock())
     await storage.start()
-    records = keep_records(storage, MemoryPayloads(), 100, SystemClock())
+    records = repository(storage, MemoryPayloads())
     changes = [Change(job_id="j1", token="t", job=a_job(input={"a": "small"}, result=5))]
 
     await records.commit(changes, "i")
 
     assert storage.changes is changes
-    assert keep_records(storage, None, 100, SystemClock()) is storage
 
 
 async def test_a_job_that_is_written_again_keeps_its_references() -> None:
@@ -97,7 +112,7 @@ async def test_a_job_that_is_written_again_keeps_its_references() -> None:
 
     assert outcome.ok
     assert len([each async for each in store.files("records")]) == 2
-    seen = await shown(records, "j1")
+    seen = await seen_by_clients(records, "j1")
     assert seen is not None
     assert (seen.input, seen.result) == ({"a": BIG}, {"r": BIG + "!"})
 
@@ -146,7 +161,7 @@ async def test_tasks_children_messages_and_events_are_kept_too() -> None:
 
 async def test_a_task_whose_params_are_broken_is_given_to_nobody() -> None:
     store = MemoryPayloads()
-    records, _ = await kept(store)
+    records, storage = await kept(store)
     tasks = [
         Task(id=f"j1_1_{n}", job_id="j1", type="work", index=n, queued_at=NOW, params={"p": BIG + str(n)})
         for n in range(2)
@@ -154,9 +169,14 @@ async def test_a_task_whose_params_are_broken_is_given_to_nobody() -> None:
     await write(records, job=a_job(), tasks=tuple(TaskWrite(task) for task in tasks))
     hurt = sorted([each.name async for each in store.files("records")])[0]
     await store.put(hurt, b"something else")
-    records, _ = KeptRecords(records._inner, Offloader(store, 100, SystemClock())), None
     told: list[tuple[str, Broken]] = []
-    records.on_broken = lambda task, why: told.append((task.id, why))
+    records = RepositoryStorage(
+        storage,
+        store,
+        100,
+        SystemClock(),
+        on_broken_payload=lambda task, why: told.append((task.id, why)),
+    ).repository
     worker = Worker(id="w", skills=("work",), session=1)
 
     given, _ = await records.claim_tasks(worker, [tasks[0].queue_key], 10, NOW)
@@ -177,7 +197,7 @@ async def test_a_claim_goes_on_behind_tasks_whose_params_are_broken() -> None:
     await write(records, job=a_job(), tasks=tuple(TaskWrite(task) for task in tasks))
     for each in [each async for each in store.files("records")]:
         await store.put(each.name, b"something else")
-    records = KeptRecords(storage, Offloader(store, 100, SystemClock()))
+    records = repository(storage, store)
 
     claim = await records.claim_tasks(Worker(id="w", skills=("work",)), [tasks[0].queue_key], 1, NOW)
 
@@ -185,18 +205,21 @@ async def test_a_claim_goes_on_behind_tasks_whose_params_are_broken() -> None:
 
 
 async def test_very_large_values_are_shown_by_size_and_had_by_checksum() -> None:
-    records, storage = await kept()
+    storage = MemoryStorage(SystemClock())
+    await storage.start()
+    both = RepositoryStorage(storage, MemoryPayloads(), 100, SystemClock())
+    records, offloader = both.repository, both.offloader
     await write(records, job=a_job(input={"small": BIG, "large": VERY_BIG}))
 
-    seen = await shown(records, "j1")
+    seen = await seen_by_clients(records, "j1")
+    stored = await shown(storage, "j1")
 
     assert seen is not None
+    assert stored is not None
     reference = seen.input["large"]["$offloaded"]
-    assert await records.value("j1", reference["sha256"]) == VERY_BIG
-    assert (await records.whole(seen)).input == {"small": BIG, "large": VERY_BIG}
-    (glanced,) = await Glance(cast(StorageBackend, storage)).get(["j1"])
-    assert glanced is not None
-    assert glanced.input["small"]["$offloaded"]["size"] > 1000
+    assert await offloader.value(stored, reference["sha256"]) == VERY_BIG
+    assert (await offloader.complete(stored)).input == {"small": BIG, "large": VERY_BIG}
+    assert offloader.at_a_glance(stored).input["small"]["$offloaded"]["size"] > 1000
 
 
 def test_the_size_of_a_small_record_costs_next_to_nothing() -> None:
@@ -205,7 +228,7 @@ def test_the_size_of_a_small_record_costs_next_to_nothing() -> None:
 
     import msgspec
 
-    records, _ = asyncio.run(kept())
+    records = RecordOffloader(Offloader(MemoryPayloads(), 100, SystemClock()))
     change = Change(
         job_id="j1", token="t", job=a_job(input={"name": "Ada", "n": 5}, data={"greeting": "Hello"})
     )
@@ -243,7 +266,7 @@ async def test_one_poisoned_record_does_not_keep_those_beside_it_from_being_read
     assert loaded[0].data == forged
     assert message.body["result"] == {"$offloaded": {"size": 5, "sha256": "a" * 64}}
     for job_id in ("j1", "j2", "j3"):
-        assert await shown(records, job_id) is not None
+        assert await seen_by_clients(records, job_id) is not None
 
 
 async def test_what_a_refused_or_ended_job_had_put_away_is_written_again_for_the_next_of_its_name() -> None:
@@ -281,3 +304,67 @@ async def test_a_task_that_has_begun_keeps_its_params_when_it_is_written_again()
 
     (whole,) = await records.tasks_of("j1")
     assert whole.params == {"p": BIG}
+
+
+class Away(MemoryStorage):
+    async def commit(self, changes: Sequence[Change], instance: str) -> list[CommitOutcome]:
+        raise StorageUnavailable("away")
+
+
+class Seen(NoObserver):
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def committed(self, changes: Sequence[Change], outcomes: Sequence[CommitOutcome], took_s: float) -> None:
+        self.calls.append(("committed", len(changes), [outcome.ok for outcome in outcomes], took_s >= 0))
+
+    def commit_failed(self) -> None:
+        self.calls.append(("commit_failed",))
+
+    def loaded(self, jobs: Sequence[Job | None]) -> None:
+        self.calls.append(("loaded", len(jobs)))
+
+    def claimed(self, worker: Worker, tasks: Sequence[Task]) -> None:
+        self.calls.append(("claimed", worker.id, [task.id for task in tasks]))
+
+
+async def test_the_observer_sees_commits_loads_and_claims() -> None:
+    storage, observer = MemoryStorage(SystemClock()), Seen()
+    await storage.start()
+    records = JobRepository(storage, SystemClock(), observer=observer)
+    task = Task(id="j1_1_0", job_id="j1", type="work", queued_at=NOW)
+
+    await write(records, job=a_job(), tasks=(TaskWrite(task),))
+    await records.load(["j1"])
+    await records.claim_tasks(Worker(id="w", skills=("work",), session=1), [task.queue_key], 10, NOW)
+
+    assert observer.calls == [
+        ("committed", 1, [True], True),
+        ("loaded", 1),
+        ("claimed", "w", ["j1_1_0"]),
+    ]
+
+
+async def test_the_observer_is_told_of_a_commit_that_raises_and_the_caller_gets_the_error() -> None:
+    observer = Seen()
+
+    with pytest.raises(StorageUnavailable):
+        await JobRepository(Away(SystemClock()), SystemClock(), observer=observer).commit([], "one")
+
+    assert observer.calls == [("commit_failed",)]
+
+
+async def test_a_commit_is_answered_though_counting_it_fails(caplog: pytest.LogCaptureFixture) -> None:
+    class FailingMetrics(CommitMetrics):
+        def committed(self, *_: Any) -> None:
+            raise ZeroDivisionError
+
+    metrics, storage = Metrics(), MemoryStorage(SystemClock())
+    await storage.start()
+    commits = FailingMetrics(metrics, lambda _: None)
+    observer = EngineTelemetry(metrics, commits, None, lambda _: None, SystemClock())
+    records = JobRepository(storage, SystemClock(), observer=observer)
+
+    await write(records, job=a_job())
+
+    assert [record.name for record in caplog.records] == ["regista.observe"]
