@@ -111,6 +111,7 @@ ALSO = {
 }
 #: Third-party packages, by room; msgspec is welcome everywhere.
 LIBRARIES = {
+    "schedules": {"cronsim"},
     "orchestrator": {"aiohttp"},
     "server": {"aiohttp"},
     "aio": {"uvloop"},

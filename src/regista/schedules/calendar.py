@@ -1,28 +1,38 @@
-"""Calendar: the ticks of a schedule, as whole seconds since 1970. Pure arithmetic.
+"""Calendars: the ticks of a schedule, as whole seconds since 1970. Pure arithmetic.
 
-Daylight saving. An interval counts seconds and knows nothing of zones. A time of day that is named fires once on
-every day that it is meant for, on those of 23 and of 25 hours as well: one that the change leaves out is moved by as much
-(02:30 becomes 03:30), one that comes twice fires the first time. A cron line whose hour is `*` names no hour: it fires
-whenever the clock on the wall shows one of its minutes, in every hour that there is.
+Daylight saving. An interval counts seconds and knows nothing of zones. A cron line that names its hour and minute fires
+once where the clocks go back (the first time) and at the end of the gap where they go forward (02:30 fires at 03:00), as
+Debian's cron does. One whose hour or minute begins with `*` fires whenever the local time matches.
 """
 
-from bisect import bisect_right
-from calendar import monthrange
-from collections.abc import Sequence
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
+from heapq import merge
 from typing import Protocol
 
-from ..clock import EPOCH
-from .cron import LAST_DAY, Cron
+from cronsim import CronSim, CronSimError
 
-#: Days after which a time that has not come never will: the 29th of February may be eight years away.
-_HORIZON_DAYS = 366 * 9
+from ..clock import EPOCH
+
 #: Ticks that are looked at in one go.
 MANY = 5000
-_DAY = timedelta(days=1)
 #: Nothing ticks after this second: what comes next must be a date still, in every zone.
 _END = (datetime(9000, 1, 1, tzinfo=UTC) - EPOCH) // timedelta(seconds=1)
+#: What the shorthands mean.
+NICKNAMES = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_MAX_LINE = 1000
+
+
+class CronError(ValueError):
+    """Not a cron line; the message says why."""
 
 
 class Calendar(Protocol):
@@ -37,8 +47,8 @@ class Calendar(Protocol):
         ...
 
 
-class Every:
-    """A tick each `seconds`, counted from 1970 (in UTC), so that everybody agrees without being told."""
+class IntervalCalendar:
+    """A tick each `seconds`, counted from 1970 (in UTC), so that all instances agree."""
 
     def __init__(self, seconds: int, offset: int = 0) -> None:
         self._seconds = seconds
@@ -49,6 +59,7 @@ class Every:
         return range(self._first(after), _floor(upto) + 1, self._seconds)
 
     def next(self, after: datetime) -> datetime | None:
+        """See `Calendar.next`."""
         first = self._first(after)
         return None if first > _END else moment(first)
 
@@ -57,76 +68,63 @@ class Every:
         return (passed + 1) * self._seconds + self._offset
 
 
-class OnTheWall:
-    """Ticks at times of the clock on the wall, in a zone."""
+class CronCalendar:
+    """Ticks whenever one of several cron lines does, by the local time of a zone."""
 
-    def __init__(self, cron: Cron, zone: tzinfo, wall: Sequence[time] | None = None) -> None:
-        """At the hours and minutes of the cron, or at the times of `wall`; the cron says on which days."""
-        self._cron = cron
+    def __init__(self, lines: Sequence[str], zone: tzinfo) -> None:
+        """CronError for anything that is no line of five fields, and no nickname."""
         self._zone = zone
-        self._wall = wall or [time(hour, minute) for hour in cron.hours for minute in cron.minutes]
-        self._every_hour = wall is None and len(cron.hours) == 24
-        # A day is asked for again and again while it lasts.
-        self._ticks_of = lru_cache(maxsize=8)(self._day)
+        self._lines = [_checked(line) for line in lines]
 
-    def between(self, after: datetime, upto: datetime, limit: int = MANY) -> Sequence[int]:
+    def between(self, after: datetime, upto: datetime, limit: int = MANY) -> list[int]:
+        """See `Calendar.between`."""
         found: list[int] = []
         last = _floor(upto)
-        tick = self._following(_floor(after), upto)
-        while tick is not None and tick <= last and len(found) < limit:
+        for tick in self._ticks(after):
+            if tick > last or len(found) == limit:
+                break
             found.append(tick)
-            tick = self._following(tick, upto)
         return found
 
     def next(self, after: datetime) -> datetime | None:
-        tick = self._following(_floor(after), None)
+        """See `Calendar.next`."""
+        tick = next(self._ticks(after), None)
         return None if tick is None else moment(tick)
 
-    def _following(self, after: int, upto: datetime | None) -> int | None:
-        """The first tick after a second; None when there is none before the end of the next day after `upto`."""
-        # A time that a change moved may fall on the day after its own, so the day before is looked at too.
-        day = moment(after).astimezone(self._zone).date() - _DAY
-        last = day + timedelta(days=_HORIZON_DAYS)
-        if upto is not None:
-            last = min(last, upto.astimezone(self._zone).date() + _DAY)
-        while day <= last:
-            found = self._after(day, after)
-            if found is not None:
-                rival = self._after(day + _DAY, after)
-                return found if rival is None else min(found, rival)
-            day += _DAY
-        return None
+    def _ticks(self, after: datetime) -> Iterator[int]:
+        last = _floor(after)
+        for tick in merge(*(self._ticks_of(line, last) for line in self._lines)):
+            if tick > _END:
+                return
+            if tick > last:
+                last = tick
+                yield tick
 
-    def _after(self, day: date, after: int) -> int | None:
-        if not self._fits(day):
-            return None
-        ticks = self._ticks_of(day)
-        place = bisect_right(ticks, after)
-        return ticks[place] if place < len(ticks) else None
+    def _ticks_of(self, line: str, after: int) -> Iterator[int]:
+        """The ticks of one line, in order. Those of an hour that comes twice may be repeated."""
+        return map(_floor, CronSim(line, moment(after).astimezone(self._zone)))
 
-    def _fits(self, day: date) -> bool:
-        cron = self._cron
-        if day.month not in cron.months:
-            return False
-        last = LAST_DAY in cron.days and day.day == monthrange(day.year, day.month)[1]
-        by_date = last or day.day in cron.days
-        by_name = day.weekday() in cron.weekdays
-        return by_date or by_name if cron.either_day else by_date and by_name
 
-    def _day(self, day: date) -> list[int]:
-        """The ticks of a day that fits. A set, since a change may move one time onto another."""
-        ticks: set[int] = set()
-        for wall in self._wall:
-            first = datetime.combine(day, wall, self._zone)
-            if not self._every_hour:
-                ticks.add(_floor(first))
-                continue
-            for local in (first, first.replace(fold=1)):
-                # What does not exist comes back as another time.
-                shown = local.astimezone(UTC).astimezone(self._zone)
-                if (shown.date(), shown.time()) == (day, wall):
-                    ticks.add(_floor(local))
-        return sorted(ticks)
+def _checked(line: str) -> str:
+    text = line.strip()
+    if text.startswith("@"):
+        if text.lower() not in NICKNAMES:
+            raise CronError(f"expected one of {', '.join(NICKNAMES)}, got {text!r}")
+        return NICKNAMES[text.lower()]
+    if len(text) > _MAX_LINE:
+        raise CronError(f"expected at most {_MAX_LINE} characters, got {len(text)}")
+    fields = len(text.split())
+    if fields != 5:
+        raise CronError(
+            f"expected five fields (minute, hour, day of month, month, day of week), got {fields}"
+        )
+    try:
+        CronSim(text, EPOCH)
+    except CronSimError as error:
+        raise CronError(str(error).replace("Bad", "wrong")) from None
+    except ValueError:
+        raise CronError("a number is too long") from None
+    return text
 
 
 def moment(tick: int) -> datetime:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, time, tzinfo
+from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 from hashlib import blake2b
 from typing import Annotated, Any
@@ -11,8 +11,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from ..errors import ScheduleInvalid
-from .calendar import Calendar, Every, OnTheWall
-from .cron import LAST_DAY, WEEKDAYS, Cron, CronError, parse
+from .calendar import Calendar, CronCalendar, CronError, IntervalCalendar
 
 Text = Annotated[str, Meta(min_length=1, max_length=1000)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -21,9 +20,8 @@ Whole = Annotated[int, Meta(ge=1, le=10 * 366 * 86_400)]
 #: How a schedule may be called; it stands in paths and on command lines.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _TIME = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
-_ALL = frozenset(range(7))
-_DATES, _MONTHS = frozenset(range(1, 32)), frozenset(range(1, 13))
-#: Whatever comes at all comes within nine years of any day.
+_WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+#: Whatever comes at all comes within fifty years of any day.
 _SOME_DAY = datetime(2026, 1, 1, tzinfo=UTC)
 #: The kinds of triggers; a schedule has exactly one.
 TRIGGERS = ("interval_seconds", "daily_at", "weekly_days", "monthly_dates", "cron")
@@ -137,7 +135,7 @@ def check(schedule: Schedule, tz: str) -> Calendar:
 
 
 def _every(schedule: Schedule, zone: tzinfo) -> Calendar:
-    return Every(schedule.interval_seconds or 1, schedule.offset_seconds)
+    return IntervalCalendar(schedule.interval_seconds or 1, schedule.offset_seconds)
 
 
 def _daily(schedule: Schedule, zone: tzinfo) -> Calendar:
@@ -145,16 +143,15 @@ def _daily(schedule: Schedule, zone: tzinfo) -> Calendar:
     times = [named] if isinstance(named, str) else named or []
     if not times:
         raise ScheduleInvalid("daily_at", 'a time like "07:30"', named)
-    return OnTheWall(_days(_DATES, _ALL), zone, [_time("daily_at", text) for text in times])
+    return CronCalendar([f"{_time('daily_at', text)} * * *" for text in times], zone)
 
 
 def _weekly(schedule: Schedule, zone: tzinfo) -> Calendar:
-    days = set()
-    for name in schedule.weekly_days or ():
-        if name.lower() not in WEEKDAYS:
-            raise ScheduleInvalid("weekly_days", f"days out of {', '.join(WEEKDAYS)}", name)
-        days.add((WEEKDAYS[name.lower()] - 1) % 7)
-    return OnTheWall(_days(_DATES, frozenset(days)), zone, [_time("time", schedule.time or "")])
+    days = [name.lower() for name in schedule.weekly_days or ()]
+    for name, day in zip(schedule.weekly_days or (), days, strict=True):
+        if day not in _WEEKDAYS:
+            raise ScheduleInvalid("weekly_days", f"days out of {', '.join(_WEEKDAYS)}", name)
+    return CronCalendar([f"{_time('time', schedule.time or '')} * * {','.join(days)}"], zone)
 
 
 def _monthly(schedule: Schedule, zone: tzinfo) -> Calendar:
@@ -162,26 +159,26 @@ def _monthly(schedule: Schedule, zone: tzinfo) -> Calendar:
     wrong = [number for number in dates if number != -1 and not 1 <= number <= 31]
     if wrong:
         raise ScheduleInvalid("monthly_dates", "days from 1 to 31, or -1 for the last one", wrong[0])
-    days = frozenset(LAST_DAY if number == -1 else number for number in dates)
-    return OnTheWall(_days(days, _ALL), zone, [_time("time", schedule.time or "")])
+    days = ",".join("L" if number == -1 else str(number) for number in dict.fromkeys(dates))
+    try:
+        return CronCalendar([f"{_time('time', schedule.time or '')} {days} * *"], zone)
+    except CronError as error:
+        raise ScheduleInvalid("monthly_dates", "days that some month has", dates, str(error)) from None
 
 
 def _cron(schedule: Schedule, zone: tzinfo) -> Calendar:
     try:
-        return OnTheWall(parse(schedule.cron or ""), zone)
+        return CronCalendar([schedule.cron or ""], zone)
     except CronError as error:
         raise ScheduleInvalid("cron", "a cron line", schedule.cron, str(error)) from None
 
 
-def _days(days: frozenset[int], weekdays: frozenset[int]) -> Cron:
-    return Cron(frozenset(), frozenset(), days, _MONTHS, weekdays, either_day=False)
-
-
-def _time(member: str, text: str) -> time:
+def _time(member: str, text: str) -> str:
+    """The minute and the hour, as a cron line begins."""
     found = _TIME.fullmatch(text)
     if found is None:
         raise ScheduleInvalid(member, 'a time like "07:30"', text)
-    return time(int(found[1]), int(found[2]))
+    return f"{int(found[2])} {int(found[1])}"
 
 
 def _zone(name: str) -> tzinfo:

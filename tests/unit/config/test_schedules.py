@@ -51,7 +51,7 @@ def test_policies_and_zones_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ('blueprint = "b"\ncron = "61 * * * *"', r"line 15: x\.cron: expected a cron line .minute"),
+        ('blueprint = "b"\ncron = "61 * * * *"', r"line 15: x\.cron: expected a cron line .wrong minute"),
         ('blueprint = "b"\ninterval_seconds = 0', r"line 15: x\.interval_seconds: expected int >= 1, got 0"),
         ('blueprint = "b"\ninterval_secs = 5', r"line 15: x\.interval_secs: expected interval_seconds"),
         ('daily_at = "1:00"', r"line 13: x: expected blueprint = "),
