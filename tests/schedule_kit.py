@@ -5,7 +5,7 @@ from typing import Any
 from regista.blueprint import ActionFactory, JobContext
 from regista.schedules.schedule import Schedule
 from regista.testing.orchestrator import TestOrchestrator
-from regista.upkeep.schedule_book import Entry
+from regista.schedules.registry import StoredSchedule
 from tests.support import script
 
 
@@ -25,12 +25,12 @@ def every(seconds: int = 60, blueprint: str = "quick", **more: Any) -> Schedule:
     return Schedule(blueprint=blueprint, interval_seconds=seconds, **more)
 
 
-def create(kit: TestOrchestrator, schedule: Schedule, name: str = "s") -> Entry:
-    return kit.call(lambda: kit.director.scheduler.book.create(name, schedule))
+def create(kit: TestOrchestrator, schedule: Schedule, name: str = "s") -> StoredSchedule:
+    return kit.call(lambda: kit.director.scheduler.registry.create(name, schedule))
 
 
-def entry_of(kit: TestOrchestrator, name: str = "s") -> Entry:
-    return kit.call(lambda: kit.director.scheduler.book.get(name))
+def entry_of(kit: TestOrchestrator, name: str = "s") -> StoredSchedule:
+    return kit.call(lambda: kit.director.scheduler.registry.get(name))
 
 
 def told(kit: TestOrchestrator, name: str = "s") -> list[tuple[str, str | None]]:

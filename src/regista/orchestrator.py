@@ -75,7 +75,7 @@ from .upkeep.recorders import Recorders, place_of
 from .upkeep.reputation import build_reputation
 from .upkeep.rescuer import Rescuer
 from .upkeep.retention import retention_of
-from .upkeep.scheduler import build_scheduler, read_file, reread_file
+from .schedules.scheduler import build_scheduler, read_file, reread_file
 from .upkeep.telling import build_sender
 from .upkeep.timekeeper import Timekeeper
 from .upkeep.watcher import Watcher
@@ -251,7 +251,7 @@ class OrchestratorEngine:
             files=FileService(jobs, self.filing, storage, clock),
             blueprints=BlueprintService(self.library),
             schedules=ScheduleService(
-                self.scheduler.book,
+                self.scheduler.registry,
                 self.scheduler,
                 self.library,
                 audit,

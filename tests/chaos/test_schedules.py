@@ -13,11 +13,11 @@ from regista.clock import SystemClock
 from regista.config.schedules import read_schedules
 from regista.engines.native.submissions import job_id_for_key
 from regista.schedules.calendar import moment
-from regista.schedules.state import Start, tick_key
+from regista.schedules.state import PendingStart, tick_key
 from regista.storage.redis.store import RedisStorage
 from regista.testing.conformance.storage.kit import shown
 from regista.testing.invariants import check_schedule
-from regista.upkeep.schedule_book import Entry, ScheduleBook
+from regista.schedules.registry import StoredSchedule, ScheduleRegistry
 from tests.acceptance.edge import APP, Orchestrator
 from tests.acceptance.nginx_kit import TOKENS
 from tests.acceptance.processes import OURS
@@ -46,19 +46,19 @@ jitter_seconds = 2
 KILLS = 2
 
 
-async def _remains(path: Path, url: str) -> list[tuple[Entry, set[str]]]:
+async def _remains(path: Path, url: str) -> list[tuple[StoredSchedule, set[str]]]:
     """Every schedule as it is stored, and which jobs of its ticks exist."""
     storage = RedisStorage(url, SystemClock())
     await storage.start()
     try:
-        book = ScheduleBook(storage, SystemClock(), "UTC")
-        book.in_file = read_schedules(path, "UTC")
+        book = ScheduleRegistry(storage, SystemClock(), "UTC")
+        book.use_file(read_schedules(path, "UTC"))
         found = []
         for entry in await book.all():
             since = entry.state.created_at
             assert since is not None
             ticks = [moment(tick) for tick in entry.calendar.between(since, entry.state.cursor)]
-            ids = [job_id_for_key(entry.schedule.client, tick_key(entry.name, Start(tick))) for tick in ticks]
+            ids = [job_id_for_key(entry.schedule.client, tick_key(entry.name, PendingStart(tick))) for tick in ticks]
             found.append((entry, {job_id for job_id in ids if await shown(storage, job_id) is not None}))
         return found
     finally:

@@ -14,7 +14,7 @@ from ..schemas.job_view import TimeFormat
 from ..schemas.jobs import Words
 from ..schemas.pages import Page
 from ..services.schedules import Tick
-from ..upkeep.schedule_book import Entry
+from ..schedules.registry import StoredSchedule
 from . import bodies, parameters, view
 from .callers import caller_of
 from .parameters import KEY, Parameter
@@ -231,7 +231,7 @@ async def delete(request: web.Request) -> web.Response:
     return web.Response(status=204)
 
 
-def _object(stage: Stage, entry: Entry) -> ScheduleObject:
+def _object(stage: Stage, entry: StoredSchedule) -> ScheduleObject:
     schedule, state = entry.schedule, entry.state
     show = view.clock_of(stage.config)
     paused = is_paused(schedule, state)

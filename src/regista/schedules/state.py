@@ -46,14 +46,14 @@ class ScheduleRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str | None = None
 
 
-class Start(Struct, frozen=True, omit_defaults=True):
+class PendingStart(Struct, frozen=True, omit_defaults=True):
     """A job that shall be started. Without a tick it is a person's wish, and `key` tells it from others."""
 
     tick: datetime | None = None
     key: str = ""
 
 
-class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ScheduleState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All that is stored about one schedule."""
 
     #: Every tick up to here is decided.
@@ -65,7 +65,7 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_at: datetime | None = None
     #: None: as the schedule says.
     paused: bool | None = None
-    starting: tuple[Start, ...] = ()
+    starting: tuple[PendingStart, ...] = ()
     #: A tick that waits for the end of the job before it.
     buffered: datetime | None = None
     #: Jobs that may still run.
@@ -77,7 +77,7 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_job_id: str | None = None
 
 
-class Circumstances(Struct, frozen=True):
+class DecisionInput(Struct, frozen=True):
     """What a decision needs to know about the world."""
 
     now: datetime
@@ -89,15 +89,15 @@ class Circumstances(Struct, frozen=True):
 
 
 encode = msgspec.json.Encoder().encode
-decode = msgspec.json.Decoder(State).decode
+decode = msgspec.json.Decoder(ScheduleState).decode
 
 
-def is_paused(schedule: Schedule, state: State | None) -> bool:
+def is_paused(schedule: Schedule, state: ScheduleState | None) -> bool:
     """Nothing fires: by a person's word, else by the schedule's own."""
     return schedule.paused if state is None or state.paused is None else state.paused
 
 
-def tick_key(name: str, start: Start) -> str:
+def tick_key(name: str, start: PendingStart) -> str:
     """The idempotency key of a start. That of a tick begins with its time, so that ids of jobs sort by it."""
     told = f"{name}\n{start.tick.isoformat() if start.tick is not None else 'trigger'}\n{start.key}"
     digest = blake2b(told.encode(), digest_size=16).hexdigest()
@@ -124,7 +124,7 @@ def next_fire(name: str, schedule: Schedule, calendar: Calendar, after: datetime
     return None if tick is None else fires_at(name, tick, schedule, calendar)
 
 
-def decide(name: str, schedule: Schedule, calendar: Calendar, state: State, seen: Circumstances) -> State:
+def decide_ticks(name: str, schedule: Schedule, calendar: Calendar, state: ScheduleState, seen: DecisionInput) -> ScheduleState:
     """Everything that is due is decided; what shall be started is in `starting`."""
     ticks = _due(name, schedule, calendar, state.cursor, seen.now)
     if is_paused(schedule, state):
@@ -151,7 +151,7 @@ def _due(name: str, schedule: Schedule, calendar: Calendar, cursor: datetime, no
     return ticks
 
 
-def _all_skipped(state: State, ticks: Sequence[int], reason: str, seen: Circumstances) -> State:
+def _all_skipped(state: ScheduleState, ticks: Sequence[int], reason: str, seen: DecisionInput) -> ScheduleState:
     if state.buffered is not None:
         state = replace(_noted(state, state.buffered, state.buffered, 1, reason, seen), buffered=None)
     return skip(state, ticks, reason, seen)
@@ -169,10 +169,10 @@ def _too_old(
     return ticks[:place], ticks[place:], "missed" if none else "outside_window"
 
 
-def _fire(schedule: Schedule, state: State, tick: datetime, seen: Circumstances) -> State:
+def _fire(schedule: Schedule, state: ScheduleState, tick: datetime, seen: DecisionInput) -> ScheduleState:
     busy = seen.busy or bool(state.starting) or state.buffered is not None
     if schedule.overlap is Overlap.ALLOW or not busy:
-        return replace(state, cursor=tick, starting=(*state.starting, Start(tick)))
+        return replace(state, cursor=tick, starting=(*state.starting, PendingStart(tick)))
     if schedule.overlap is Overlap.SKIP:
         return replace(_noted(state, tick, tick, 1, "overlap", seen), cursor=tick)
     if state.buffered is None:
@@ -183,14 +183,14 @@ def _fire(schedule: Schedule, state: State, tick: datetime, seen: Circumstances)
     return replace(state, cursor=tick, buffered=tick)
 
 
-def _release(state: State, seen: Circumstances) -> State:
+def _release(state: ScheduleState, seen: DecisionInput) -> ScheduleState:
     """What waited for the end of an earlier job goes on when there is none any more."""
     if state.buffered is None or seen.busy or state.starting:
         return state
-    return replace(state, buffered=None, starting=(Start(state.buffered),))
+    return replace(state, buffered=None, starting=(PendingStart(state.buffered),))
 
 
-def skip(state: State, ticks: Sequence[int], reason: str, seen: Circumstances) -> State:
+def skip(state: ScheduleState, ticks: Sequence[int], reason: str, seen: DecisionInput) -> ScheduleState:
     """These ticks will never fire, and here is why."""
     if not ticks:
         return state
@@ -199,8 +199,8 @@ def skip(state: State, ticks: Sequence[int], reason: str, seen: Circumstances) -
 
 
 def _noted(
-    state: State, first: datetime, last: datetime, count: int, reason: str, seen: Circumstances
-) -> State:
+    state: ScheduleState, first: datetime, last: datetime, count: int, reason: str, seen: DecisionInput
+) -> ScheduleState:
     """The ticks are among the skipped; those of one reason in a row share a record."""
     message = seen.obstacle if reason == "refused" else None
     state = replace(state, skipped=state.skipped + count)
@@ -220,12 +220,12 @@ def _noted(
     return noted(state, record, seen.keep)
 
 
-def noted(state: State, record: ScheduleRecord, keep: int = KEEP) -> State:
+def noted(state: ScheduleState, record: ScheduleRecord, keep: int = KEEP) -> ScheduleState:
     """The state with one more line; the oldest makes room."""
     return replace(state, records=(*state.records, record)[-keep:])
 
 
-def started(state: State, start: Start, job_id: str, seen: Circumstances) -> State:
+def started(state: ScheduleState, start: PendingStart, job_id: str, seen: DecisionInput) -> ScheduleState:
     """The job is there. Whoever comes second with the same news changes nothing.
 
     A tick that somebody took for refused, while somebody else was about to start it, has fired after all.
@@ -244,7 +244,7 @@ def started(state: State, start: Start, job_id: str, seen: Circumstances) -> Sta
     )
 
 
-def refused(state: State, start: Start, code: str, message: str, seen: Circumstances) -> State:
+def refused(state: ScheduleState, start: PendingStart, code: str, message: str, seen: DecisionInput) -> ScheduleState:
     """The job could not be started, and will not be."""
     if start not in state.starting:
         return state
@@ -255,11 +255,11 @@ def refused(state: State, start: Start, code: str, message: str, seen: Circumsta
     return replace(state, skipped=state.skipped + 1)
 
 
-def _done(state: State, start: Start) -> State:
+def _done(state: ScheduleState, start: PendingStart) -> ScheduleState:
     return replace(state, starting=tuple(one for one in state.starting if one != start))
 
 
-def _pardoned(state: State, start: Start) -> State:
+def _pardoned(state: ScheduleState, start: PendingStart) -> ScheduleState:
     """Without the record that says that this very start was refused."""
     if start in state.starting or start.tick is None:
         return state

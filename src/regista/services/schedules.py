@@ -10,7 +10,7 @@ from msgspec import Struct
 from ..schedules.calendar import upcoming
 from ..schedules.schedule import Schedule
 from ..schedules.state import fires_at
-from ..upkeep.schedule_book import Entry, ScheduleBook
+from ..schedules.registry import StoredSchedule, ScheduleRegistry
 from .audit import AuditService
 from .caller import Caller
 
@@ -43,7 +43,7 @@ class ScheduleService:
 
     def __init__(
         self,
-        book: ScheduleBook,
+        book: ScheduleRegistry,
         scheduler: Trigger,
         blueprints: Blueprints,
         audit: AuditService,
@@ -55,12 +55,12 @@ class ScheduleService:
         self._audit = audit
         self._wake_scheduler = wake_scheduler
 
-    async def list_all(self, caller: Caller) -> list[Entry]:
+    async def list_all(self, caller: Caller) -> list[StoredSchedule]:
         """All schedules, those of `schedules.toml` and those of the API, by name."""
         self._authorize(caller)
         return await self._book.all()
 
-    async def get(self, caller: Caller, name: str) -> Entry:
+    async def get(self, caller: Caller, name: str) -> StoredSchedule:
         """One schedule, or ScheduleNotFound."""
         self._authorize(caller)
         return await self._book.get(name)
@@ -73,7 +73,7 @@ class ScheduleService:
             for tick in upcoming(entry.calendar, entry.state.cursor, count)
         ]
 
-    async def create(self, caller: Caller, name: str, schedule: Schedule) -> Entry:
+    async def create(self, caller: Caller, name: str, schedule: Schedule) -> StoredSchedule:
         """A new schedule; the first tick is the next one from now. An equal one under that name is returned as it is.
 
         Raises BlueprintNotFound, ScheduleInvalid, or ScheduleExists if the name has another schedule.
@@ -85,12 +85,12 @@ class ScheduleService:
         self._wake_scheduler()
         return entry
 
-    async def pause(self, caller: Caller, name: str, reason: str = "") -> Entry:
+    async def pause(self, caller: Caller, name: str, reason: str = "") -> StoredSchedule:
         """No ticks fire until `resume`; they are recorded as skipped. Pausing twice is fine."""
         self._authorize(caller)
         return await self._audit.perform(caller, "schedule.pause", name, self._book.pause(name, reason))
 
-    async def resume(self, caller: Caller, name: str, reason: str = "") -> Entry:
+    async def resume(self, caller: Caller, name: str, reason: str = "") -> StoredSchedule:
         """Ticks fire again, from now on. Resuming twice is fine."""
         self._authorize(caller)
         entry = await self._audit.perform(caller, "schedule.resume", name, self._book.resume(name, reason))

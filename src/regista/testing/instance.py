@@ -99,7 +99,7 @@ class Instance:
         for blueprint in world.blueprints:
             self.engine.register_blueprint(blueprint)
         self.engine.scheduler.take_over(world.schedules)
-        self.engine.scheduler.book.keep = 10_000  # so that every tick can be checked
+        self.engine.scheduler.registry.keep = 10_000  # so that every tick can be checked
 
     @property
     def alive(self) -> bool:

@@ -24,8 +24,8 @@ from ..model import (
     Task,
 )
 from ..schedules.calendar import moment
-from ..schedules.state import ScheduleRecord, Start, tick_key
-from ..upkeep.schedule_book import Entry
+from ..schedules.state import ScheduleRecord, PendingStart, tick_key
+from ..schedules.registry import StoredSchedule
 
 Graphs = Mapping[tuple[str, str], Graph]
 
@@ -207,7 +207,7 @@ def _idle(store: Live, task: Task) -> str | None:
     return None
 
 
-def check_schedule(entry: Entry, knows_job: Callable[[str], bool]) -> None:
+def check_schedule(entry: StoredSchedule, knows_job: Callable[[str], bool]) -> None:
     """Promise 8 over what is stored about a schedule: each tick fired once, or was skipped and the reason is recorded.
 
     Ticks whose record has made room for newer ones cannot be checked any more; neither can those of a calendar that
@@ -230,13 +230,13 @@ def check_schedule(entry: Entry, knows_job: Callable[[str], bool]) -> None:
         raise InvariantBroken(8, entry.name, f"neither fired nor skipped: {missing[:3]}")
 
 
-def _ticks_told(entry: Entry) -> list[ScheduleRecord]:
+def _ticks_told(entry: StoredSchedule) -> list[ScheduleRecord]:
     changed = [number for number, one in enumerate(entry.state.records) if one.kind == "changed"]
     own = entry.state.records[changed[-1] + 1 :] if changed else entry.state.records
     return [record for record in own if record.tick is not None]
 
 
-def _covered(entry: Entry, record: ScheduleRecord) -> list[datetime]:
+def _covered(entry: StoredSchedule, record: ScheduleRecord) -> list[datetime]:
     assert record.tick is not None
     if record.count == 1:
         return [record.tick]
@@ -244,13 +244,13 @@ def _covered(entry: Entry, record: ScheduleRecord) -> list[datetime]:
     return [record.tick, *(moment(tick) for tick in between)]
 
 
-def _check_record(entry: Entry, record: ScheduleRecord, knows_job: Callable[[str], bool]) -> None:
+def _check_record(entry: StoredSchedule, record: ScheduleRecord, knows_job: Callable[[str], bool]) -> None:
     covered = _covered(entry, record)
     if len(covered) != record.count:
         message = f"{record.count} ticks are told of as {record.reason}, {len(covered)} there are"
         raise InvariantBroken(8, entry.name, message)
     for tick in covered:
-        job_id = job_id_for_key(entry.schedule.client, tick_key(entry.name, Start(tick)))
+        job_id = job_id_for_key(entry.schedule.client, tick_key(entry.name, PendingStart(tick)))
         if record.kind == "started" and (record.job_id != job_id or not knows_job(job_id)):
             raise InvariantBroken(8, entry.name, f"the tick {tick} has fired, and there is no job {job_id}")
         if record.kind == "skipped" and not record.reason:
@@ -259,7 +259,7 @@ def _check_record(entry: Entry, record: ScheduleRecord, knows_job: Callable[[str
             raise InvariantBroken(8, entry.name, f"the tick {tick} was skipped, but has a job: {job_id}")
 
 
-def _told_since(entry: Entry) -> datetime | None:
+def _told_since(entry: StoredSchedule) -> datetime | None:
     """From where on every tick should be told of."""
     changed = [record.at for record in entry.state.records if record.kind == "changed"]
     if changed:

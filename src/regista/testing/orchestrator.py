@@ -366,7 +366,7 @@ class TestOrchestrator:
         events = {job_id: await self._events(job_id) for job_id in jobs}
         check_history(self._graphs, events, jobs)
         audit(StorageView(self._open().storage))
-        for entry in await self.director.scheduler.book.all():
+        for entry in await self.director.scheduler.registry.all():
             check_schedule(entry, jobs.__contains__)
 
 

@@ -16,7 +16,7 @@ from ..model import Change, Event, EventType, Gpu, Job, Profile, ResultVerdict, 
 from ..schedules.schedule import Schedule
 from ..storage.codec import decode_job, decode_task
 from ..storage.memory import MemoryStorage
-from ..upkeep.schedule_book import ScheduleBook
+from ..schedules.registry import ScheduleRegistry
 from .clock import LoopClock
 from .crowd import Crowd, allowances, client_of
 from .disk import SimulatedDisk
@@ -462,8 +462,8 @@ class World:
 
     async def _check_schedules(self, jobs: Mapping[str, Job]) -> None:
         """8: each tick fired once, or was skipped and the reason is recorded."""
-        book = ScheduleBook(self.store, self.clock, "UTC", keep=10_000)
-        book.in_file = self._scheduled
+        book = ScheduleRegistry(self.store, self.clock, "UTC", keep=10_000)
+        book.use_file(self._scheduled)
         for entry in await book.all():
             check_schedule(entry, jobs.__contains__)
             self.fired["tick"] += entry.state.fired

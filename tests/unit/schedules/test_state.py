@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from regista.schedules.calendar import moment, upcoming
 from regista.schedules.schedule import CatchUp, Overlap, Schedule, check
 from regista.schedules.state import (
-    Circumstances,
+    DecisionInput,
     ScheduleRecord,
-    Start,
-    State,
-    decide,
+    PendingStart,
+    ScheduleState,
+    decide_ticks,
     decode,
     encode,
     fires_at,
@@ -31,37 +31,37 @@ def every(seconds: int = 60, **more: object) -> Schedule:
 
 
 def after(
-    schedule: Schedule, state: State, seconds: float, *, busy: bool = False, obstacle: str = ""
-) -> State:
-    seen = Circumstances(NOON + timedelta(seconds=seconds), busy, obstacle)
-    return decide("s", schedule, check(schedule, "UTC"), state, seen)
+    schedule: Schedule, state: ScheduleState, seconds: float, *, busy: bool = False, obstacle: str = ""
+) -> ScheduleState:
+    seen = DecisionInput(NOON + timedelta(seconds=seconds), busy, obstacle)
+    return decide_ticks("s", schedule, check(schedule, "UTC"), state, seen)
 
 
 def at(seconds: float) -> datetime:
     return NOON + timedelta(seconds=seconds)
 
 
-def told(state: State) -> list[tuple[str, str | None, int]]:
+def told(state: ScheduleState) -> list[tuple[str, str | None, int]]:
     return [(record.kind, record.reason, record.count) for record in state.records]
 
 
 def test_nothing_is_decided_before_its_time() -> None:
-    state = State(cursor=NOON)
+    state = ScheduleState(cursor=NOON)
 
     assert after(every(), state, 59.9) == state
 
 
 def test_a_tick_that_is_due_shall_be_started_and_is_decided_once() -> None:
-    decided = after(every(), State(cursor=NOON), 60)
+    decided = after(every(), ScheduleState(cursor=NOON), 60)
 
-    assert decided.starting == (Start(at(60)),)
+    assert decided.starting == (PendingStart(at(60)),)
     assert after(every(), decided, 61) == decided
 
 
 def test_of_ticks_that_nobody_was_there_for_only_one_that_is_hardly_late_fires() -> None:
-    decided = after(every(), State(cursor=NOON), 600.5)
+    decided = after(every(), ScheduleState(cursor=NOON), 600.5)
 
-    assert decided.starting == (Start(at(600)),)
+    assert decided.starting == (PendingStart(at(600)),)
     assert told(decided) == [("skipped", "missed", 8), ("skipped", "superseded", 1)]
     assert decided.skipped == 9
 
@@ -70,13 +70,13 @@ def test_a_daily_tick_that_was_missed_by_an_hour_is_skipped_unless_it_is_caught_
     daily = Schedule(blueprint="b", daily_at="12:30")
     late = 30 * 60 + 3600
 
-    assert told(after(daily, State(cursor=NOON), late)) == [("skipped", "missed", 1)]
-    caught = after(replace(daily, catch_up=CatchUp.LAST), State(cursor=NOON), late)
-    assert caught.starting == (Start(at(30 * 60)),)
+    assert told(after(daily, ScheduleState(cursor=NOON), late)) == [("skipped", "missed", 1)]
+    caught = after(replace(daily, catch_up=CatchUp.LAST), ScheduleState(cursor=NOON), late)
+    assert caught.starting == (PendingStart(at(30 * 60)),)
 
 
 def test_catching_up_with_all_starts_each_of_them_in_order() -> None:
-    decided = after(every(catch_up=CatchUp.ALL), State(cursor=NOON), 600)
+    decided = after(every(catch_up=CatchUp.ALL), ScheduleState(cursor=NOON), 600)
 
     assert [start.tick for start in decided.starting] == [at(60 * n) for n in range(1, 11)]
     assert decided.records == ()
@@ -84,14 +84,14 @@ def test_catching_up_with_all_starts_each_of_them_in_order() -> None:
 
 def test_what_lies_before_the_window_is_never_caught_up_with() -> None:
     schedule = every(catch_up=CatchUp.ALL, catch_up_window_seconds=300.0)
-    decided = after(schedule, State(cursor=NOON), 600)
+    decided = after(schedule, ScheduleState(cursor=NOON), 600)
 
     assert told(decided) == [("skipped", "outside_window", 4)]
     assert len(decided.starting) == 6
 
 
 def test_a_year_of_missed_seconds_is_one_record() -> None:
-    decided = after(every(1), State(cursor=NOON), 365 * 86_400)
+    decided = after(every(1), ScheduleState(cursor=NOON), 365 * 86_400)
 
     assert sum(record.count for record in decided.records) == 365 * 86_400 - 1
     assert len(decided.records) == 2
@@ -99,13 +99,13 @@ def test_a_year_of_missed_seconds_is_one_record() -> None:
 
 def test_many_ticks_are_started_a_hundred_at_a_time() -> None:
     schedule = every(1, catch_up=CatchUp.ALL)
-    first = after(schedule, State(cursor=NOON), 250)
+    first = after(schedule, ScheduleState(cursor=NOON), 250)
 
     assert (len(first.starting), first.cursor) == (100, at(100))
 
 
 def test_while_paused_ticks_are_skipped_and_share_a_record() -> None:
-    state = State(cursor=NOON, paused=True)
+    state = ScheduleState(cursor=NOON, paused=True)
     for second in (60, 120, 180):
         state = after(every(), state, second)
 
@@ -114,12 +114,12 @@ def test_while_paused_ticks_are_skipped_and_share_a_record() -> None:
 
 
 def test_the_word_of_a_person_wins_over_the_schedules_own() -> None:
-    assert after(every(paused=True), State(cursor=NOON, paused=False), 60).starting
-    assert not after(every(paused=True), State(cursor=NOON), 60).starting
+    assert after(every(paused=True), ScheduleState(cursor=NOON, paused=False), 60).starting
+    assert not after(every(paused=True), ScheduleState(cursor=NOON), 60).starting
 
 
 def test_a_blueprint_that_nobody_has_is_a_reason() -> None:
-    decided = after(every(), State(cursor=NOON), 60, obstacle="no blueprint named 'b'")
+    decided = after(every(), ScheduleState(cursor=NOON), 60, obstacle="no blueprint named 'b'")
 
     assert told(decided) == [("skipped", "refused", 1)]
     assert decided.records[0].message == "no blueprint named 'b'"
@@ -127,40 +127,40 @@ def test_a_blueprint_that_nobody_has_is_a_reason() -> None:
 
 def test_overlap_skip_skips_while_a_job_runs() -> None:
     schedule = every(overlap=Overlap.SKIP)
-    decided = after(schedule, State(cursor=NOON), 60, busy=True)
+    decided = after(schedule, ScheduleState(cursor=NOON), 60, busy=True)
 
     assert told(decided) == [("skipped", "overlap", 1)]
-    assert after(schedule, decided, 120).starting == (Start(at(120)),)
+    assert after(schedule, decided, 120).starting == (PendingStart(at(120)),)
 
 
 def test_overlap_allow_asks_nobody() -> None:
-    assert after(every(), State(cursor=NOON), 60, busy=True).starting
+    assert after(every(), ScheduleState(cursor=NOON), 60, busy=True).starting
 
 
 def test_buffer_one_keeps_the_first_and_skips_the_rest() -> None:
     schedule = every(overlap=Overlap.BUFFER_ONE)
-    one = after(schedule, State(cursor=NOON), 60, busy=True)
+    one = after(schedule, ScheduleState(cursor=NOON), 60, busy=True)
     two = after(schedule, one, 120, busy=True)
     free = after(schedule, two, 121)
 
     assert (one.buffered, told(one)) == (at(60), [])
     assert (two.buffered, told(two)) == (at(60), [("skipped", "overlap", 1)])
-    assert (free.buffered, free.starting) == (None, (Start(at(60)),))
+    assert (free.buffered, free.starting) == (None, (PendingStart(at(60)),))
 
 
 def test_cancel_previous_keeps_the_newest() -> None:
     schedule = every(overlap=Overlap.CANCEL_PREVIOUS)
-    one = after(schedule, State(cursor=NOON), 60, busy=True)
+    one = after(schedule, ScheduleState(cursor=NOON), 60, busy=True)
     two = after(schedule, one, 120, busy=True)
     free = after(schedule, two, 121)
 
     assert (two.buffered, told(two)) == (at(120), [("skipped", "replaced", 1)])
-    assert free.starting == (Start(at(120)),)
+    assert free.starting == (PendingStart(at(120)),)
 
 
 def test_a_tick_that_waits_when_the_schedule_is_paused_is_skipped() -> None:
     schedule = every(overlap=Overlap.BUFFER_ONE)
-    one = after(schedule, State(cursor=NOON), 60, busy=True)
+    one = after(schedule, ScheduleState(cursor=NOON), 60, busy=True)
 
     paused = after(schedule, replace(one, paused=True), 61)
     assert (paused.buffered, told(paused)) == (None, [("skipped", "paused", 1)])
@@ -168,16 +168,16 @@ def test_a_tick_that_waits_when_the_schedule_is_paused_is_skipped() -> None:
 
 def test_a_record_never_speaks_for_a_tick_of_another_fate() -> None:
     schedule = every(overlap=Overlap.SKIP, catch_up=CatchUp.ALL)
-    one = after(schedule, State(cursor=NOON), 60, busy=True)
+    one = after(schedule, ScheduleState(cursor=NOON), 60, busy=True)
     more = after(schedule, one, 180)  # 120 is started, and 180 overlaps with it
 
-    assert more.starting == (Start(at(120)),)
+    assert more.starting == (PendingStart(at(120)),)
     assert [(record.tick, record.last) for record in more.records] == [(at(60), at(60)), (at(180), at(180))]
 
 
 def test_a_start_is_recorded_once_however_often_it_is_told() -> None:
-    decided = after(every(), State(cursor=NOON), 60)
-    seen = Circumstances(at(61))
+    decided = after(every(), ScheduleState(cursor=NOON), 60)
+    seen = DecisionInput(at(61))
     once = started(decided, decided.starting[0], "j1", seen)
 
     assert (once.starting, once.fired, once.last_job_id, once.running) == ((), 1, "j1", ("j1",))
@@ -185,8 +185,8 @@ def test_a_start_is_recorded_once_however_often_it_is_told() -> None:
 
 
 def test_a_tick_that_was_taken_for_refused_and_started_after_all_has_fired() -> None:
-    decided = after(every(), State(cursor=NOON), 60)
-    start, seen = decided.starting[0], Circumstances(at(61))
+    decided = after(every(), ScheduleState(cursor=NOON), 60)
+    start, seen = decided.starting[0], DecisionInput(at(61))
     no = refused(decided, start, "blueprint_not_found", "none", seen)
     assert told(no) == [("skipped", "blueprint_not_found", 1)]
 
@@ -197,10 +197,10 @@ def test_a_tick_that_was_taken_for_refused_and_started_after_all_has_fired() -> 
 
 
 def test_old_records_make_room() -> None:
-    state = State(cursor=NOON)
+    state = ScheduleState(cursor=NOON)
     for number in range(1, 80):
         state = after(every(), state, 60 * number)
-        state = started(state, state.starting[0], f"j{number}", Circumstances(at(60 * number)))
+        state = started(state, state.starting[0], f"j{number}", DecisionInput(at(60 * number)))
 
     assert len(state.records) == 50
     assert (state.records[0].job_id, state.fired) == ("j30", 79)
@@ -208,22 +208,22 @@ def test_old_records_make_room() -> None:
 
 def test_a_state_survives_its_bytes() -> None:
     record = ScheduleRecord(kind="skipped", at=NOON, tick=NOON, last=NOON, reason="overlap")
-    state = State(cursor=NOON, schedule=every(), starting=(Start(NOON),), records=(record,))
+    state = ScheduleState(cursor=NOON, schedule=every(), starting=(PendingStart(NOON),), records=(record,))
 
     assert decode(encode(state)) == state
 
 
 def test_keys_tell_schedules_ticks_and_triggers_apart() -> None:
     keys = {
-        tick_key("a", Start(NOON)),
-        tick_key("b", Start(NOON)),
-        tick_key("a", Start(at(1))),
-        tick_key("a", Start(key="x")),
-        tick_key("a", Start(key="y")),
+        tick_key("a", PendingStart(NOON)),
+        tick_key("b", PendingStart(NOON)),
+        tick_key("a", PendingStart(at(1))),
+        tick_key("a", PendingStart(key="x")),
+        tick_key("a", PendingStart(key="y")),
     }
 
     assert len(keys) == 5
-    assert tick_key("a", Start(NOON)) < tick_key("b", Start(at(1)))
+    assert tick_key("a", PendingStart(NOON)) < tick_key("b", PendingStart(at(1)))
 
 
 @given(st.integers(1, 5000), st.floats(0, 86_400), st.integers(0, 10**6))
@@ -257,11 +257,11 @@ def test_every_tick_has_exactly_one_fate(
     schedule = every(
         seconds, catch_up=catch_up, overlap=overlap, jitter_seconds=jitter, catch_up_window_seconds=150.0
     )
-    state, passed, fired = State(cursor=NOON), 0.0, []
+    state, passed, fired = ScheduleState(cursor=NOON), 0.0, []
     for pause, busy, carried_out in turns:
         passed += pause
-        seen = Circumstances(at(passed), busy, keep=10_000)
-        state = decide("s", schedule, check(schedule, "UTC"), state, seen)
+        seen = DecisionInput(at(passed), busy, keep=10_000)
+        state = decide_ticks("s", schedule, check(schedule, "UTC"), state, seen)
         for start in state.starting if carried_out else ():
             fired.append(start.tick)
             state = started(state, start, f"j{start.tick}", seen)
@@ -295,10 +295,10 @@ def test_what_next_tells_is_what_fires(
         catch_up_window_seconds=1e9,
     )  # fmt: skip
     calendar, now = check(schedule, "UTC"), moment(start)
-    state, fired = State(cursor=now), list[datetime]()
+    state, fired = ScheduleState(cursor=now), list[datetime]()
     for pause in pauses:
         now += timedelta(seconds=pause)
-        state = decide("s", schedule, calendar, state, Circumstances(now))
+        state = decide_ticks("s", schedule, calendar, state, DecisionInput(now))
         fired += [one.tick for one in state.starting if one.tick is not None]
         state = replace(state, starting=())
 
@@ -310,4 +310,4 @@ def test_what_next_tells_is_what_fires(
 
 @pytest.mark.parametrize("overlap", list(Overlap))
 def test_one_tick_at_a_time_fires_whatever_the_overlap_says(overlap: Overlap) -> None:
-    assert after(every(overlap=overlap), State(cursor=NOON), 60).starting == (Start(at(60)),)
+    assert after(every(overlap=overlap), ScheduleState(cursor=NOON), 60).starting == (PendingStart(at(60)),)

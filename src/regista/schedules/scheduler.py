@@ -22,11 +22,11 @@ from ..errors import (
     StorageOutcomeUnknown,
 )
 from ..model import Job
-from ..schedules.schedule import Overlap, Schedule
-from ..schedules.state import Circumstances, Start, State, decide, refused, started, tick_key
+from .schedule import Overlap, Schedule
+from .state import DecisionInput, PendingStart, ScheduleState, decide_ticks, refused, started, tick_key
 from ..storage.base import StorageBackend
-from .loop import Report
-from .schedule_book import Entry, ScheduleBook
+from ..upkeep.loop import Report
+from .registry import StoredSchedule, ScheduleRegistry
 
 log = logging.getLogger("regista.scheduler")
 
@@ -65,14 +65,14 @@ class Scheduler:
 
     def __init__(
         self,
-        book: ScheduleBook,
+        book: ScheduleRegistry,
         start: StartJob,
         jobs: Jobs,
         knows: Callable[[str], bool],
         interval_s: float = 2.0,
     ) -> None:
         self.interval_s = interval_s
-        self.book = book
+        self.registry = book
         self._start = start
         self._jobs = jobs
         self._knows = knows
@@ -100,39 +100,39 @@ class Scheduler:
 
     def take_over(self, schedules: Mapping[str, Schedule]) -> None:
         """From now on these are the schedules of the file."""
-        self.book.in_file = schedules
+        self.registry.use_file(schedules)
         self._looked_at = None
 
     async def trigger(self, name: str, key: str) -> str:
         """Start a job of this schedule now, whatever its ticks say; returns its id. The same key is the same job."""
-        entry = await self.book.get(name)
-        start = Start(key=key)
+        entry = await self.registry.get(name)
+        start = PendingStart(key=key)
         job_id = await self._submit(entry, start)
-        await self.book.change(name, lambda now: started(now.state, start, job_id, self._seen(now)))
+        await self.registry.change(name, lambda now: started(now.state, start, job_id, self._seen(now)))
         return job_id
 
-    async def _entries(self, now: datetime) -> Sequence[Entry]:
+    async def _entries(self, now: datetime) -> Sequence[StoredSchedule]:
         looked = self._looked_at
         if looked is not None and looked <= now < looked + timedelta(seconds=_LOOK_S):
             # What was due by our notes and is not in the store any more is nobody's business.
             self._due = {name: due for name, due in self._due.items() if due is not None and due > now}
-            soon = await self.book.ripe(now + timedelta(seconds=_AHEAD_S), _LIMIT)
+            soon = await self.registry.due(now + timedelta(seconds=_AHEAD_S), _LIMIT)
             self._due |= {entry.name: entry.due for entry in soon}
             return [entry for entry in soon if entry.due is not None and entry.due <= now]
-        entries = await self.book.all()
+        entries = await self.registry.all()
         self._looked_at = now
         self._due = {entry.name: None for entry in entries}
         return entries
 
-    async def _turn(self, entry: Entry, now: datetime) -> int:
+    async def _turn(self, entry: StoredSchedule, now: datetime) -> int:
         """Returns how many ticks have fired."""
         fired = entry.state.fired
         alive = await self._alive(entry)
         seen = replace(self._seen(entry), now=now, busy=bool(alive))
         before = replace(entry.state, running=alive)
-        state = decide(entry.name, entry.schedule, entry.calendar, before, seen)
+        state = decide_ticks(entry.name, entry.schedule, entry.calendar, before, seen)
         if state != before or entry.unsaved:
-            saved = await self.book.save(entry, state)
+            saved = await self.registry.save(entry, state)
             if (
                 saved is None
             ):  # somebody else was faster; what he decided counts, and is seen at the next look
@@ -151,15 +151,15 @@ class Scheduler:
             await self._cancel(entry.name, alive)
         if state.starting:
             entry = await self._carry_out(entry)
-        self._due[entry.name] = self.book.due(entry)
+        self._due[entry.name] = self.registry.next_due(entry)
         return max(0, entry.state.fired - fired)
 
-    def _seen(self, entry: Entry) -> Circumstances:
+    def _seen(self, entry: StoredSchedule) -> DecisionInput:
         blueprint = entry.schedule.blueprint
         obstacle = "" if self._knows(blueprint) else f"no blueprint named {blueprint!r} is registered"
-        return Circumstances(self.book.now(), obstacle=obstacle, keep=self.book.keep)
+        return DecisionInput(self.registry.now(), obstacle=obstacle, keep=self.registry.keep)
 
-    async def _alive(self, entry: Entry) -> tuple[str, ...]:
+    async def _alive(self, entry: StoredSchedule) -> tuple[str, ...]:
         """The jobs that still run; where that does not matter nobody asks. A quarantined one has stopped."""
         if entry.schedule.overlap is Overlap.ALLOW:
             return ()
@@ -179,13 +179,13 @@ class Scheduler:
             except (JobNotFound, JobAlreadyTerminal):
                 continue  # it has stopped by itself
 
-    async def _carry_out(self, entry: Entry) -> Entry:
+    async def _carry_out(self, entry: StoredSchedule) -> StoredSchedule:
         """Start what was decided, then write that down; whoever else does so finds the same jobs."""
         seen = self._seen(entry)
         done = [await self._outcome(entry, start, seen) for start in entry.state.starting]
-        return await self.book.change(entry.name, lambda now: _apply(now.state, done))
+        return await self.registry.change(entry.name, lambda now: _apply(now.state, done))
 
-    async def _outcome(self, entry: Entry, start: Start, seen: Circumstances) -> Callable[[State], State]:
+    async def _outcome(self, entry: StoredSchedule, start: PendingStart, seen: DecisionInput) -> Callable[[ScheduleState], ScheduleState]:
         try:
             job_id = await self._submit(entry, start)
         except (StorageOutcomeUnknown, OrchestratorStopped):
@@ -197,7 +197,7 @@ class Scheduler:
             return lambda state: refused(state, start, code, words, seen)
         return lambda state: started(state, start, job_id, seen)
 
-    async def _submit(self, entry: Entry, start: Start) -> str:
+    async def _submit(self, entry: StoredSchedule, start: PendingStart) -> str:
         schedule = entry.schedule
         try:
             return await self._start(
@@ -214,7 +214,7 @@ class Scheduler:
             return conflict.job_id  # started before the schedule was edited: a tick has one job all the same
 
 
-def _apply(state: State, done: Sequence[Callable[[State], State]]) -> State:
+def _apply(state: ScheduleState, done: Sequence[Callable[[ScheduleState], ScheduleState]]) -> ScheduleState:
     for step in done:
         state = step(state)
     return state
@@ -229,7 +229,7 @@ def build_scheduler(
     registry: BlueprintRegistry,
 ) -> Scheduler:
     """The scheduler of an orchestrator. What its file says is read by `read_file`, at the start."""
-    book = ScheduleBook(storage, clock, config.tz)
+    book = ScheduleRegistry(storage, clock, config.tz)
     return Scheduler(book, start, engine, lambda name: registry.newest_graph(name) is not None)
 
 

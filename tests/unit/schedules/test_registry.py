@@ -1,4 +1,4 @@
-"""The ScheduleBook: what is stored about schedules, and what people do to one."""
+"""The ScheduleRegistry: what is stored about schedules, and what people do to one."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ from msgspec.structs import replace
 
 from regista.errors import ScheduleExists, ScheduleInFile, ScheduleInvalid, ScheduleNotFound
 from regista.schedules.schedule import CatchUp, Schedule
-from regista.upkeep.schedule_book import SHELF
+from regista.schedules.registry import SHELF
 from tests.schedule_kit import create, entry_of, every, kit_of, run_once, told
 
 
 def test_of_two_who_have_read_the_same_only_one_decides() -> None:
     with kit_of() as kit:
         read = create(kit, every())
-        book = kit.director.scheduler.book
+        book = kit.director.scheduler.registry
         one, other = replace(read.state, paused=True), replace(read.state, paused=False)
 
         assert kit.call(lambda: book.save(read, one)) is not None
@@ -25,7 +25,7 @@ def test_of_two_who_have_read_the_same_only_one_decides() -> None:
 def test_pausing_skips_and_resuming_goes_on() -> None:
     with kit_of() as kit:
         create(kit, every())
-        book = kit.director.scheduler.book
+        book = kit.director.scheduler.registry
         kit.call(lambda: book.pause("s", "holidays"))
         kit.skip(150)
         assert kit.jobs() == []
@@ -40,7 +40,7 @@ def test_pausing_skips_and_resuming_goes_on() -> None:
 def test_pausing_twice_is_one_pause() -> None:
     with kit_of() as kit:
         create(kit, every())
-        book = kit.director.scheduler.book
+        book = kit.director.scheduler.registry
         for _ in range(2):
             kit.call(lambda: book.pause("s"))
 
@@ -66,7 +66,7 @@ def test_what_would_not_come_back_from_the_store_is_refused(data: dict[str, Any]
 def test_a_deleted_schedule_is_gone_and_fires_no_more() -> None:
     with kit_of() as kit:
         create(kit, every())
-        book = kit.director.scheduler.book
+        book = kit.director.scheduler.registry
         kit.call(lambda: book.delete("s"))
         kit.skip(300)
 
@@ -79,8 +79,8 @@ def test_a_deleted_schedule_is_gone_and_fires_no_more() -> None:
 
 def test_what_stands_in_the_file_cannot_be_deleted_or_made_again_but_paused() -> None:
     with kit_of() as kit:
-        book = kit.director.scheduler.book
-        book.in_file = {"f": every()}
+        book = kit.director.scheduler.registry
+        book.use_file({"f": every()})
         with pytest.raises(ScheduleInFile):
             kit.call(lambda: book.delete("f"))
         with pytest.raises(ScheduleExists):
@@ -107,7 +107,7 @@ def test_a_changed_calendar_misses_no_ticks_that_it_never_had() -> None:
 
 def test_a_state_that_nobody_has_a_schedule_for_any_more_is_left_alone() -> None:
     with kit_of() as kit:
-        book = kit.director.scheduler.book
+        book = kit.director.scheduler.registry
         kit.director.scheduler.take_over({"f": every()})
         kit.skip(60)
         kit.director.scheduler.take_over({})

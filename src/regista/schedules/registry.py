@@ -1,4 +1,4 @@
-"""ScheduleBook: every schedule with what is stored about it, and what people do to one."""
+"""ScheduleRegistry: every schedule with what is stored about it, and what people do to one."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -11,15 +11,15 @@ from msgspec.structs import replace
 from ..clock import Clock, add_seconds
 from ..errors import ScheduleExists, ScheduleInFile, ScheduleInvalid, ScheduleNotFound, StorageError
 from ..model import Record, RecordWrite
-from ..schedules.calendar import Calendar
-from ..schedules.schedule import NAME, Schedule, check
-from ..schedules.state import (
+from .calendar import Calendar
+from .schedule import NAME, Schedule, check
+from .state import (
     KEEP,
-    Circumstances,
+    DecisionInput,
     Kind,
     ScheduleRecord,
-    State,
-    decide,
+    ScheduleState,
+    decide_ticks,
     decode,
     encode,
     next_fire,
@@ -42,13 +42,13 @@ _BUFFERED_S = 1.0
 AHEAD_S = 5.0
 
 
-class Entry(Struct, frozen=True):
+class StoredSchedule(Struct, frozen=True):
     """One schedule, as it was read."""
 
     name: str
     schedule: Schedule
     calendar: Calendar
-    state: State
+    state: ScheduleState
     #: Of the item that holds the state; 0: there is none yet.
     revision: int = 0
     #: The file has it; otherwise somebody made it over the API.
@@ -61,7 +61,7 @@ class Entry(Struct, frozen=True):
     ahead: datetime | None = None
 
 
-class ScheduleBook:
+class ScheduleRegistry:
     """Reads and writes schedules. Whoever writes names the revision that he has read: of two, one is told so.
 
     What a file says about a schedule wins over what is stored under its name.
@@ -72,11 +72,14 @@ class ScheduleBook:
         self._clock = clock
         self.tz = tz
         self.keep = keep
-        #: What `schedules.toml` says; set before the start.
-        self.in_file: Mapping[str, Schedule] = {}
+        self._file_schedules: Mapping[str, Schedule] = {}
         self._calendars: dict[str, tuple[Schedule, Calendar]] = {}
         #: Schedules that were reported as unreadable, with the revision that was.
         self._unreadable: dict[str, int] = {}
+
+    def use_file(self, schedules: Mapping[str, Schedule]) -> None:
+        """From now on these are the schedules of `schedules.toml`; they win over stored ones of the same name."""
+        self._file_schedules = schedules
 
     def now(self) -> datetime:
         """The time of day that decisions are made at."""
@@ -84,22 +87,22 @@ class ScheduleBook:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    async def find(self, name: str) -> Entry | None:
+    async def find(self, name: str) -> StoredSchedule | None:
         """The schedule of that name."""
         if NAME.fullmatch(name) is None:
             return None
         return self._entry(name, await self._shelves.item(SHELF, name))
 
-    async def get(self, name: str) -> Entry:
+    async def get(self, name: str) -> StoredSchedule:
         """The same, or ScheduleNotFound."""
         found = await self.find(name)
         if found is None:
             raise ScheduleNotFound(name)
         return found
 
-    async def all(self) -> list[Entry]:
+    async def all(self) -> list[StoredSchedule]:
         """Every schedule, by name."""
-        items: dict[str, Record | None] = dict.fromkeys(self.in_file)
+        items: dict[str, Record | None] = dict.fromkeys(self._file_schedules)
         after = ""
         while page := await self._shelves.items(SHELF, after, _PAGE):
             items |= {item.key: item for item in page}
@@ -107,12 +110,12 @@ class ScheduleBook:
         found = (self._readable(name, item) for name, item in sorted(items.items()))
         return [entry for entry in found if entry is not None]
 
-    async def ripe(self, now: datetime, limit: int) -> list[Entry]:
+    async def due(self, now: datetime, limit: int) -> list[StoredSchedule]:
         """Those that somebody should look at."""
         found = (self._readable(item.key, item) for item in await self._shelves.ripe(SHELF, now, limit))
         return [entry for entry in found if entry is not None]
 
-    def _readable(self, name: str, item: Record | None) -> Entry | None:
+    def _readable(self, name: str, item: Record | None) -> StoredSchedule | None:
         """The entry; None, and an error in the log, where this version cannot read what is stored."""
         try:
             return self._entry(name, item)
@@ -124,15 +127,15 @@ class ScheduleBook:
                 log.error("schedule %s cannot be read and does not run: %s", name, error, extra=fields)
             return None
 
-    def _entry(self, name: str, item: Record | None) -> Entry | None:
+    def _entry(self, name: str, item: Record | None) -> StoredSchedule | None:
         state = stored = None if item is None else decode(item.value)
-        schedule = self.in_file.get(name) or (None if state is None else state.schedule)
+        schedule = self._file_schedules.get(name) or (None if state is None else state.schedule)
         if schedule is None:
             return None
         calendar, now = self._calendar(name, schedule), self._clock.now()
         fingerprint = schedule.fingerprint(self.tz)
         if state is None:
-            state = State(cursor=now, fingerprint=fingerprint, created_at=now)
+            state = ScheduleState(cursor=now, fingerprint=fingerprint, created_at=now)
         elif state.fingerprint != fingerprint:
             # Other ticks than before: those that it never had are not missed.
             changed = ScheduleRecord(kind="changed", at=now, message=schedule.words())
@@ -148,7 +151,7 @@ class ScheduleBook:
         revision = 0 if item is None else item.revision
         unsaved = item is None or state is not stored
         due = None if item is None else item.due
-        return Entry(name, schedule, calendar, state, revision, name in self.in_file, unsaved, due, ahead)
+        return StoredSchedule(name, schedule, calendar, state, revision, name in self._file_schedules, unsaved, due, ahead)
 
     def _calendar(self, name: str, schedule: Schedule) -> Calendar:
         known = self._calendars.get(name)
@@ -158,16 +161,16 @@ class ScheduleBook:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    async def save(self, entry: Entry, state: State) -> Entry | None:
+    async def save(self, entry: StoredSchedule, state: ScheduleState) -> StoredSchedule | None:
         """Write the state, if nobody has written since it was read; None: somebody has."""
-        due = self.due(replace(entry, state=state))
+        due = self.next_due(replace(entry, state=state))
         write = RecordWrite(SHELF, entry.name, encode(state), due=due, expected=entry.revision)
         (done,) = await self._shelves.put([write])
         return (
             replace(entry, state=state, revision=entry.revision + 1, unsaved=False, due=due) if done else None
         )
 
-    def due(self, entry: Entry) -> datetime | None:
+    def next_due(self, entry: StoredSchedule) -> datetime | None:
         """When somebody should look at it; None: never by itself."""
         state = entry.state
         if state.starting:
@@ -178,7 +181,7 @@ class ScheduleBook:
         soon = self._clock.now() + timedelta(seconds=_BUFFERED_S)
         return soon if fires is None else min(soon, fires)
 
-    async def change(self, name: str, how: Callable[[Entry], State]) -> Entry:
+    async def change(self, name: str, how: Callable[[StoredSchedule], ScheduleState]) -> StoredSchedule:
         """Read, change, write; again when somebody else was faster."""
         for _ in range(_MAX_RACES):
             entry = await self.get(name)
@@ -192,19 +195,19 @@ class ScheduleBook:
 
     # -- people ----------------------------------------------------------------------------------
 
-    async def create(self, name: str, schedule: Schedule) -> Entry:
+    async def create(self, name: str, schedule: Schedule) -> StoredSchedule:
         """A new schedule. The very same one again is fine; another one under the name is ScheduleExists."""
         if NAME.fullmatch(name) is None:
             raise ScheduleInvalid("name", "letters, digits, '.', '_' and '-', at most 200", name)
         check(schedule, self.tz)
         _check_storable(schedule)
-        if name in self.in_file:
+        if name in self._file_schedules:
             raise ScheduleExists(name)
         now = self._clock.now()
-        state = State(
+        state = ScheduleState(
             cursor=now, created_at=now, schedule=schedule, fingerprint=schedule.fingerprint(self.tz)
         )
-        entry = Entry(name, schedule, self._calendar(name, schedule), state)
+        entry = StoredSchedule(name, schedule, self._calendar(name, schedule), state)
         saved = await self.save(entry, state)
         if saved is None:
             saved = await self.get(name)
@@ -214,7 +217,7 @@ class ScheduleBook:
 
     async def delete(self, name: str) -> None:
         """Forget a schedule, and what is stored about it. Its jobs stay. One that a file names is ScheduleInFile."""
-        if name in self.in_file:
+        if name in self._file_schedules:
             raise ScheduleInFile(name)
         if NAME.fullmatch(name) is None:
             raise ScheduleNotFound(name)
@@ -228,30 +231,30 @@ class ScheduleBook:
                 return
         raise StorageError(f"schedule {name}: lost {_MAX_RACES} races in a row")
 
-    async def pause(self, name: str, reason: str = "") -> Entry:
+    async def pause(self, name: str, reason: str = "") -> StoredSchedule:
         """Nothing fires until `resume`; ticks are recorded as skipped. Twice is fine."""
         return await self.change(name, lambda entry: self._switched(entry, True, "paused", reason))
 
-    async def resume(self, name: str, reason: str = "") -> Entry:
+    async def resume(self, name: str, reason: str = "") -> StoredSchedule:
         """Ticks fire again, from now on. Twice is fine."""
         return await self.change(name, lambda entry: self._switched(entry, False, "resumed", reason))
 
-    def _switched(self, entry: Entry, paused: bool, kind: Kind, reason: str) -> State:
+    def _switched(self, entry: StoredSchedule, paused: bool, kind: Kind, reason: str) -> ScheduleState:
         state, now = entry.state, self._clock.now()
         if (state.paused if state.paused is not None else entry.schedule.paused) == paused:
             return state
         if not paused:
             # What came while it was paused is skipped for that reason, however soon after it is resumed.
-            state = self._caught_up(entry, Circumstances(now, keep=self.keep))
+            state = self._caught_up(entry, DecisionInput(now, keep=self.keep))
         record = ScheduleRecord(kind=kind, at=now, message=reason or None)
         return replace(noted(state, record, self.keep), paused=paused)
 
-    def _caught_up(self, entry: Entry, seen: Circumstances) -> State:
+    def _caught_up(self, entry: StoredSchedule, seen: DecisionInput) -> ScheduleState:
         """Everything that is due is decided, however much that is."""
         state, before = entry.state, None
         while state != before:
             before = state
-            state = decide(entry.name, entry.schedule, entry.calendar, state, seen)
+            state = decide_ticks(entry.name, entry.schedule, entry.calendar, state, seen)
         return state
 
 

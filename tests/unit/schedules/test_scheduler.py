@@ -16,11 +16,11 @@ from regista.errors import (
 )
 from regista.model import RecordWrite
 from regista.schedules.schedule import CatchUp, Overlap, Schedule
-from regista.schedules.state import ScheduleRecord, Start
+from regista.schedules.state import ScheduleRecord, PendingStart
 from regista.testing.invariants import InvariantBroken, check_schedule
 from regista.testing.orchestrator import TestOrchestrator
-from regista.upkeep.schedule_book import SHELF, Entry, ScheduleBook
-from regista.upkeep.scheduler import Scheduler
+from regista.schedules.registry import SHELF, StoredSchedule, ScheduleRegistry
+from regista.schedules.scheduler import Scheduler
 from tests.schedule_kit import at_once, create, entry_of, every, kit_of, told
 from tests.support import one_task, script
 
@@ -102,14 +102,14 @@ class Killed(BaseException):
     """kill -9: nobody catches it."""
 
 
-async def _storm(director: OrchestratorEngine, seed: int, schedule: Schedule) -> Entry:
+async def _storm(director: OrchestratorEngine, seed: int, schedule: Schedule) -> StoredSchedule:
     """Two schedulers over one store, who die now and then, while time passes."""
     chance = random.Random(seed)
     clock = director.clock
 
     def hire() -> Scheduler:
         slow = Slow(director.storage, chance, 0.05)
-        book = ScheduleBook(slow, clock, "UTC", keep=10_000)
+        book = ScheduleRegistry(slow, clock, "UTC", keep=10_000)
 
         async def start(*args: Any, **options: Any) -> str:
             await slow._maybe()
@@ -126,7 +126,7 @@ async def _storm(director: OrchestratorEngine, seed: int, schedule: Schedule) ->
             crew[number] = hire()
 
     crew = [hire(), hire()]
-    book = ScheduleBook(director.storage, clock, "UTC", keep=10_000)
+    book = ScheduleRegistry(director.storage, clock, "UTC", keep=10_000)
     await book.create("s", schedule)
     for _ in range(25):
         await asyncio.sleep(chance.uniform(0, 30))
@@ -160,8 +160,8 @@ def test_a_schedule_that_was_edited_after_its_tick_was_started_has_one_job_all_t
         kit.skip(60)
         # As if the confirmation had been lost, and the input changed in between.
         decided = entry_of(kit).state
-        changed = Entry("s", every(input_data={"x": 1}), entry.calendar, entry.state)
-        job_id = kit.call(lambda: kit.director.scheduler._submit(changed, Start(decided.last_tick)))
+        changed = StoredSchedule("s", every(input_data={"x": 1}), entry.calendar, entry.state)
+        job_id = kit.call(lambda: kit.director.scheduler._submit(changed, PendingStart(decided.last_tick)))
 
         assert job_id == decided.last_job_id
         assert len(kit.jobs()) == 1
@@ -247,7 +247,7 @@ def test_one_schedule_that_fails_does_not_keep_the_others_from_their_ticks() -> 
         scheduler = kit.director.scheduler
         right = scheduler._turn
 
-        async def wrong(entry: Entry, now: Any) -> int:
+        async def wrong(entry: StoredSchedule, now: Any) -> int:
             if entry.name == "a":
                 raise RuntimeError("a bug")
             return await right(entry, now)
@@ -273,7 +273,7 @@ def test_a_stored_schedule_that_cannot_be_read_does_not_stop_the_others(
         kit.skip(180)
 
         assert told(kit, "b") == [("started", None)] * 3
-        assert [entry.name for entry in kit.call(kit.director.scheduler.book.all)] == ["b"]
+        assert [entry.name for entry in kit.call(kit.director.scheduler.registry.all)] == ["b"]
         (named,) = [each for each in caplog.records if getattr(each, "action", "") == "schedule_unreadable"]
         assert getattr(named, "schedule", "") == "a"
 
@@ -282,7 +282,7 @@ def test_a_last_tick_in_the_future_is_logged_and_reset(caplog: pytest.LogCapture
     with kit_of() as kit:
         entry = create(kit, every())
         ahead = replace(entry.state, cursor=kit.now + timedelta(days=400))
-        kit.call(lambda: kit.director.scheduler.book.save(entry, ahead))
+        kit.call(lambda: kit.director.scheduler.registry.save(entry, ahead))
         kit.skip(240)
 
         assert told(kit).count(("started", None)) >= 2
@@ -292,7 +292,7 @@ def test_a_last_tick_in_the_future_is_logged_and_reset(caplog: pytest.LogCapture
         assert getattr(named, "schedule", "") == "s"
 
 
-def _broken(entry: Entry, *records: ScheduleRecord, jobs: Callable[[str], bool] = lambda _: True) -> None:
+def _broken(entry: StoredSchedule, *records: ScheduleRecord, jobs: Callable[[str], bool] = lambda _: True) -> None:
     state = replace(entry.state, records=records, fired=0, skipped=sum(one.count for one in records))
     with pytest.raises(InvariantBroken, match="promise 8"):
         check_schedule(replace(entry, state=state), jobs)
@@ -336,17 +336,17 @@ async def test_a_file_is_read_again_and_a_bad_one_changes_nothing(tmp_path: Path
     async with director:
         path.write_text('[b]\nblueprint = "quick"\ncron = "@hourly"\n')
         assert director.reload()
-        assert [entry.name for entry in await director.scheduler.book.all()] == ["b"]
+        assert [entry.name for entry in await director.scheduler.registry.all()] == ["b"]
         path.write_text("[c]\n")
         assert not director.reload()
-        assert [entry.name for entry in await director.scheduler.book.all()] == ["b"]
+        assert [entry.name for entry in await director.scheduler.registry.all()] == ["b"]
 
 
 def test_a_schedule_that_somebody_else_made_is_known_of_in_time() -> None:
     with kit_of() as kit:
         director = kit.director
         kit.call(lambda: director.scheduler.run_once(kit.now))
-        elsewhere = ScheduleBook(director.storage, director.clock, "UTC")
+        elsewhere = ScheduleRegistry(director.storage, director.clock, "UTC")
         kit.call(lambda: elsewhere.create("s", every(5)))
 
         report = kit.call(lambda: director.scheduler.run_once(kit.now))
