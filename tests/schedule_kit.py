@@ -3,9 +3,9 @@
 from typing import Any
 
 from regista.blueprint import ActionFactory, JobContext
+from regista.schedules.registry import StoredSchedule
 from regista.schedules.schedule import Schedule
 from regista.testing.orchestrator import TestOrchestrator
-from regista.schedules.registry import StoredSchedule
 from tests.support import script
 
 

@@ -6,9 +6,15 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from .errors import StorageUnavailable
 from .serialization import safe_text
 
 T = TypeVar("T")
+
+_log = logging.getLogger("regista")
+
+#: Seconds before the second try to start a part, and at most before each further one.
+FIRST_START_PAUSE_S, LAST_START_PAUSE_S = 0.1, 2.0
 
 
 def event_loop_class() -> "type[asyncio.AbstractEventLoop] | None":
@@ -38,6 +44,40 @@ class Backoff:
     def reset(self) -> None:
         """A try has succeeded."""
         self.failures = 0
+
+
+async def wait_for_event(event: asyncio.Event, timeout_s: float) -> bool:
+    """Whether the event was set in time."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await event.wait()
+    except TimeoutError:
+        return False
+
+
+async def wait_until_available(start: Callable[[], Awaitable[None]], wait_s: float) -> None:
+    """Start a part; while its server cannot be reached, try again for `wait_s`, and log that once.
+
+    Any other error (credentials, a version, a right) is raised at once, and StorageUnavailable when the time is up. A
+    part whose `start` fails must have left nothing open.
+    """
+    loop, backoff = asyncio.get_running_loop(), Backoff(FIRST_START_PAUSE_S, LAST_START_PAUSE_S)
+    give_up = loop.time() + wait_s
+    while True:
+        try:
+            await start()
+            break
+        except StorageUnavailable as error:
+            left_s = give_up - loop.time()
+            if left_s <= 0:
+                raise
+            if not backoff.failures:
+                fields = {"action": "store_awaited"}
+                words = "%s; waiting for it, %g s at most (REGISTA_STORE_WAIT_SECONDS)"
+                _log.warning(words, error, wait_s, extra=fields)
+        await asyncio.sleep(min(backoff.next_s(), left_s))
+    if backoff.failures:
+        _log.warning("it is reachable; going on", extra={"action": "store_came"})
 
 
 async def wait_or_timeout(waiter: "asyncio.Future[None]", timeout_s: float | None) -> None:

@@ -71,6 +71,10 @@ def _redis_storage(url: str, clock: Clock) -> StorageBackend:
 def build_history(uri: str, storage: StorageBackend) -> HistoryStorage:
     """The history that a setting names; unset, it lies beside the store. Beside a shared store there is none."""
     kind, _, path = uri.partition(":")
+    if storage.shared and uri and kind not in ("postgres", "postgresql"):
+        # A file of one instance would take events away from all others.
+        expected = "a PostgreSQL database, or nothing, beside a store that orchestrators share"
+        raise ConfigError("HISTORY_DATABASE_URI", expected, uri)
     if kind == "sqlite" and path:
         from .history.sqlite import SqliteHistory
 

@@ -11,16 +11,17 @@ from .clock import Clock
 from .config import Config
 from .engines.base import TaskEngine
 from .errors import FileMissing, PayloadsDisabled
+from .maintenance.chore import Chore
+from .maintenance.loop import MaintenanceLoop
 from .model import Job, Task, TaskFailure, TaskResult
 from .payloads.base import Broken, Method, Payloads, claimed
+from .payloads.cleanup import FileCleaner, FileSweeper
 from .payloads.links import signed_path
 from .payloads.offload import Offloader
 from .payloads.records import RecordOffloader
 from .payloads.service import FileService, build_files
 from .payloads.task_files import TaskFiles
 from .storage.base import Hint, HintKind, StorageBackend
-from .upkeep.files import FileCleaner, FileSweeper
-from .upkeep.loop import Chore, UpkeepLoop
 
 log = logging.getLogger("regista.payloads")
 
@@ -82,11 +83,11 @@ class Filing:
             return {}
         return {HintKind.CHANGED: [lambda hint: self._cleaner.settled(hint.id)]}
 
-    def join(self, upkeep: UpkeepLoop) -> None:
+    def join(self, maintenance: MaintenanceLoop) -> None:
         """Run the cleaner when there is work for it."""
         if self.service is None:
             return
-        self._cleaner.on_work = lambda: upkeep.nudge(self._cleaner.name)
+        self._cleaner.on_work = lambda: maintenance.run_soon(self._cleaner.name)
 
     async def start(self) -> None:
         """Make sure that the payload store is there. A configured one that is not stops the start."""

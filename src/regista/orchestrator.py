@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from .aio import BackgroundTasks
+from .aio import BackgroundTasks, wait_until_available
 from .backends import build_history, build_storage, settings_of, told_apart
 from .blueprint import StateMachineBlueprint, load_blueprints
 from .blueprint.registry import BlueprintRegistry
@@ -38,11 +38,22 @@ from .history.base import HistoryStorage
 from .history.query import Query
 from .history.recorder import LEAD_S, HistoryRecorder
 from .history.store_only import NoHistory
+from .maintenance.audit import AuditTrimmer, note
+from .maintenance.chore import Chore
+from .maintenance.clock_sync import ClockSync
+from .maintenance.health_checker import HealthChecker, ProgressWriter, WorkerIndexCleaner
+from .maintenance.loop import ExpiryGrace, MaintenanceLoop
+from .maintenance.recovery import RecoveryChore
+from .maintenance.reputation import build_reputation
+from .maintenance.retention import retention_of
+from .maintenance.watcher import Watcher
 from .model import ClientConfig, Event, Job, JobSummary, Task
 from .model.attributes import declared_types
 from .observe.parts import counted_start
+from .observe.sampler import StoreSampler
 from .observe.telemetry import Telemetry, started_line
 from .payloads.base import Broken
+from .schedules.scheduler import build_scheduler, read_file, reread_file
 from .sdk.tasks import Worker
 from .services import (
     ApprovalService,
@@ -65,20 +76,7 @@ from .services.approvals import PersonDecision
 from .services.caller import program_caller
 from .storage.base import HintKind, StorageBackend
 from .tokens import CLIENT_FILE, WORKER_FILE, digest, token_for
-from .upkeep.audit import AuditTrimmer, note
-from .upkeep.gauges import GaugeKeeper
-from .upkeep.health_checker import HealthChecker, IndexCleaner, SignWriter
-from .upkeep.loop import Chore, Grace, UpkeepLoop
-from .upkeep.opening import opened
-from .upkeep.outbox import OutboxKeeper
-from .upkeep.recorders import Recorders, place_of
-from .upkeep.reputation import build_reputation
-from .upkeep.rescuer import Rescuer
-from .upkeep.retention import retention_of
-from .schedules.scheduler import build_scheduler, read_file, reread_file
 from .upkeep.telling import build_sender
-from .upkeep.timekeeper import Timekeeper
-from .upkeep.watcher import Watcher
 from .workers.service import WorkerService
 
 if TYPE_CHECKING:
@@ -201,13 +199,17 @@ class OrchestratorEngine:
         self.relay = ProgressRelay(self.storage, config.instance_id)
         self.workers.on_progress = self._progressed
         start = counted_start(self.telemetry.metrics, self.create_background_job)
-        self.scheduler = build_scheduler(config, self.storage, clock, start, self.engine, self.library)
-        self.grace = Grace(clock, config.lease_s)
-        self._recorders: Recorders | None = None
-        if self.storage.shared and not isinstance(self.history, NoHistory):
-            self._recorders = Recorders(self.storage, place_of(self.history), config.instance_id)
-        self._timekeeper = Timekeeper(self.storage, clock) if isinstance(clock, StoreClock) else None
-        self.upkeep = UpkeepLoop(
+        self.scheduler = build_scheduler(
+            config,
+            self.storage,
+            clock,
+            start,
+            self.engine,
+            lambda name: self.library.newest_graph(name) is not None,
+        )
+        self.grace = ExpiryGrace(clock, config.lease_s)
+        self._clock_sync = ClockSync(self.storage, clock) if isinstance(clock, StoreClock) else None
+        self.maintenance = MaintenanceLoop(
             self._chores(),
             clock,
             self.storage,
@@ -217,9 +219,9 @@ class OrchestratorEngine:
             config.lease_s / 2,
         )
 
-        self.upkeep.on_lag = self.telemetry.lagged
-        self.webhooks.on_room = lambda: self.upkeep.nudge(self.webhooks.name)
-        self.filing.join(self.upkeep)
+        self.maintenance.on_lag = self.telemetry.lagged
+        self.webhooks.on_room = lambda: self.maintenance.run_soon(self.webhooks.name)
+        self.filing.join(self.maintenance)
         self.hints = HintRouter(
             config.instance_id,
             self.engine.hint_handlers,
@@ -228,9 +230,9 @@ class OrchestratorEngine:
                 HintKind.OUTBOX: [lambda hint: self._entries_flushed()],
                 HintKind.WORKER: [lambda hint: self._worker_noted(hint.id)],
                 HintKind.PROGRESS: [lambda hint: self._progress_elsewhere(hint.id)],
-                HintKind.DEADLINE: [lambda hint: self.upkeep.nudge("watcher")],
+                HintKind.DEADLINE: [lambda hint: self.maintenance.run_soon("watcher")],
                 # The sender's chore has the name of its collection.
-                HintKind.ITEM: [lambda hint: self.upkeep.nudge(hint.id)],
+                HintKind.ITEM: [lambda hint: self.maintenance.run_soon(hint.id)],
             },
         )
         self.services = self._build_services()
@@ -255,19 +257,18 @@ class OrchestratorEngine:
                 self.scheduler,
                 self.library,
                 audit,
-                lambda: self.upkeep.nudge(self.scheduler.name),
+                lambda: self.maintenance.run_soon(self.scheduler.name),
             ),
             webhooks=WebhookService(self.storage, self.webhooks.book, clock, audit),
             workers=WorkerAdminService(self.workers, audit),
             queues=QueueService(self.storage, self.workers),
-            system=SystemService(self.upkeep.statuses),
+            system=SystemService(self.maintenance.statuses),
         )
 
     def _chores(self) -> list[Chore]:
         """What is done again and again, in this order."""
         config = self.config
         kept = None if isinstance(self.history, NoHistory) else self.history
-        sharing = [chore for chore in (self._recorders, self._timekeeper) if chore is not None]
         return [
             Watcher(
                 self.storage,
@@ -283,22 +284,21 @@ class OrchestratorEngine:
                 min(1.0, config.lease_s / 3),
                 max(config.lease_s, config.poll_lease_s),
             ),
-            IndexCleaner(self.storage, self.dispatcher, self.workers),
-            SignWriter(self.workers),
-            GaugeKeeper(
+            WorkerIndexCleaner(self.storage, self.dispatcher, self.workers),
+            ProgressWriter(self.workers),
+            StoreSampler(
                 self.storage,
                 kept,
                 self.telemetry.record_sample,
             ),
-            Rescuer(self.engine),
+            RecoveryChore(self.engine),
             *retention_of(config, self.history, self.storage),
             self.scheduler,
-            OutboxKeeper(self.storage, self.history, self.recorder.wake, lambda: self.recorder.recorded),
             build_reputation(self.storage, self.history, self.workers, self.clock),
             self.webhooks,
             AuditTrimmer(self.storage),
             *self.filing.chores,
-            *sharing,
+            *([] if self._clock_sync is None else [self._clock_sync]),
         ]
 
     def _progressed(self, attempt_id: str, value: float | None, message: str) -> None:
@@ -373,14 +373,12 @@ class OrchestratorEngine:
     async def _start(self) -> None:
         # Each part needs the ones before it.
         await self.setup()
-        await opened(self.storage.start, self.config.store_wait_s)
+        await wait_until_available(self.storage.start, self.config.store_wait_s)
         self._failing = asyncio.get_running_loop().create_task(self._stop_on_failure(), name="storage-failed")
         await self.filing.start()
-        if self._timekeeper is not None:
-            await self._timekeeper.run_once(self.clock.now())  # before anything is stamped
-        await opened(self.history.start, self.config.store_wait_s)
-        if self._recorders is not None:
-            await self._recorders.enter()
+        if self._clock_sync is not None:
+            await self._clock_sync.run_once(self.clock.now())  # before anything is stamped
+        await wait_until_available(self.history.start, self.config.store_wait_s)
         if not isinstance(self.history, NoHistory):
             await self.recorder.start()
         self.grace.restart()
@@ -390,7 +388,7 @@ class OrchestratorEngine:
         self.feed.start()
         for worker in self._workers:
             await worker.start()
-        await self.upkeep.start()
+        await self.maintenance.start()
 
     async def stop(self, grace_s: float = 5.0) -> None:
         """Drain and close. Tasks get the grace to finish; what does not is done again after the next start.
@@ -414,7 +412,7 @@ class OrchestratorEngine:
         # In the opposite order: each part is closed after the parts that write to it. Each of these can be called again.
         await self._background.stop()
         await self.services.audit.stop()
-        await self.upkeep.stop()
+        await self.maintenance.stop()
         await self.webhooks.stop(min(grace_s, 2.0))
         for worker in self._workers:
             await worker.stop(grace_s)

@@ -114,10 +114,12 @@ def test_ctrl_c_ends_the_watching_and_not_the_job(house: House) -> None:
 
 
 def test_input_comes_from_a_file_or_a_pipe_and_a_key_names_one_job(house: House) -> None:
-    (house.folder / "input.json").write_text('{"name": "Grace"}')
+    (house.folder / "input.json").write_text('{"name": "ExpiryGrace"}')
 
     first = house.said("jobs", "run", "greet", "--input", "@input.json", "--key", "grace")
-    again = house.run("jobs", "run", "greet", "--input", "-", "--key", "grace", input='{"name": "Grace"}')
+    again = house.run(
+        "jobs", "run", "greet", "--input", "-", "--key", "grace", input='{"name": "ExpiryGrace"}'
+    )
     other = house.run("jobs", "run", "greet", "--input", "{}", "--key", "grace")
 
     assert again.stdout == first

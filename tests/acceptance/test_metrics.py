@@ -75,7 +75,7 @@ async def scrape(house: House) -> dict[str, Series]:
 
 async def look(house: House) -> None:
     """What the loop does every five seconds."""
-    (chore,) = [each for each in house.director.upkeep.chores if each.name == "gauges"]
+    (chore,) = [each for each in house.director.maintenance.chores if each.name == "store_sampler"]
     await chore.run_once(house.director.clock.now())
 
 
@@ -155,7 +155,7 @@ async def test_a_scrape_and_a_status_read_no_storage() -> None:
     store = Moody(SystemClock())
     async with serving(one_task(), workers=[crew()], storage=store) as house:
         await look(house)
-        await house.director.upkeep.stop()  # nobody else asks meanwhile
+        await house.director.maintenance.stop()  # nobody else asks meanwhile
         before = store.asked
 
         page = await scrape(house)
@@ -169,7 +169,7 @@ async def test_a_scrape_and_a_status_read_no_storage() -> None:
 async def test_a_store_that_is_away_makes_the_system_degraded_and_then_well_again() -> None:
     store = Moody(SystemClock())
     async with serving(one_task(), workers=[crew()], storage=store) as house:
-        await house.director.upkeep.stop()
+        await house.director.maintenance.stop()
         store.mood = "away"
         await look(house)
 

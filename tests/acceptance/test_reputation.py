@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from regista import Config, OrchestratorEngine, PermanentError, Worker
-from regista.upkeep.reputation import ReputationCalculator
+from regista.maintenance.reputation import ReputationCalculator
 from tests.acceptance.any_store import history, redis_server, storage
 from tests.acceptance.serving import serving
 from tests.redis_server import RedisServer

@@ -186,7 +186,7 @@ def test_every_chore_is_told_of() -> None:
             told = await until(all_ran)
             assert told["instance"] == "served"
             names = {one["name"] for one in told["items"]}
-            assert {"watcher", "health_checker", "rescuer", "scheduler"} <= names
+            assert {"watcher", "health_checker", "recovery", "scheduler"} <= names
             for one in told["items"]:
                 assert one["failures"] == 0, one
                 assert one["runs"] == 0 or one["last_duration_s"] >= 0

@@ -13,8 +13,17 @@ SRC = Path(__file__).parents[2] / "src" / "regista"
 FLOORS = {
     **dict.fromkeys(["orchestrator", "backends", "filing", "server", "cli", "__main__"], 5),
     **dict.fromkeys(["api", "rpc", "dashboard", "services"], 4),
-    **dict.fromkeys(["engines.native", "dispatch", "workers", "logs", "upkeep"], 3),
-    **dict.fromkeys(["history.recorder", "history.reader"], 3),
+    **dict.fromkeys(["engines.native", "dispatch", "workers", "logs", "maintenance", "upkeep"], 3),
+    **dict.fromkeys(
+        [
+            "history.recorder",
+            "history.reader",
+            "schedules.scheduler",
+            "schedules.registry",
+            "payloads.cleanup",
+        ],
+        3,
+    ),
     **dict.fromkeys(
         [
             "engines.handler_runner",
@@ -34,6 +43,8 @@ FLOORS = {
     "history.query": 1,
     **dict.fromkeys(["storage.base", "history.base", "providers.base", "payloads.base", "engines.base"], 1),
     "payloads.task_files": 1,
+    "maintenance.chore": 1,
+    "maintenance.__init__": 1,
     **dict.fromkeys(["storage.__init__", "history.__init__", "engines.__init__"], 1),
     **dict.fromkeys(["blueprint", "machine", "config", "tokens", "client", "webhooks"], 1),
     **dict.fromkeys(["schemas", "workers.protocol", "tls", "connection_errors", "payloads.links"], 1),
@@ -55,8 +66,9 @@ FLOORS = {
 }
 #: Floor → the floors that it may import from. Floor 2 is missing: only the orchestrator and `backends` name one.
 BELOW = {5: {4, 3, 1, 0}, 4: {3, 1, 0}, 3: {1, 0}, 2: {1, 0}, 1: {0}, 0: {0}}
-#: On floor 3 each may import those to its right; `history.recorder` is a stranger to all of them.
+#: On floor 3 each may import those to its right; the readers of history, the scheduler and the cleanup of files stand beside them.
 CHAIN = [
+    "maintenance",
     "upkeep",
     "workers",
     "engines.native",
@@ -105,6 +117,7 @@ ALSO = {
     },
     "payloads.task_files": {"payloads.base"},
     "payloads": {"config"},
+    "schedules.scheduler": {"schedules.registry"},
     "blueprint": {"payloads.task_files"},
     "machine": {"blueprint"},
     "engines.base": {"machine"},
@@ -220,7 +233,13 @@ KNOWN |= {
     "history.sqlite",
     "sdk.local",
 }
-KNOWN |= {"engines.native.executor", "dispatch.dispatcher", "upkeep.watcher", "orchestrator", "testing.clock"}
+KNOWN |= {
+    "engines.native.executor",
+    "dispatch.dispatcher",
+    "maintenance.watcher",
+    "orchestrator",
+    "testing.clock",
+}
 
 
 @pytest.mark.parametrize(
@@ -238,7 +257,7 @@ KNOWN |= {"engines.native.executor", "dispatch.dispatcher", "upkeep.watcher", "o
         ("engines.native.executor", "from ...storage.memory import MemoryStorage"),
         ("engines.native.executor", "from regista import OrchestratorEngine"),
         ("sdk.local", "from ..machine import transitions"),
-        ("upkeep.watcher", "from ..testing.clock import Clock"),
+        ("maintenance.watcher", "from ..testing.clock import Clock"),
         ("attic.trunk", "import json"),
         ("services.audit", "from aiohttp import web"),
         ("services.audit", "from ..api.app import create_app"),
@@ -260,7 +279,7 @@ def test_an_import_against_the_floors_is_noticed(module: str, source: str) -> No
             "engines.native.executor",
             "from ...dispatch.dispatcher import Dispatcher\nfrom ...storage import base",
         ),
-        ("upkeep.watcher", "from ..engines.native import executor"),
+        ("maintenance.watcher", "from ..engines.native import executor"),
         ("sdk.local", "from ..model import Task\nfrom ..config import Config"),
         ("orchestrator", "from .storage.sqlite import SqliteStorage\nimport aiohttp"),
         ("testing.clock", "import pytest\nfrom regista import OrchestratorEngine"),

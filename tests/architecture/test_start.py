@@ -58,7 +58,13 @@ ORCHESTRATOR = {
         "regista.engines",
         "regista.workers.service",
     ),
-    *("regista.history", "regista.observe", "regista.orchestrator", "regista.storage", "regista.upkeep"),
+    *(
+        "regista.history",
+        "regista.observe",
+        "regista.orchestrator",
+        "regista.storage",
+        "regista.maintenance.loop",
+    ),
 }
 
 

@@ -13,11 +13,11 @@ from regista.clock import SystemClock
 from regista.config.schedules import read_schedules
 from regista.engines.native.submissions import job_id_for_key
 from regista.schedules.calendar import moment
+from regista.schedules.registry import ScheduleRegistry, StoredSchedule
 from regista.schedules.state import PendingStart, tick_key
 from regista.storage.redis.store import RedisStorage
 from regista.testing.conformance.storage.kit import shown
 from regista.testing.invariants import check_schedule
-from regista.schedules.registry import StoredSchedule, ScheduleRegistry
 from tests.acceptance.edge import APP, Orchestrator
 from tests.acceptance.nginx_kit import TOKENS
 from tests.acceptance.processes import OURS
@@ -58,7 +58,10 @@ async def _remains(path: Path, url: str) -> list[tuple[StoredSchedule, set[str]]
             since = entry.state.created_at
             assert since is not None
             ticks = [moment(tick) for tick in entry.calendar.between(since, entry.state.cursor)]
-            ids = [job_id_for_key(entry.schedule.client, tick_key(entry.name, PendingStart(tick))) for tick in ticks]
+            ids = [
+                job_id_for_key(entry.schedule.client, tick_key(entry.name, PendingStart(tick)))
+                for tick in ticks
+            ]
             found.append((entry, {job_id for job_id in ids if await shown(storage, job_id) is not None}))
         return found
     finally:

@@ -13,6 +13,7 @@ from regista.engines.native.offers import TaskOffers
 from regista.engines.native.work_item import WorkItem
 from regista.machine import retries, task_results, transitions
 from regista.machine.step import Step
+from regista.maintenance.loop import ExpiryGrace
 from regista.model import (
     Change,
     CommitOutcome,
@@ -37,7 +38,6 @@ from regista.storage.state import State
 from regista.storage.task_queues import ClientQueue
 from regista.storage.task_table import TaskTable
 from regista.upkeep import webhooks
-from regista.upkeep.loop import Grace
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
@@ -175,8 +175,8 @@ def forget_lapsed_leases(patch: pytest.MonkeyPatch) -> None:
 
 def expire_everything_after_an_outage(patch: pytest.MonkeyPatch) -> None:
     """A living worker loses its tasks because we were away."""
-    patch.setattr(Grace, "over", property(lambda self: True))
-    patch.setattr(Grace, "over_for", lambda self, lease_s: True)
+    patch.setattr(ExpiryGrace, "over", property(lambda self: True))
+    patch.setattr(ExpiryGrace, "over_for", lambda self, lease_s: True)
 
 
 def offer_without_taking_from_the_lane(patch: pytest.MonkeyPatch) -> None:

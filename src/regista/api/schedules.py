@@ -8,13 +8,13 @@ from aiohttp import web
 from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
+from ..schedules.registry import StoredSchedule
 from ..schedules.schedule import Schedule
 from ..schedules.state import ScheduleRecord, fires_at, is_paused
 from ..schemas.job_view import TimeFormat
 from ..schemas.jobs import Words
 from ..schemas.pages import Page
 from ..services.schedules import Tick
-from ..schedules.registry import StoredSchedule
 from . import bodies, parameters, view
 from .callers import caller_of
 from .parameters import KEY, Parameter

@@ -7,9 +7,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .. import __version__
+from ..maintenance.chore import ChoreStatus
 from ..observe.system_state import SystemHealth, SystemState
 from ..observe.telemetry import PAGE_TYPE
-from ..upkeep.loop import ChoreStatus
 from . import view
 from .auth import CLIENT_TOKEN_HEADER
 from .callers import caller_of

@@ -16,7 +16,7 @@ log = logging.getLogger("regista.dispatch")
 
 #: Changes of so many seconds are told in one word: a busy house changes with every task.
 _EVERY_S = 0.05
-#: Our word counts for so long; the rescuer repeats it every two seconds. A frozen instance is chosen in vain until then.
+#: Our word counts for so long; the recovery chore repeats it every two seconds. A frozen instance is chosen in vain until then.
 _TTL_S = 4.0
 #: So long a task waits for the one instance that was woken for it. After that whoever has a slot may take it.
 PATIENCE_S = 0.25
@@ -90,7 +90,7 @@ class Exchange:
             await self._tell()
             await self._learn()
         except StorageOutcomeUnknown:
-            pass  # it says so itself; the rescuer repeats us
+            pass  # it says so itself; the recovery chore repeats us
         except Exception:
             log.exception(
                 "telling of free slots failed; the next turn tries again", extra={"action": "slots"}

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
+from ..aio import wait_for_event
 from ..clock import Clock, SystemClock
 from ..errors import StorageUnavailable
 from ..model import OutboxEntry
@@ -190,7 +191,7 @@ class HistoryRecorder:
             except StorageUnavailable:
                 if stopping:
                     return  # the store keeps the rest for whoever comes next
-                await _wait(self._stopping, MAX_BACKOFF_S)  # the store says itself that it is away
+                await wait_for_event(self._stopping, MAX_BACKOFF_S)  # the store says itself that it is away
             except Exception:  # the loop's outermost turn: history never breaks a job
                 logger.exception(
                     "recording history failed; %s",
@@ -199,14 +200,14 @@ class HistoryRecorder:
                 )
                 if stopping:
                     return
-                await _wait(self._stopping, backoff_s)
+                await wait_for_event(self._stopping, backoff_s)
                 backoff_s = min(backoff_s * 2, MAX_BACKOFF_S)
 
     async def _next_batches(self) -> None:
         """Wait for something to record, let it gather, and record all of it."""
         due_in_s = max(0.0, self._sync_due_in(caught_up=True))
-        if await _wait(self._woken, min(RECHECK_S, due_in_s)):
-            await _wait(self._stopping, BUSY_POOL_S if self._last >= BUSY else POOL_S)
+        if await wait_for_event(self._woken, min(RECHECK_S, due_in_s)):
+            await wait_for_event(self._stopping, BUSY_POOL_S if self._last >= BUSY else POOL_S)
         # Cleared before the look into the outbox: what comes later wakes again.
         self._woken.clear()
         if self._lead is not None and not await self._lead():
@@ -217,12 +218,3 @@ class HistoryRecorder:
             if self._stopping.is_set():
                 return
             await asyncio.sleep(0)  # histories that never suspend must not hold the loop
-
-
-async def _wait(event: asyncio.Event, timeout_s: float) -> bool:
-    """Whether the event was set in time."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            return await event.wait()
-    except TimeoutError:
-        return False

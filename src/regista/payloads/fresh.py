@@ -1,6 +1,6 @@
 """Fresh: what was written to the payload store a short while ago, and so need not be written again.
 
-Values of a record that nobody has are removed once they are older than an hour (upkeep/files.py). What is fresh
+Values of a record that nobody has are removed once they are older than an hour (payloads/cleanup.py). What is fresh
 is much younger, so it is still there; of what is older, nobody can say so without a look.
 """
 

@@ -5,12 +5,9 @@ once where the clocks go back (the first time) and at the end of the gap where t
 Debian's cron does. One whose hour or minute begins with `*` fires whenever the local time matches.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
-from heapq import merge
 from typing import Protocol
-
-from cronsim import CronSim, CronSimError
 
 from ..clock import EPOCH
 
@@ -77,32 +74,32 @@ class CronCalendar:
         self._lines = [_checked(line) for line in lines]
 
     def between(self, after: datetime, upto: datetime, limit: int = MANY) -> list[int]:
-        """See `Calendar.between`."""
+        """See `Calendar.between`. Each tick follows from the one before alone, so that a restart changes none."""
         found: list[int] = []
-        last = _floor(upto)
-        for tick in self._ticks(after):
-            if tick > last or len(found) == limit:
-                break
+        last, tick = _floor(upto), self._following(_floor(after))
+        while tick is not None and tick <= last and len(found) < limit:
             found.append(tick)
+            tick = self._following(tick)
         return found
 
     def next(self, after: datetime) -> datetime | None:
         """See `Calendar.next`."""
-        tick = next(self._ticks(after), None)
+        tick = self._following(_floor(after))
         return None if tick is None else moment(tick)
 
-    def _ticks(self, after: datetime) -> Iterator[int]:
-        last = _floor(after)
-        for tick in merge(*(self._ticks_of(line, last) for line in self._lines)):
-            if tick > _END:
-                return
-            if tick > last:
-                last = tick
-                yield tick
+    def _following(self, after: int) -> int | None:
+        ticks = (self._following_of(line, after) for line in self._lines)
+        return min((tick for tick in ticks if tick is not None and tick <= _END), default=None)
 
-    def _ticks_of(self, line: str, after: int) -> Iterator[int]:
-        """The ticks of one line, in order. Those of an hour that comes twice may be repeated."""
-        return map(_floor, CronSim(line, moment(after).astimezone(self._zone)))
+    def _following_of(self, line: str, after: int) -> int | None:
+        """The next tick of one line. Local times of an hour that comes twice may lead back before `after`."""
+        from cronsim import CronSim  # starts without schedules need not load it
+
+        for at in CronSim(line, moment(after).astimezone(self._zone)):
+            tick = _floor(at)
+            if tick > after:
+                return tick
+        return None
 
 
 def _checked(line: str) -> str:
@@ -113,6 +110,8 @@ def _checked(line: str) -> str:
         return NICKNAMES[text.lower()]
     if len(text) > _MAX_LINE:
         raise CronError(f"expected at most {_MAX_LINE} characters, got {len(text)}")
+    from cronsim import CronSim, CronSimError
+
     fields = len(text.split())
     if fields != 5:
         raise CronError(

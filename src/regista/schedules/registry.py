@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from ..clock import Clock, add_seconds
 from ..errors import ScheduleExists, ScheduleInFile, ScheduleInvalid, ScheduleNotFound, StorageError
 from ..model import Record, RecordWrite
+from ..storage.base import Shelves
 from .calendar import Calendar
 from .schedule import NAME, Schedule, check
 from .state import (
@@ -25,7 +26,6 @@ from .state import (
     next_fire,
     noted,
 )
-from ..storage.base import Shelves
 
 log = logging.getLogger("regista.scheduler")
 
@@ -151,7 +151,9 @@ class ScheduleRegistry:
         revision = 0 if item is None else item.revision
         unsaved = item is None or state is not stored
         due = None if item is None else item.due
-        return StoredSchedule(name, schedule, calendar, state, revision, name in self._file_schedules, unsaved, due, ahead)
+        return StoredSchedule(
+            name, schedule, calendar, state, revision, name in self._file_schedules, unsaved, due, ahead
+        )
 
     def _calendar(self, name: str, schedule: Schedule) -> Calendar:
         known = self._calendars.get(name)

@@ -7,7 +7,6 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from ..blueprint.registry import BlueprintRegistry
 from ..clock import Clock
 from ..config import Config
 from ..config.schedules import ScheduleFile
@@ -21,12 +20,12 @@ from ..errors import (
     ScheduleNotFound,
     StorageOutcomeUnknown,
 )
+from ..maintenance.chore import ChoreResult
 from ..model import Job
+from ..storage.base import StorageBackend
+from .registry import ScheduleRegistry, StoredSchedule
 from .schedule import Overlap, Schedule
 from .state import DecisionInput, PendingStart, ScheduleState, decide_ticks, refused, started, tick_key
-from ..storage.base import StorageBackend
-from ..upkeep.loop import Report
-from .registry import StoredSchedule, ScheduleRegistry
 
 log = logging.getLogger("regista.scheduler")
 
@@ -80,7 +79,7 @@ class Scheduler:
         #: When each is worth another look, as far as we know.
         self._due: dict[str, datetime | None] = {}
 
-    async def run_once(self, now: datetime) -> Report:
+    async def run_once(self, now: datetime) -> ChoreResult:
         """Decide what is due and start it."""
         fired = 0
         for entry in await self._entries(now):
@@ -95,8 +94,8 @@ class Scheduler:
                 told = {"action": "schedule_failed", "schedule": entry.name}
                 log.exception("schedule %s failed; it is tried again", entry.name, extra=told)
         nearest = min((due for due in self._due.values() if due is not None), default=None)
-        again_s = None if nearest is None else max(0.0, (nearest - now).total_seconds())
-        return Report(done=fired, again_s=again_s)
+        run_again_in_s = None if nearest is None else max(0.0, (nearest - now).total_seconds())
+        return ChoreResult(done=fired, run_again_in_s=run_again_in_s)
 
     def take_over(self, schedules: Mapping[str, Schedule]) -> None:
         """From now on these are the schedules of the file."""
@@ -185,7 +184,9 @@ class Scheduler:
         done = [await self._outcome(entry, start, seen) for start in entry.state.starting]
         return await self.registry.change(entry.name, lambda now: _apply(now.state, done))
 
-    async def _outcome(self, entry: StoredSchedule, start: PendingStart, seen: DecisionInput) -> Callable[[ScheduleState], ScheduleState]:
+    async def _outcome(
+        self, entry: StoredSchedule, start: PendingStart, seen: DecisionInput
+    ) -> Callable[[ScheduleState], ScheduleState]:
         try:
             job_id = await self._submit(entry, start)
         except (StorageOutcomeUnknown, OrchestratorStopped):
@@ -225,12 +226,11 @@ def build_scheduler(
     storage: StorageBackend,
     clock: Clock,
     start: StartJob,
-    engine: Jobs,
-    registry: BlueprintRegistry,
+    jobs: Jobs,
+    knows: Callable[[str], bool],
 ) -> Scheduler:
-    """The scheduler of an orchestrator. What its file says is read by `read_file`, at the start."""
-    book = ScheduleRegistry(storage, clock, config.tz)
-    return Scheduler(book, start, engine, lambda name: registry.newest_graph(name) is not None)
+    """The scheduler of an orchestrator; `knows` says whether a blueprint is registered. `read_file` reads its file."""
+    return Scheduler(ScheduleRegistry(storage, clock, config.tz), start, jobs, knows)
 
 
 def read_file(scheduler: Scheduler, config: Config, blueprints: Collection[str]) -> None:

@@ -124,7 +124,9 @@ def next_fire(name: str, schedule: Schedule, calendar: Calendar, after: datetime
     return None if tick is None else fires_at(name, tick, schedule, calendar)
 
 
-def decide_ticks(name: str, schedule: Schedule, calendar: Calendar, state: ScheduleState, seen: DecisionInput) -> ScheduleState:
+def decide_ticks(
+    name: str, schedule: Schedule, calendar: Calendar, state: ScheduleState, seen: DecisionInput
+) -> ScheduleState:
     """Everything that is due is decided; what shall be started is in `starting`."""
     ticks = _due(name, schedule, calendar, state.cursor, seen.now)
     if is_paused(schedule, state):
@@ -151,7 +153,9 @@ def _due(name: str, schedule: Schedule, calendar: Calendar, cursor: datetime, no
     return ticks
 
 
-def _all_skipped(state: ScheduleState, ticks: Sequence[int], reason: str, seen: DecisionInput) -> ScheduleState:
+def _all_skipped(
+    state: ScheduleState, ticks: Sequence[int], reason: str, seen: DecisionInput
+) -> ScheduleState:
     if state.buffered is not None:
         state = replace(_noted(state, state.buffered, state.buffered, 1, reason, seen), buffered=None)
     return skip(state, ticks, reason, seen)
@@ -244,7 +248,9 @@ def started(state: ScheduleState, start: PendingStart, job_id: str, seen: Decisi
     )
 
 
-def refused(state: ScheduleState, start: PendingStart, code: str, message: str, seen: DecisionInput) -> ScheduleState:
+def refused(
+    state: ScheduleState, start: PendingStart, code: str, message: str, seen: DecisionInput
+) -> ScheduleState:
     """The job could not be started, and will not be."""
     if start not in state.starting:
         return state

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from ..schedules.calendar import upcoming
+from ..schedules.registry import ScheduleRegistry, StoredSchedule
 from ..schedules.schedule import Schedule
 from ..schedules.state import fires_at
-from ..schedules.registry import StoredSchedule, ScheduleRegistry
 from .audit import AuditService
 from .caller import Caller
 

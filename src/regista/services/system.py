@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from ..upkeep.loop import ChoreStatus
+from ..maintenance.chore import ChoreStatus
 from .caller import Caller
 
 

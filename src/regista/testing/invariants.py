@@ -24,8 +24,8 @@ from ..model import (
     Task,
 )
 from ..schedules.calendar import moment
-from ..schedules.state import ScheduleRecord, PendingStart, tick_key
 from ..schedules.registry import StoredSchedule
+from ..schedules.state import PendingStart, ScheduleRecord, tick_key
 
 Graphs = Mapping[tuple[str, str], Graph]
 

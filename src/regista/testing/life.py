@@ -140,7 +140,7 @@ class Life:
                 self.director.add_worker(worker)
         await self.director.start()
         # From here on both are driven by the keeper.
-        await self.director.upkeep.stop()
+        await self.director.maintenance.stop()
         await self.director.recorder.stop()
         self.storage.near_s = math.inf  # the keeper sleeps for as long as nobody tells it anything
         self.director.hints.handlers[HintKind.DEADLINE] = (lambda hint: self.wake(),)
@@ -161,28 +161,28 @@ class Life:
         while True:
             self._woken.clear()
             try:
-                again_s = await self.run_chores()
+                run_again_in_s = await self.run_chores()
             except StorageFailed:
                 return
             idle_s = idle_s * 2 if self._disk.writes == writes else _FIRST_TURN_S
             writes = self._disk.writes
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), min(idle_s, again_s))
+                await asyncio.wait_for(self._woken.wait(), min(idle_s, run_again_in_s))
 
     async def run_chores(self) -> float:
         """Every chore once, and history; returns after how many seconds something is due."""
-        again_s = float("inf")
-        for chore in self.director.upkeep.chores:
+        run_again_in_s = float("inf")
+        for chore in self.director.maintenance.chores:
             report = await chore.run_once(self._clock.now())
-            if report.again_s is not None:
-                again_s = min(again_s, report.again_s)
+            if report.run_again_in_s is not None:
+                run_again_in_s = min(run_again_in_s, report.run_again_in_s)
         try:
             await self.director.recorder.run_once()
         except StorageFailed:
             raise
         except Exception:  # history never breaks a job, here as in a real run
             log.exception("recording history failed; the next turn tries again")
-        return again_s
+        return run_again_in_s
 
     async def end(self) -> None:
         """The power is off: whatever still runs is stopped, and reaches nothing any more."""

@@ -13,10 +13,10 @@ from ..config import Config
 from ..errors import OrchestratorStopped, StorageError
 from ..history.memory import MemoryHistory
 from ..model import Change, Event, EventType, Gpu, Job, Profile, ResultVerdict, Task, TaskResult
+from ..schedules.registry import ScheduleRegistry
 from ..schedules.schedule import Schedule
 from ..storage.codec import decode_job, decode_task
 from ..storage.memory import MemoryStorage
-from ..schedules.registry import ScheduleRegistry
 from .clock import LoopClock
 from .crowd import Crowd, allowances, client_of
 from .disk import SimulatedDisk

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from ..clock import Clock
 from ..errors import StorageOutcomeUnknown
+from ..maintenance.chore import ChoreResult
 from ..model import Record, RecordWrite
 from ..model.delivery import DEAD_COLLECTION, WEBHOOK_COLLECTION, WebhookDelivery, dead_write, delivery_write
 from ..storage.base import Shelves
@@ -19,7 +20,6 @@ from ..webhooks.registry import WebhookRegistry
 from ..webhooks.signature import sign
 from .errands import SPARE_S, Errand, Hands, read
 from .lines import GO, Lines, Turn
-from .loop import Report
 
 log = logging.getLogger("regista.webhooks")
 
@@ -81,7 +81,7 @@ class WebhookSender:
         #: Called when there is room again for what is due.
         self.on_room: Callable[[], None] = _nothing
 
-    async def run_once(self, now: datetime) -> Report:
+    async def run_once(self, now: datetime) -> ChoreResult:
         """Take on what is due, as far as there is room. Returns before it was told; `drain` waits for that."""
         page = _PAGE + self._hands.full()
         ripe = await self._shelves.ripe(WEBHOOK_COLLECTION, now, page)
@@ -102,8 +102,8 @@ class WebhookSender:
         if writes:
             await self._shelves.put(writes)
             self._expect(writes)
-        again_s = 0.0 if len(ripe) == page and not self._more else self._next_s(now)
-        return Report(sum(taken), again_s)
+        run_again_in_s = 0.0 if len(ripe) == page and not self._more else self._next_s(now)
+        return ChoreResult(sum(taken), run_again_in_s)
 
     async def drain(self) -> None:
         """Return when everything that was taken on has been told, or was not heard."""

@@ -99,7 +99,7 @@ class WorkerService:
         self._signs = Signs(engine, clock)
         #: Told at once how far an attempt is, for those who watch it live.
         self.on_progress: Callable[[str, float | None, str], None] = lambda *_: None
-        #: What is known of a worker that registers (upkeep/reputation.py); None: it is taken as it comes.
+        #: What is known of a worker that registers (maintenance/reputation.py); None: it is taken as it comes.
         self.reputation_of: Callable[[str], Awaitable[float | None]] | None = None
         self._attendance = Attendance()
         self._cluster_id = ""

@@ -456,7 +456,9 @@ async def a_clock_that_is_ahead_calls_nobodys_task_overdue(pair: Pair) -> None:
     job = await here.submit("script", {}, result_timeout_s=60)
     later = await there.submit("script", {}, result_timeout_s=60)
     for director in pair.directors:
-        await director.upkeep.turn(next(chore for chore in director.upkeep.chores if chore.name == "watcher"))
+        await director.maintenance.turn(
+            next(chore for chore in director.maintenance.chores if chore.name == "watcher")
+        )
     assert await here.storage.due(here.clock.now(), 10) == await here.storage.due(there.clock.now(), 10) == []
     for asked in (job, later):
         assert (await there.get(asked.id)).status is JobStatus.WAITING_FOR_WORKER
@@ -574,7 +576,7 @@ async def a_seat_is_let_go_of_though_the_word_of_it_was_lost(pair: Pair) -> None
     session = moved.record.session
     assert await there.workers.attach(moved.connection, "moved", session, running=[], lease_s=3.0) == ()
     # then
-    (chore,) = (chore for chore in here.upkeep.chores if chore.name == "index_cleaner")
+    (chore,) = (chore for chore in here.maintenance.chores if chore.name == "index_cleaner")
     assert chore.interval_s <= 2.0
     await until(lambda: here.dispatcher.connected_workers() == [])
     assert {connected.worker.id for connected in there.dispatcher.connected_workers()} == {"renewed", "moved"}

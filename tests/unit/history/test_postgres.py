@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regista.aio import wait_until_available
 from regista.errors import HistoryUnavailable, SchemaError, StorageError
 from regista.history import postgres as module
 from regista.history import rows
@@ -19,7 +20,6 @@ from regista.history.sql_builder import PostgresSql
 from regista.model import Event, EventType, OutboxEntry
 from regista.testing.conformance.history import START, make_entry, make_summary, running, seqs
 from regista.testing.conformance.history_kit import summaries_of, summary_of
-from regista.upkeep.opening import opened
 from tests.conftest import Require
 from tests.ports import free_port
 from tests.postgres_server import PASSWORD, PostgresServer, postgres_binary
@@ -338,7 +338,7 @@ def test_a_server_that_is_away_at_the_start_is_spoken_of_once_and_never_said_to_
     history = PostgresHistory(f"postgresql://regista@127.0.0.1:{free_port()}/postgres")
 
     with pytest.raises(HistoryUnavailable, match="does not answer"):
-        asyncio.run(opened(history.start, 0.5))
+        asyncio.run(wait_until_available(history.start, 0.5))
 
     assert [getattr(record, "action", "") for record in caplog.records] == ["store_awaited"]
     assert "jobs go on" not in caplog.text

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from regista.errors import ScheduleExists, ScheduleInFile, ScheduleInvalid, ScheduleNotFound
-from regista.schedules.schedule import CatchUp, Schedule
 from regista.schedules.registry import SHELF
+from regista.schedules.schedule import CatchUp, Schedule
 from tests.schedule_kit import create, entry_of, every, kit_of, run_once, told
 
 

@@ -15,12 +15,12 @@ from regista.errors import (
     BlueprintNotFound,
 )
 from regista.model import RecordWrite
+from regista.schedules.registry import SHELF, ScheduleRegistry, StoredSchedule
 from regista.schedules.schedule import CatchUp, Overlap, Schedule
-from regista.schedules.state import ScheduleRecord, PendingStart
+from regista.schedules.scheduler import Scheduler
+from regista.schedules.state import PendingStart, ScheduleRecord
 from regista.testing.invariants import InvariantBroken, check_schedule
 from regista.testing.orchestrator import TestOrchestrator
-from regista.schedules.registry import SHELF, StoredSchedule, ScheduleRegistry
-from regista.schedules.scheduler import Scheduler
 from tests.schedule_kit import at_once, create, entry_of, every, kit_of, told
 from tests.support import one_task, script
 
@@ -143,8 +143,8 @@ def test_two_schedulers_that_die_now_and_then_fire_each_tick_once(seed: int) -> 
     catch_up, overlap = policies[seed % len(policies)]
     schedule = every(20, "nap", catch_up=catch_up, overlap=overlap, input_data={"seconds": 31})
     with kit_of(seed=seed) as kit:
-        chores = kit.director.upkeep.chores
-        kit.director.upkeep.chores = [chore for chore in chores if chore.name != "scheduler"]
+        chores = kit.director.maintenance.chores
+        kit.director.maintenance.chores = [chore for chore in chores if chore.name != "scheduler"]
         entry = kit.call(lambda: _storm(kit.director, seed, schedule))
 
         jobs = {job.id for job in kit.jobs()}
@@ -292,7 +292,9 @@ def test_a_last_tick_in_the_future_is_logged_and_reset(caplog: pytest.LogCapture
         assert getattr(named, "schedule", "") == "s"
 
 
-def _broken(entry: StoredSchedule, *records: ScheduleRecord, jobs: Callable[[str], bool] = lambda _: True) -> None:
+def _broken(
+    entry: StoredSchedule, *records: ScheduleRecord, jobs: Callable[[str], bool] = lambda _: True
+) -> None:
     state = replace(entry.state, records=records, fired=0, skipped=sum(one.count for one in records))
     with pytest.raises(InvariantBroken, match="promise 8"):
         check_schedule(replace(entry, state=state), jobs)
@@ -350,5 +352,5 @@ def test_a_schedule_that_somebody_else_made_is_known_of_in_time() -> None:
         kit.call(lambda: elsewhere.create("s", every(5)))
 
         report = kit.call(lambda: director.scheduler.run_once(kit.now))
-        assert report.again_s is not None
-        assert 0 < report.again_s <= 5
+        assert report.run_again_in_s is not None
+        assert 0 < report.run_again_in_s <= 5

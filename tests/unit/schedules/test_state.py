@@ -11,8 +11,8 @@ from regista.schedules.calendar import moment, upcoming
 from regista.schedules.schedule import CatchUp, Overlap, Schedule, check
 from regista.schedules.state import (
     DecisionInput,
-    ScheduleRecord,
     PendingStart,
+    ScheduleRecord,
     ScheduleState,
     decide_ticks,
     decode,

@@ -11,6 +11,7 @@ from regista import EventType, JobStatus, Worker
 from regista.blueprint import ActionFactory, JobContext
 from regista.history.memory import MemoryHistory
 from regista.history.sqlite import SqliteHistory
+from regista.maintenance.recovery import RecoveryChore
 from regista.model import OutboxEntry
 from regista.testing.clock import BEGINNING
 from regista.testing.conformance.history_kit import summary_of
@@ -18,7 +19,6 @@ from regista.testing.invariants import InvariantBroken
 from regista.testing.life import When
 from regista.testing.orchestrator import TestOrchestrator
 from regista.testing.waiting import NotSettled
-from regista.upkeep.rescuer import Rescuer
 from tests.stopwatch import Stopwatch
 from tests.support import Puppet, fault, one_task, script, types
 
@@ -308,12 +308,12 @@ def test_a_closed_kit_says_so() -> None:
 
 
 def test_a_chore_that_fails_fails_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def broken(self: Rescuer, now: Any) -> Any:
+    async def broken(self: RecoveryChore, now: Any) -> Any:
         raise ZeroDivisionError("a bug of ours")
 
     with TestOrchestrator(one_task()) as kit:
         kit.submit("script")
-        monkeypatch.setattr(Rescuer, "run_once", broken)
+        monkeypatch.setattr(RecoveryChore, "run_once", broken)
         with pytest.raises(ZeroDivisionError):
             kit.skip(60)
         monkeypatch.undo()

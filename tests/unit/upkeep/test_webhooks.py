@@ -347,7 +347,7 @@ async def test_a_crowd_for_a_receiver_that_answers_at_once_is_told_in_one_go_in_
     storage = await store(*[delivery(job=f"j-{n:02}", url=url) for n, url in enumerate(urls)])
     post = Receivers()
     chore = sender(storage, post, alone=alone)
-    assert (await chore.run_once(SystemClock().now())).again_s is None
+    assert (await chore.run_once(SystemClock().now())).run_again_in_s is None
     await chore.drain()
     assert post.told == urls
     assert await storage.items(WEBHOOK_COLLECTION) == []
@@ -656,7 +656,7 @@ async def test_ten_thousand_that_wait_for_a_dead_receiver_take_no_memory_of_the_
     before, _ = tracemalloc.get_traced_memory()
     report = await chore.run_once(SystemClock().now())
     runs = 1
-    while report.again_s == 0:
+    while report.run_again_in_s == 0:
         report = await chore.run_once(SystemClock().now())
         runs += 1
     after, _ = tracemalloc.get_traced_memory()

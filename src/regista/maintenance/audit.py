@@ -10,7 +10,7 @@ from ..config import Config
 from ..model import Record, RecordWrite
 from ..model.audit import AUDIT_COLLECTION, SYSTEM, AuditRecord, audit_record, audit_write
 from ..storage.base import Shelves
-from .loop import Report
+from .chore import ChoreResult
 
 log = logging.getLogger("regista.audit")
 
@@ -43,7 +43,7 @@ class AuditTrimmer:
         self._after = ""
         self._room = _Room(most)
 
-    async def run_once(self, now: datetime) -> Report:
+    async def run_once(self, now: datetime) -> ChoreResult:
         """Look at the next records, newest first, and remove those beyond the bound.
 
         A run looks at `_BITE` records and asks for the next run soon: reading them all at once would block the event loop.
@@ -55,7 +55,7 @@ class AuditTrimmer:
         gone = [RecordWrite(AUDIT_COLLECTION, item.key, None) for item in items if not self._room.has(item)]
         if gone:
             await self._shelves.put(gone)
-        return Report(done=len(gone), again_s=_NEXT_BITE_S if self._after else None)
+        return ChoreResult(done=len(gone), run_again_in_s=_NEXT_BITE_S if self._after else None)
 
 
 class _Room:

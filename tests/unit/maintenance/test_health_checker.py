@@ -1,15 +1,15 @@
-"""The HealthChecker and the SignWriter. FENCES 9, 12."""
+"""The HealthChecker and the ProgressWriter. FENCES 9, 12."""
 
 import asyncio
 
 from regista import JobStatus
 from regista.dispatch.connected import CallbackConnection
+from regista.maintenance.chore import ChoreResult
+from regista.maintenance.health_checker import HealthChecker, ProgressWriter, WorkerIndexCleaner
 from regista.model import AttemptState, Worker
 from regista.storage.base import HintKind
 from regista.storage.memory import MemoryStorage
 from regista.testing.orchestrator import TestOrchestrator
-from regista.upkeep.health_checker import HealthChecker, IndexCleaner, SignWriter
-from regista.upkeep.loop import Report
 from tests.stopwatch import Stopwatch
 from tests.support import Puppet, fan_out, one_task, types
 
@@ -19,7 +19,7 @@ def checker(kit: TestOrchestrator) -> HealthChecker:
     return HealthChecker(director.storage, director.workers, director.grace)
 
 
-def run_once(kit: TestOrchestrator) -> Report:
+def run_once(kit: TestOrchestrator) -> ChoreResult:
     chore = checker(kit)
     return kit.call(lambda: chore.run_once(kit.now))
 
@@ -84,7 +84,7 @@ def test_two_checkers_at_once_lose_every_attempt_once() -> None:
         puppet.settle()
         first, second = checker(kit), checker(kit)
 
-        async def race() -> tuple[Report, Report]:
+        async def race() -> tuple[ChoreResult, ChoreResult]:
             await asyncio.sleep(5.0001)
             return await asyncio.gather(first.run_once(kit.clock.now()), second.run_once(kit.clock.now()))
 
@@ -102,9 +102,9 @@ def test_the_sign_writer_stores_that_a_task_has_started_once() -> None:
         puppet.settle()
         (task,) = puppet.tasks
         kit.director.workers.started(task.attempt_id)
-        first, second = SignWriter(kit.director.workers), SignWriter(kit.director.workers)
+        first, second = ProgressWriter(kit.director.workers), ProgressWriter(kit.director.workers)
 
-        async def race() -> tuple[Report, Report]:
+        async def race() -> tuple[ChoreResult, ChoreResult]:
             return await asyncio.gather(first.run_once(kit.clock.now()), second.run_once(kit.clock.now()))
 
         kit.call(race)
@@ -166,7 +166,7 @@ def test_thousands_of_busy_workers_are_looked_up_once_and_not_once_for_each() ->
         kit.skip(64)
         chore = HealthChecker(storage, kit.director.workers, kit.director.grace)
 
-        async def look() -> tuple[Report, float]:
+        async def look() -> tuple[ChoreResult, float]:
             for number in range(4000):
                 await storage.register(Worker(id=f"w{number}", skills=("work",)), 1e6)
             watch = Stopwatch()
@@ -187,7 +187,7 @@ def test_whoever_comes_back_while_another_is_buried_keeps_its_task() -> None:
         puppets[0].settle()
         storage, chore = kit.director.storage, checker(kit)
 
-        async def race() -> Report:
+        async def race() -> ChoreResult:
             for puppet in puppets:
                 await storage.forget(puppet.id, puppet.session)
             last = (await storage.holders())[-1]
@@ -205,7 +205,7 @@ def test_a_seat_that_the_store_knows_nothing_of_is_taken_away() -> None:
         puppet.join()
         director = kit.director
         director.hints.handlers[HintKind.WORKER] = ()
-        cleaner = IndexCleaner(director.storage, director.dispatcher, director.workers)
+        cleaner = WorkerIndexCleaner(director.storage, director.dispatcher, director.workers)
         assert kit.call(lambda: cleaner.run_once(kit.now)).done == 0
         # Another instance buries it, and the word of that is lost.
         assert kit.call(lambda: director.storage.forget("puppet", puppet.session))
@@ -227,7 +227,7 @@ def test_a_seat_of_an_old_session_is_taken_away_and_a_new_one_stays() -> None:
         moved = Worker(id="puppet", skills=("work",), instance="elsewhere")
         director.hints.handlers[HintKind.WORKER] = ()
         kit.call(lambda: director.storage.register(moved, 30.0))
-        cleaner = IndexCleaner(director.storage, director.dispatcher, director.workers)
+        cleaner = WorkerIndexCleaner(director.storage, director.dispatcher, director.workers)
 
         assert kit.call(lambda: cleaner.run_once(kit.now)).done == 1
         assert director.dispatcher.find("puppet") is None

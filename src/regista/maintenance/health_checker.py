@@ -5,7 +5,8 @@ from datetime import datetime
 from ..dispatch.dispatcher import Dispatcher
 from ..storage.base import StorageBackend, WorkerStore
 from ..workers.service import WorkerService
-from .loop import Grace, Report
+from .chore import ChoreResult
+from .loop import ExpiryGrace
 
 
 class HealthChecker:
@@ -22,7 +23,7 @@ class HealthChecker:
         self,
         storage: StorageBackend,
         service: WorkerService,
-        grace: Grace,
+        grace: ExpiryGrace,
         interval_s: float = 1.0,
         longest_lease_s: float = 0.0,
     ) -> None:
@@ -32,17 +33,17 @@ class HealthChecker:
         self._service = service
         self._grace = grace
 
-    async def run_once(self, now: datetime) -> Report:
+    async def run_once(self, now: datetime) -> ChoreResult:
         """Bury the lapsed and the unknown."""
         if not self._grace.over:
-            return Report()
+            return ChoreResult()
         lost = 0
         for worker in await self._storage.lapsed():
             if self._grace.over_for(worker.lease_s or 0.0):
                 lost += await self._service.bury(worker.id, worker.session)
         if not self._grace.over_for(self._longest_lease_s):
-            return Report(done=lost)
-        return Report(done=lost + await self._bury_unknown())
+            return ChoreResult(done=lost)
+        return ChoreResult(done=lost + await self._bury_unknown())
 
     async def _bury_unknown(self) -> int:
         """Those who hold tasks and are not in the store. Returns how many attempts were lost."""
@@ -61,7 +62,7 @@ class HealthChecker:
         return {worker.id for worker in await self._storage.workers()}
 
 
-class IndexCleaner:
+class WorkerIndexCleaner:
     """Takes workers out of this instance's index of seats that the store knows no more, or not like this.
 
     Whoever buries a worker, or takes it over, frees the seat that it has there. Another instance may have missed that: the word
@@ -84,27 +85,27 @@ class IndexCleaner:
         self._dispatcher = dispatcher
         self._service = service
 
-    async def run_once(self, now: datetime) -> Report:
+    async def run_once(self, now: datetime) -> ChoreResult:
         """Let go of whoever is not ours any more; `done` is how many."""
         # Seats first: whoever sits was in the store before.
         seats = self._dispatcher.connected_workers()
         if not seats:
-            return Report()
+            return ChoreResult()
         known = {worker.id: worker for worker in await self._storage.workers()}
         gone = sum(self._service.compare(connected, known.get(connected.worker.id)) for connected in seats)
-        return Report(done=gone)
+        return ChoreResult(done=gone)
 
 
-class SignWriter:
+class ProgressWriter:
     """Stores signs of life (started, progress, checkpoint) that no result has overtaken."""
 
-    name = "signs"
+    name = "progress_writer"
     needs_leader = False
 
     def __init__(self, service: WorkerService, interval_s: float = 1.0) -> None:
         self.interval_s = interval_s
         self._service = service
 
-    async def run_once(self, now: datetime) -> Report:
+    async def run_once(self, now: datetime) -> ChoreResult:
         """Write what has gathered since the last time."""
-        return Report(done=await self._service.write_signs())
+        return ChoreResult(done=await self._service.write_signs())

@@ -5,8 +5,8 @@ from regista.clock import SystemClock
 from regista.errors import StorageUnavailable
 from regista.history.memory import MemoryHistory
 from regista.model import AttemptState, Change, Event, EventType, Job, Task, TaskWrite, Worker
+from regista.observe.sampler import StoreSampler
 from regista.storage.memory import MemoryStorage
-from regista.upkeep.gauges import GaugeKeeper
 
 NOW = datetime.now(UTC)
 
@@ -58,7 +58,7 @@ async def test_a_look_finds_queues_workers_and_what_history_lacks() -> None:
     await storage.register(Worker(id="w", skills=("work",)), 30)
     await storage.register(Worker(id="gone", skills=("work",)), 0)
 
-    await GaugeKeeper(storage, MemoryHistory(), notes).run_once(NOW)
+    await StoreSampler(storage, MemoryHistory(), notes).run_once(NOW)
 
     (said,) = notes.said
     assert said["queues"] == {"a": (2, 90.0), "b": (1, 5.0)}
@@ -72,7 +72,7 @@ async def test_a_history_that_is_away_is_told_of_and_its_lag_too() -> None:
     await storage.start()
     await storage.commit([waiting_task(1, "a", 1)], "one")
 
-    await GaugeKeeper(storage, Silent(), notes).run_once(NOW)
+    await StoreSampler(storage, Silent(), notes).run_once(NOW)
 
     assert (notes.said[0]["history_up"], notes.said[0]["history_entries"]) == (False, 1)
     await storage.stop()
@@ -82,7 +82,7 @@ async def test_no_history_is_no_trouble() -> None:
     storage, notes = MemoryStorage(SystemClock()), Notes()
     await storage.start()
 
-    await GaugeKeeper(storage, None, notes).run_once(NOW)
+    await StoreSampler(storage, None, notes).run_once(NOW)
 
     assert (notes.said[0]["history_up"], notes.said[0]["history_lag_s"]) == (None, 0.0)
     await storage.stop()
@@ -92,7 +92,7 @@ async def test_a_store_that_is_away_is_a_finding() -> None:
     storage, notes = Away(SystemClock()), Notes()
     await storage.start()
 
-    await GaugeKeeper(storage, None, notes).run_once(NOW)
+    await StoreSampler(storage, None, notes).run_once(NOW)
 
     assert notes.said == [{"store_up": False}]
     await storage.stop()

@@ -1,13 +1,13 @@
-"""Timekeeper: keeps the clock of this instance on the time of the store that it shares with others."""
+"""ClockSync: keeps the clock of this instance on the time of the store that it shares with others."""
 
 import logging
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from ..clock import StoreClock
-from .loop import Report
+from .chore import ChoreResult
 
-log = logging.getLogger("regista.upkeep")
+log = logging.getLogger("regista.maintenance")
 
 #: Seconds for which the store may think about the question: a slower answer says nothing about the time.
 PROMPT_S = 0.5
@@ -23,10 +23,10 @@ class StoreTime(Protocol):
         ...
 
 
-class Timekeeper:
+class ClockSync:
     """Asks the store for the time and sets the clock by it; every instance for itself."""
 
-    name = "timekeeper"
+    name = "clock_sync"
     needs_leader = False
 
     def __init__(self, store: StoreTime, clock: StoreClock, interval_s: float = 10.0) -> None:
@@ -35,19 +35,19 @@ class Timekeeper:
         self._clock = clock
         self._told = timedelta()
 
-    async def run_once(self, now: datetime) -> Report:
+    async def run_once(self, now: datetime) -> ChoreResult:
         """One question; what came too late is not believed."""
         own = self._clock.own
         began, asked = own.elapsed(), own.now()
         store = await self._store.now()
         took_s = own.elapsed() - began
         if took_s > PROMPT_S:
-            return Report()
+            return ChoreResult()
         # The answer was true when it was given: about half-way.
         ahead = store - asked - timedelta(seconds=took_s / 2)
         self._clock.ahead = ahead
         self._tell(ahead)
-        return Report(1)
+        return ChoreResult(1)
 
     def _tell(self, ahead: timedelta) -> None:
         """Once for each time that the machine's clock goes wrong, or is put right."""

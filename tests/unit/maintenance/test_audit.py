@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from regista import Config, MemoryStorage
+from regista.maintenance.audit import AuditTrimmer, note
 from regista.model.audit import AUDIT_COLLECTION, AuditRecord, audit_record, audit_write
 from regista.testing.clock import Clock
-from regista.upkeep.audit import AuditTrimmer, note
 from tests.webhook_kit import THEN, in_loop
 
 
@@ -37,7 +37,7 @@ async def test_beyond_so_many_the_oldest_are_removed() -> None:
     trimmer = AuditTrimmer(storage, most=1200)
     # A run looks at a thousand of them and asks for the next one.
     reports = [await trimmer.run_once(THEN) for _ in range(3)]
-    assert [(report.done, report.again_s is None) for report in reports] == [
+    assert [(report.done, report.run_again_in_s is None) for report in reports] == [
         (0, False),
         (800, False),
         (500, True),

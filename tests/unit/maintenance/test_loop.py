@@ -16,13 +16,14 @@ from regista.clock import IdGenerator
 from regista.config import Config
 from regista.errors import HistoryUnavailable, StorageFailed, StorageUnavailable
 from regista.history.memory import MemoryHistory
+from regista.maintenance.chore import Chore, ChoreResult
+from regista.maintenance.loop import ExpiryGrace, MaintenanceLoop
 from regista.storage.base import StorageBackend
 from regista.testing.clock import LoopClock
 from regista.testing.disk import SimulatedDisk
 from regista.testing.invariants import audit, check_history
 from regista.testing.loop import VirtualLoop
 from regista.testing.storage_view import StorageView
-from regista.upkeep.loop import Chore, Grace, Report, UpkeepLoop
 from regista.worker import Worker
 from tests.support import Shared, script
 
@@ -39,20 +40,20 @@ class Counting:
         self._run = run
         self.needs_leader = leader
 
-    async def run_once(self, now: datetime) -> Report:
+    async def run_once(self, now: datetime) -> ChoreResult:
         self.runs.append(asyncio.get_running_loop().time())
-        return Report(again_s=self._run(len(self.runs)))
+        return ChoreResult(run_again_in_s=self._run(len(self.runs)))
 
 
 def upkeep(
     loop: VirtualLoop, chore: Chore, instance: str = "a", storage: MemoryStorage | None = None
-) -> UpkeepLoop:
+) -> MaintenanceLoop:
     clock = LoopClock(loop)
-    grace = Grace(clock, 30)
-    return UpkeepLoop([chore], clock, storage or MemoryStorage(clock), grace, instance, random.Random(1))
+    grace = ExpiryGrace(clock, 30)
+    return MaintenanceLoop([chore], clock, storage or MemoryStorage(clock), grace, instance, random.Random(1))
 
 
-def run_for(loop: VirtualLoop, seconds: float, *loops: UpkeepLoop) -> None:
+def run_for(loop: VirtualLoop, seconds: float, *loops: MaintenanceLoop) -> None:
     async def main() -> None:
         for each in loops:
             await each.start()
@@ -90,11 +91,11 @@ def test_a_nudge_runs_a_chore_now(loop: VirtualLoop) -> None:
     keeper = upkeep(loop, chore)
 
     async def main() -> None:
-        keeper.nudge("counting")  # before the start it is nobody's
+        keeper.run_soon("counting")  # before the start it is nobody's
         await keeper.start()
         await asyncio.sleep(3)
-        keeper.nudge("counting")
-        keeper.nudge("unknown")
+        keeper.run_soon("counting")
+        keeper.run_soon("unknown")
         await asyncio.sleep(1)
         await keeper.stop()
 
@@ -150,7 +151,7 @@ def test_a_stop_ends_a_chore_that_is_nudged_in_the_same_moment(loop: VirtualLoop
     async def main() -> None:
         await keeper.start()
         await asyncio.sleep(3)
-        keeper.nudge("counting")
+        keeper.run_soon("counting")
         await asyncio.sleep(0)  # the wait is over, and its owner has not heard of it
         async with asyncio.timeout(5):
             await keeper.stop()
@@ -184,8 +185,8 @@ def test_stop_twice_and_before_start_are_fine(loop: VirtualLoop) -> None:
 def test_a_loop_that_stalled_restarts_the_grace(loop: VirtualLoop, caplog: pytest.LogCaptureFixture) -> None:
     """A SIGSTOP, seen from inside: a second of sleep took a minute."""
     clock = Jumpy(loop)
-    grace = Grace(clock, 30)
-    keeper = UpkeepLoop([], clock, MemoryStorage(clock), grace, "a", random.Random(1), stall_s=5)
+    grace = ExpiryGrace(clock, 30)
+    keeper = MaintenanceLoop([], clock, MemoryStorage(clock), grace, "a", random.Random(1), stall_s=5)
 
     seen = []
 
@@ -206,10 +207,10 @@ def test_a_loop_that_stalled_restarts_the_grace(loop: VirtualLoop, caplog: pytes
 def test_a_chore_that_runs_first_after_a_stall_finds_the_grace_restarted(loop: VirtualLoop) -> None:
     """After a SIGCONT the chores and the check for stalls are due at the same moment, in any order."""
     clock = Jumpy(loop)
-    grace = Grace(clock, 30)
+    grace = ExpiryGrace(clock, 30)
     seen = []
     chore = Counting(lambda n: seen.append(grace.over))
-    keeper = UpkeepLoop([chore], clock, MemoryStorage(clock), grace, "a", random.Random(1), stall_s=5)
+    keeper = MaintenanceLoop([chore], clock, MemoryStorage(clock), grace, "a", random.Random(1), stall_s=5)
 
     async def main() -> None:
         await keeper.start()
@@ -227,9 +228,9 @@ def test_a_clock_that_is_set_forward_restarts_the_grace_and_is_not_called_a_stal
     loop: VirtualLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = LoopClock(loop)
-    grace = Grace(clock, 30)
+    grace = ExpiryGrace(clock, 30)
     chore = Counting()
-    keeper = UpkeepLoop([chore], clock, MemoryStorage(clock), grace, "a", random.Random(1), stall_s=5)
+    keeper = MaintenanceLoop([chore], clock, MemoryStorage(clock), grace, "a", random.Random(1), stall_s=5)
     seen: list[bool] = []
 
     async def main() -> None:
@@ -258,8 +259,8 @@ def test_a_history_that_is_away_does_not_restart_the_grace(loop: VirtualLoop) ->
         raise HistoryUnavailable("PostgreSQL is away")
 
     clock, chore = LoopClock(loop), Counting(fail)
-    grace = Grace(clock, 30)
-    keeper = UpkeepLoop([chore], clock, MemoryStorage(clock), grace, "a", random.Random(1))
+    grace = ExpiryGrace(clock, 30)
+    keeper = MaintenanceLoop([chore], clock, MemoryStorage(clock), grace, "a", random.Random(1))
     run_for(loop, 35, keeper)
     assert len(chore.runs) >= 3
     assert grace.over
@@ -342,11 +343,11 @@ class TwoEngines:
         await self.storage.start()
         for director in self.directors:
             await director.start()
-            await director.upkeep.stop()
+            await director.maintenance.stop()
 
     async def twice_at_once(self) -> None:
         now = self.clock.now()
-        pairs = zip(*(director.upkeep.chores for director in self.directors), strict=True)
+        pairs = zip(*(director.maintenance.chores for director in self.directors), strict=True)
         for first, second in pairs:
             await asyncio.gather(
                 first.run_once(now), second.run_once(now), first.run_once(now), second.run_once(now)

@@ -13,7 +13,7 @@ from ..history.base import HistoryStorage
 from ..model import Event, EventType, FailureKind, OutboxEntry, Record, RecordWrite
 from ..storage.base import StorageBackend
 from ..workers.service import WorkerService
-from .loop import Report
+from .chore import ChoreResult
 
 #: One item for each worker: its `Standing`.
 SHELF = "reputations"
@@ -111,20 +111,20 @@ class ReputationCalculator:
         #: Up to here there was nothing to count, or it was counted.
         self._looked_upto = 0
 
-    async def run_once(self, now: datetime) -> Report:
+    async def run_once(self, now: datetime) -> ChoreResult:
         """Count what is new; `done` is how many workers are worth more or less than before.
 
         Throttled by itself: more often than each interval, or sooner than one after the start, it does nothing.
         """
         if not self._may(now):
-            return Report()
+            return ChoreResult()
         try:
             counted = await self._read(now)
         except (HistoryDisabled, HistoryUnavailable):  # either says so itself
-            return Report()
+            return ChoreResult()
         for worker_id, (good, bad) in counted.items():
             await self._count(worker_id, good, bad, now)
-        return Report(done=await self._tell(counted, now))
+        return ChoreResult(done=await self._tell(counted, now))
 
     def _may(self, now: datetime) -> bool:
         first, due = self._not_before is None, self._not_before is not None and now >= self._not_before

@@ -11,10 +11,10 @@ from regista.clock import SystemClock
 from regista.errors import PayloadUnavailable
 from regista.model import Change
 from regista.payloads.base import OWNER
+from regista.payloads.cleanup import FileCleaner, FileSweeper
 from regista.payloads.memory import MemoryPayloads
 from regista.payloads.scratch import Scratch
 from regista.payloads.service import FileService
-from regista.upkeep.files import FileCleaner, FileSweeper
 
 #: The store stamps files with the time of day: "later" is seen from there.
 NOW = datetime.now(UTC)

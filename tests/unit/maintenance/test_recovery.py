@@ -1,21 +1,21 @@
-"""The Rescuer: what a lost hint, a crash or a deploy left behind. FENCES 4, 20."""
+"""The RecoveryChore: what a lost hint, a crash or a deploy left behind. FENCES 4, 20."""
 
 import asyncio
 
 from regista import JobStatus
+from regista.maintenance.chore import ChoreResult
+from regista.maintenance.recovery import RecoveryChore
 from regista.model import AwaitVersion
 from regista.storage.base import HintKind
 from regista.testing.orchestrator import TestOrchestrator
-from regista.upkeep.loop import Report
-from regista.upkeep.rescuer import Rescuer
 from tests.support import fan_out, one_task, script, types
 
 
-def rescuer(kit: TestOrchestrator) -> Rescuer:
-    return Rescuer(kit.director.engine)
+def rescuer(kit: TestOrchestrator) -> RecoveryChore:
+    return RecoveryChore(kit.director.engine)
 
 
-def run_once(kit: TestOrchestrator) -> Report:
+def run_once(kit: TestOrchestrator) -> ChoreResult:
     chore = rescuer(kit)
     return kit.call(lambda: chore.run_once(kit.now))
 
@@ -48,7 +48,7 @@ def test_two_rescuers_at_once_migrate_a_job_once() -> None:
         kit.director.register_blueprint(newest)
         first, second = rescuer(kit), rescuer(kit)
 
-        async def race() -> tuple[Report, Report]:
+        async def race() -> tuple[ChoreResult, ChoreResult]:
             return await asyncio.gather(first.run_once(kit.clock.now()), second.run_once(kit.clock.now()))
 
         reports = kit.call(race)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from regista.errors import HistoryUnavailable
 from regista.history.memory import MemoryHistory
 from regista.history.store_only import NoHistory
+from regista.maintenance.reputation import MOST, SHELF, ReputationCalculator, Standing, tally
 from regista.model import Event, EventType, OutboxEntry
 from regista.testing.orchestrator import TestOrchestrator
-from regista.upkeep.reputation import MOST, SHELF, ReputationCalculator, Standing, tally
 from tests.support import Puppet, one_task
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)

@@ -10,7 +10,8 @@ from ..machine.step import DecisionContext, Step
 from ..machine.task_results import TaskStep
 from ..model import AttemptState, AwaitRetry, AwaitTimer, Job, Task
 from ..storage.base import Deadlines, Due, DueKind
-from .loop import Grace, Report
+from .chore import ChoreResult
+from .loop import ExpiryGrace
 
 log = logging.getLogger("regista.watcher")
 
@@ -31,7 +32,7 @@ class Watcher:
         self,
         deadlines: Deadlines,
         engine: NativeEngine,
-        grace: Grace,
+        grace: ExpiryGrace,
         interval_s: float = 1.0,
         limit: int = 500,
     ) -> None:
@@ -43,7 +44,7 @@ class Watcher:
         #: Expiries that the grace covers. Looked at once in each grace.
         self._postponed: set[Due] = set()
 
-    async def run_once(self, now: datetime) -> Report:
+    async def run_once(self, now: datetime) -> ChoreResult:
         """Act on everything that is due."""
         due = await self._unseen(now)
         postponed, acted = len(self._postponed), 0
@@ -55,11 +56,11 @@ class Watcher:
             list(tasks), lambda job, task, context: self._task_due(tasks[task.id], job, task, context)
         )
         if len(due) == self._limit and (acted or len(self._postponed) > postponed):
-            return Report(done=acted, again_s=0.0)
+            return ChoreResult(done=acted, run_again_in_s=0.0)
         nearest = await self._deadlines.next_due()
         # What stays due in spite of us waits for the grace: no reason to spin.
-        again_s = (nearest - now).total_seconds() if nearest is not None and nearest > now else None
-        return Report(done=acted, again_s=again_s)
+        run_again_in_s = (nearest - now).total_seconds() if nearest is not None and nearest > now else None
+        return ChoreResult(done=acted, run_again_in_s=run_again_in_s)
 
     async def _unseen(self, now: datetime) -> list[Due]:
         """What is due, without the expiries that wait for the grace: they must not hide the alarms behind them."""

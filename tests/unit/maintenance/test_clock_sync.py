@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from regista.clock import StoreClock
+from regista.maintenance.clock_sync import ClockSync
 from regista.testing.clock import Clock
-from regista.upkeep.timekeeper import Timekeeper
 
 
 class Store:
@@ -30,10 +30,10 @@ def test_a_clock_that_is_ahead_follows_the_stores(caplog: pytest.LogCaptureFixtu
     right, machine = Clock(), Clock()
     store = Store(right, machine, takes_s=0.2)
     clock = StoreClock(machine)
-    keeper = Timekeeper(store, clock)
+    keeper = ClockSync(store, clock)
     # given: a machine that is three minutes ahead
     clock.own = Ahead(machine, timedelta(minutes=3))
-    with caplog.at_level(logging.WARNING, "regista.upkeep"):
+    with caplog.at_level(logging.WARNING, "regista.maintenance"):
         for _ in range(3):
             asyncio.run(keeper.run_once(clock.now()))
             assert abs(clock.now() - right.now()) < timedelta(milliseconds=1)
@@ -45,7 +45,7 @@ def test_a_clock_that_is_ahead_follows_the_stores(caplog: pytest.LogCaptureFixtu
 def test_an_answer_that_came_late_is_not_believed() -> None:
     right, machine = Clock(), Clock()
     clock = StoreClock(machine)
-    asyncio.run(Timekeeper(Store(right, machine, takes_s=3.0), clock).run_once(clock.now()))
+    asyncio.run(ClockSync(Store(right, machine, takes_s=3.0), clock).run_once(clock.now()))
     assert clock.ahead == timedelta()
 
 

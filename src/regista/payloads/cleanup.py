@@ -18,13 +18,13 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 
 from ..errors import PayloadError
+from ..maintenance.chore import ChoreResult
 from ..model import Job
-from ..payloads.base import JOBS, RECORDS, Payloads, claimed, job_prefix
-from ..payloads.task_files import FilesRoom
 from ..storage.base import StorageBackend
-from .loop import Report
+from .base import JOBS, RECORDS, Payloads, claimed, job_prefix
+from .task_files import FilesRoom
 
-log = logging.getLogger("regista.upkeep")
+log = logging.getLogger("regista.maintenance")
 
 #: Jobs that are looked up at once.
 _AT_ONCE = 500
@@ -38,7 +38,7 @@ _MAX_FAILURES = 20
 class FileCleaner:
     """Removes what the jobs left whose files were used through this process, soon after they end."""
 
-    name = "file-cleaner"
+    name = "file_cleaner"
     needs_leader = False
 
     def __init__(
@@ -76,7 +76,7 @@ class FileCleaner:
             self._ended.add(job_id)
             self.on_work()
 
-    async def run_once(self, now: datetime) -> Report:
+    async def run_once(self, now: datetime) -> ChoreResult:
         """Clean up after those that are said to have ended, and look at some of the others: hints get lost."""
         ended, self._ended = self._ended, set()
         looked_at = [*ended, *[job_id for job_id in self._used if job_id not in ended]][:_AT_ONCE]
@@ -91,7 +91,7 @@ class FileCleaner:
                 done += 1
             else:
                 self._used[job_id] = None
-        return Report(done=done)
+        return ChoreResult(done=done)
 
     async def _wait_for(self, job_id: str, since: datetime, now: datetime) -> None:
         """Nobody knows the job, yet or any more. Its files are the sweeper's business; here we only forget, late."""
@@ -113,7 +113,7 @@ class FileCleaner:
 class FileSweeper:
     """Looks over all folders for what ended jobs and lost processes left behind. One instance is enough."""
 
-    name = "file-sweeper"
+    name = "file_sweeper"
     needs_leader = True
 
     def __init__(
@@ -136,7 +136,7 @@ class FileSweeper:
         #: Folders that could not be removed at the last try; they come last at the next one.
         self._failed: dict[str, None] = {}
 
-    async def run_once(self, now: datetime) -> Report:
+    async def run_once(self, now: datetime) -> ChoreResult:
         """Remove what is nobody's any more."""
         if (
             self._ours is not False
@@ -147,7 +147,7 @@ class FileSweeper:
             done += await self._sweep_records(now)
         if done:
             log.info("removed the files of %d jobs", done, extra={"action": "files_swept", "count": done})
-        return Report(done=done)
+        return ChoreResult(done=done)
 
     async def _sweep_files(self, now: datetime) -> int:
         done = 0
@@ -230,4 +230,5 @@ async def _jobs(storage: StorageBackend, job_ids: Sequence[str]) -> Iterable[Job
         return []
     found, _ = await storage.load(job_ids)
     missing = [job_id for job_id, job in zip(job_ids, found, strict=True) if job is None]
-    return [*filter(None, found), *await storage.get(missing)]
+    ended = dict(zip(missing, await storage.get(missing), strict=True))
+    return [ended[job_id] if job is None else job for job_id, job in zip(job_ids, found, strict=True)]

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from ..config import Config
 from ..history.base import HistoryStorage
 from ..storage.base import JobStore
-from .loop import Chore, Report
+from .chore import Chore, ChoreResult
 
-log = logging.getLogger("regista.upkeep")
+log = logging.getLogger("regista.maintenance")
 
 #: Jobs forgotten in one bite: a database that deletes for long keeps the recorder waiting.
 BITE = 500
@@ -46,11 +46,11 @@ class Retention:
         #: Lets the store forget the same jobs, where it keeps them for good.
         self._forget_ended = forget_ended
 
-    async def run_once(self, now: datetime) -> Report:
+    async def run_once(self, now: datetime) -> ChoreResult:
         """Forget up to so many bites of what is too old, or too many."""
         before = _long_ago(now, self._max_age_s) if self._max_age_s else None
         if before is None and not self._max_jobs:
-            return Report()
+            return ChoreResult()
         done = 0
         for _ in range(BITES):
             gone = await self._history.expired(before, self._max_jobs or None, self._bite)
@@ -62,7 +62,7 @@ class Retention:
             done += len(gone)
         if done:
             log.info("forgot %d ended jobs", done, extra={"action": "retention", "done": done})
-        return Report(done=done, again_s=AGAIN_S if done >= BITES * self._bite else None)
+        return ChoreResult(done=done, run_again_in_s=AGAIN_S if done >= BITES * self._bite else None)
 
 
 def _long_ago(now: datetime, age_s: float) -> datetime | None:

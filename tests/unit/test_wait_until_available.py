@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
+from regista.aio import wait_until_available
 from regista.errors import StorageError, StorageUnavailable
-from regista.upkeep.opening import opened
 
 
 class Late:
@@ -29,7 +29,7 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def test_it_is_waited_for_and_that_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     late = Late(3)
-    asyncio.run(opened(late.start, 10))
+    asyncio.run(wait_until_available(late.start, 10))
     assert late.asked == 4
     assert said(caplog) == ["store_awaited", "store_came"]
     assert "REGISTA_STORE_WAIT_SECONDS" in caplog.text
@@ -37,26 +37,26 @@ def test_it_is_waited_for_and_that_is_said_once(caplog: pytest.LogCaptureFixture
 
 def test_one_that_is_there_is_nothing_to_speak_of(caplog: pytest.LogCaptureFixture) -> None:
     late = Late(0)
-    asyncio.run(opened(late.start, 0))
+    asyncio.run(wait_until_available(late.start, 0))
     assert (late.asked, said(caplog)) == (1, [])
 
 
 def test_when_the_time_is_up_the_start_fails_with_what_is_wrong() -> None:
     late = Late(1000)
     with pytest.raises(StorageUnavailable, match="cannot be reached"):
-        asyncio.run(opened(late.start, 0.15))
+        asyncio.run(wait_until_available(late.start, 0.15))
     assert late.asked == 3  # at once, after the first pause, and at the very end
 
 
 def test_with_nothing_to_wait_it_is_asked_once() -> None:
     late = Late(1000)
     with pytest.raises(StorageUnavailable):
-        asyncio.run(opened(late.start, 0))
+        asyncio.run(wait_until_available(late.start, 0))
     assert late.asked == 1
 
 
 def test_what_is_wrong_and_not_away_ends_the_start_at_once() -> None:
     late = Late(1000, StorageError)
     with pytest.raises(StorageError):
-        asyncio.run(opened(late.start, 60))
+        asyncio.run(wait_until_available(late.start, 60))
     assert late.asked == 1

@@ -7,10 +7,10 @@ import pytest
 from regista import Config, OrchestratorEngine
 from regista.errors import JobNotFound
 from regista.history.memory import MemoryHistory
+from regista.maintenance.retention import BITES, Retention
 from regista.model import JobSummary
 from regista.testing.conformance.history import START, make_entry, make_summary
 from regista.testing.conformance.history_kit import summaries_of
-from regista.upkeep.retention import BITES, Retention
 from tests.support import one_task
 
 
@@ -59,9 +59,9 @@ async def test_much_is_forgotten_a_bite_at_a_time_and_the_rest_soon() -> None:
     history = await filled(*rows(25))
     retention = Retention(history, max_jobs=1, bite=2)
     report = await retention.run_once(START)
-    assert (report.done, report.again_s) == (2 * BITES, 1.0)
+    assert (report.done, report.run_again_in_s) == (2 * BITES, 1.0)
     report = await retention.run_once(START)
-    assert (report.done, report.again_s) == (4, None)
+    assert (report.done, report.run_again_in_s) == (4, None)
 
 
 async def test_without_a_bound_nothing_is_forgotten_and_two_at_once_do_no_harm() -> None:
@@ -76,8 +76,8 @@ async def test_without_a_bound_nothing_is_forgotten_and_two_at_once_do_no_harm()
 def test_the_setting_makes_the_chore_and_without_it_there_is_none() -> None:
     with_it = OrchestratorEngine("memory", Config(history_max_jobs=5))
     without = OrchestratorEngine("memory", Config())
-    assert "retention" in [chore.name for chore in with_it.upkeep.chores]
-    assert "retention" not in [chore.name for chore in without.upkeep.chores]
+    assert "retention" in [chore.name for chore in with_it.maintenance.chores]
+    assert "retention" not in [chore.name for chore in without.maintenance.chores]
 
 
 async def test_the_file_of_jobs_forgets_what_its_history_forgets(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ async def test_the_file_of_jobs_forgets_what_its_history_forgets(tmp_path: Path)
         alive = await director.submit("script")
         await director.cancel(gone.id)
         await director.recorder.drain()
-        (retention,) = [chore for chore in director.upkeep.chores if chore.name == "retention"]
+        (retention,) = [chore for chore in director.maintenance.chores if chore.name == "retention"]
         assert (await retention.run_once(director.clock.now() + timedelta(hours=1))).done == 1
         with pytest.raises(JobNotFound):
             await director.get(gone.id)

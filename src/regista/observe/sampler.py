@@ -1,4 +1,4 @@
-"""GaugeKeeper: looks at the store now and then, so that a scrape and a status need not."""
+"""StoreSampler: looks at the store now and then, so that a scrape and a status need not."""
 
 import asyncio
 from datetime import datetime
@@ -6,8 +6,8 @@ from typing import Protocol
 
 from ..errors import StorageUnavailable
 from ..history.base import HistoryStorage
+from ..maintenance.chore import ChoreResult
 from ..storage.base import StorageBackend
-from .loop import Report
 
 #: Unrecorded entries that are counted at most: how far history is behind is better told in seconds.
 LAG_COUNTED = 1000
@@ -30,10 +30,10 @@ class Take(Protocol):
     ) -> None: ...
 
 
-class GaugeKeeper:
+class StoreSampler:
     """Samples what only the store knows, at every instance. A store that is away is a finding, not a failure."""
 
-    name = "gauges"
+    name = "store_sampler"
     needs_leader = False
 
     def __init__(
@@ -46,7 +46,7 @@ class GaugeKeeper:
         #: The last that history is known to have: it may be away when we ask.
         self._cursor = 0
 
-    async def run_once(self, now: datetime) -> Report:
+    async def run_once(self, now: datetime) -> ChoreResult:
         """Look, and hand over what was found."""
         try:
             silent = {worker.id for worker in await self._storage.lapsed()}
@@ -55,7 +55,7 @@ class GaugeKeeper:
             history_up, entries, lag_s = await self._lag(now)
         except StorageUnavailable:
             self._take(store_up=False)
-            return Report()
+            return ChoreResult()
         self._take(
             store_up=True,
             workers=len(known),
@@ -64,7 +64,7 @@ class GaugeKeeper:
             history_entries=entries,
             history_lag_s=lag_s,
         )
-        return Report(done=1)
+        return ChoreResult(done=1)
 
     async def _queues(self, now: datetime) -> dict[str, tuple[int, float]]:
         """How many wait in each, and for how many seconds the first of them has."""

@@ -7,11 +7,12 @@ from typing import Any, cast
 import pytest
 
 from regista import Config, EventType, JobStatus, MemoryStorage, RetryPolicy
+from regista.maintenance.chore import ChoreResult
+from regista.maintenance.loop import ExpiryGrace
+from regista.maintenance.watcher import Watcher
 from regista.storage.base import DueKind
 from regista.testing.clock import Clock
 from regista.testing.orchestrator import TestOrchestrator
-from regista.upkeep.loop import Grace, Report
-from regista.upkeep.watcher import Watcher
 from tests.support import Puppet, one_task, only, script, types
 
 
@@ -24,7 +25,7 @@ def watcher(kit: TestOrchestrator, limit: int = 500) -> Watcher:
     return Watcher(director.storage, director.engine, director.grace, limit=limit)
 
 
-def run_once(kit: TestOrchestrator, later_s: float = 0.0, limit: int = 500) -> Report:
+def run_once(kit: TestOrchestrator, later_s: float = 0.0, limit: int = 500) -> ChoreResult:
     """One run of the chore, as if it were `later_s` seconds later."""
     chore = watcher(kit, limit)
     return kit.call(lambda: chore.run_once(kit.now + timedelta(seconds=later_s)))
@@ -45,7 +46,7 @@ def test_nothing_is_done_before_its_time() -> None:
         kit.submit("script")
         report = run_once(kit)
         assert report.done == 0
-        assert report.again_s == pytest.approx(10)
+        assert report.run_again_in_s == pytest.approx(10)
 
 
 def test_a_timer_fires_once_however_often_it_is_looked_at() -> None:
@@ -87,12 +88,12 @@ def test_expiries_that_wait_for_the_grace_hide_no_alarm_behind_them() -> None:
         alarms = [kit.submit("script") for _ in range(5)]
         kit.director.grace.restart()
         chore = watcher(kit, limit=2)
-        kit.director.upkeep.chores = []
+        kit.director.maintenance.chores = []
 
         async def look() -> None:
             await asyncio.sleep(10.1)
             report = await chore.run_once(kit.clock.now())
-            while report.again_s == 0.0:
+            while report.run_again_in_s == 0.0:
                 report = await chore.run_once(kit.clock.now())
 
         kit.call(look)
@@ -101,7 +102,7 @@ def test_expiries_that_wait_for_the_grace_hide_no_alarm_behind_them() -> None:
 
         async def after_the_grace() -> None:
             await asyncio.sleep(60)
-            while (await chore.run_once(kit.clock.now())).again_s == 0.0:
+            while (await chore.run_once(kit.clock.now())).run_again_in_s == 0.0:
                 pass
 
         kit.call(after_the_grace)
@@ -116,7 +117,7 @@ def test_a_task_between_two_attempts_does_not_time_out_in_the_grace() -> None:
         puppet.settle()
         puppet.fail(puppet.tasks[0], "TRANSIENT_ERROR")
         chore = watcher(kit)
-        kit.director.upkeep.chores = []
+        kit.director.maintenance.chores = []
 
         async def look() -> None:
             await asyncio.sleep(30)
@@ -173,7 +174,7 @@ def test_what_stays_due_in_spite_of_the_watcher_does_not_make_it_spin() -> None:
         kit.submit("script")
         kit.director.grace.restart()
         kit.skip(10)
-        assert run_once(kit) == Report(done=0, again_s=None)
+        assert run_once(kit) == ChoreResult(done=0, run_again_in_s=None)
 
 
 def test_a_full_page_is_followed_by_the_next_one_at_once() -> None:
@@ -181,7 +182,7 @@ def test_a_full_page_is_followed_by_the_next_one_at_once() -> None:
         jobs = [kit.submit("script") for _ in range(5)]
         chore = watcher(kit, limit=2)
 
-        async def look() -> list[Report]:
+        async def look() -> list[ChoreResult]:
             await asyncio.sleep(10)  # before anybody else wakes up at this instant
             now = kit.clock.now()
             return [await chore.run_once(now) for _ in range(4)]
@@ -196,7 +197,7 @@ def test_two_watchers_at_once_fire_every_deadline_once() -> None:
         jobs = [kit.submit(name) for name in ("script", "timed") for _ in range(5)]
         first, second = watcher(kit), watcher(kit)
 
-        async def race() -> tuple[Report, Report]:
+        async def race() -> tuple[ChoreResult, ChoreResult]:
             now = kit.clock.now() + timedelta(seconds=10)
             return await asyncio.gather(first.run_once(now), second.run_once(now))
 
@@ -204,7 +205,7 @@ def test_two_watchers_at_once_fire_every_deadline_once() -> None:
         assert sum(report.done for report in kit.call(race)) == 0
         kit.skip(9.999)
 
-        async def race_in_time() -> tuple[Report, Report]:
+        async def race_in_time() -> tuple[ChoreResult, ChoreResult]:
             await asyncio.sleep(0.001)
             return await asyncio.gather(first.run_once(kit.clock.now()), second.run_once(kit.clock.now()))
 
@@ -227,7 +228,7 @@ def test_a_deadline_of_a_job_that_is_gone_is_no_matter() -> None:
 
 def test_the_grace_is_one_lease_long_and_starts_again_with_every_outage() -> None:
     clock = Clock()
-    grace = Grace(clock, 30)
+    grace = ExpiryGrace(clock, 30)
     seen = []
     for seconds in (29, 1):
         clock.move(seconds)

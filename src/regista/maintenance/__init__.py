@@ -1,0 +1,1 @@
+"""Chores that keep jobs and workers going: deadlines, leases, recovery, retention."""
