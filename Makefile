@@ -20,10 +20,10 @@ TOGETHER  = -n $(TESTERS) --dist loadfile --no-loadscope-reorder
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check lint format bench chaos fuzz lock system clean
+.PHONY: help venv demo test test-lowest check lint format bench chaos fuzz lock system clean
 
 help:  ## Show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 venv: $(STAMP)  ## Create .venv-dev and install what the lock names (another Python: PYTHON=python3.12 VENV=.venv312)
 
@@ -40,6 +40,10 @@ test: system $(STAMP)  ## Run every test; says at the end what it had to skip
 
 check: lint  ## Format, lint, types and the fast tests: under two minutes
 	@$(PY) -m pytest -q $(TOGETHER) -m "not slow and not simulation and not chaos"
+
+test-lowest: $(STAMP)  ## Run the fast tests with the lowest allowed version of every dependency
+	@PYTHON="$(PYTHON)" scripts/make-lowest
+	@.venv-lowest/bin/python -m pytest -q $(TOGETHER) -m "not slow and not simulation and not chaos" tests/unit tests/conformance
 
 lint: $(STAMP)  ## Format, lint and types only
 	@$(PY) -m ruff format --check $(SOURCES)
@@ -70,5 +74,5 @@ system:  ## Install the system packages that the tests use, when we may
 	@PYTHON="$(PYTHON)" scripts/install-system
 
 clean:  ## Remove everything that can be made again (of VENV, where there are several)
-	rm -rf $(VENV) .stock dist .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results
+	rm -rf $(VENV) .venv-lowest .stock dist .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results
 	find src tests bench examples scripts -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
