@@ -13,12 +13,14 @@ a service: the same job takes the same way each time.
 """
 
 import ast
+import operator
+from collections.abc import Callable
 from typing import Any, NoReturn
 
-from ..errors import ConditionError
-from . import predicates
+from msgspec import Struct
+
+from ..errors import ActionError, ConditionError
 from .names import did_you_mean
-from .predicates import Compare, Read, Step, Test
 
 #: What a condition may read of the context: all of it but `actions` and `data_stores`.
 FIELDS = frozenset(
@@ -49,18 +51,17 @@ _ALLOWED = (
 
 
 class Condition:
-    """A parsed condition. `holds(context)` never raises."""
+    """A checked condition. `holds(context)` never raises."""
 
-    __slots__ = ("holds", "text")
+    __slots__ = ("_tree", "text")
 
-    def __init__(self, text: str, holds: Test) -> None:
+    def __init__(self, text: str, tree: ast.expr) -> None:
         self.text = text
-        #: The compiled closure itself; there is no method in between.
-        self.holds = holds
+        self._tree = tree
 
     @classmethod
     def parse(cls, text: str) -> "Condition":
-        """Compile once; ConditionError says what was found, where, and what is allowed."""
+        """Checks the text once. ConditionError says what was found, where, and what is allowed."""
         if not isinstance(text, str):
             raise ConditionError(f"condition: expected a str, got {text!r}")
         stripped = text.strip()
@@ -74,78 +75,136 @@ class Condition:
             ) from None
         except (ValueError, MemoryError, RecursionError) as error:
             raise ConditionError(f"condition {stripped!r}: cannot be parsed ({error}); {_ALLOWED}") from None
-        return cls(stripped, _Compiler(stripped).condition(tree.body, 0))
+        return cls(stripped, _Checker(stripped).condition(tree.body, 0))
+
+    def holds(self, context: Any) -> bool:
+        """Whether the condition is true for this job."""
+        return _holds(self._tree, context)
 
     def __repr__(self) -> str:
         return f"Condition({self.text!r})"
 
 
-class _Compiler:
-    """Turns the tree of one condition into closures."""
+# -- evaluation --------------------------------------------------------------------------------------
+
+_OPERATORS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda item, container: item in container,
+    ast.NotIn: lambda item, container: item not in container,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+}
+#: What reading and comparing a client's data can raise. Each makes the atom false.
+_FALSE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError, ActionError)
+
+
+def _holds(node: ast.expr, context: Any) -> bool:
+    if isinstance(node, ast.BoolOp):
+        parts = (_holds(part, context) for part in node.values)
+        return all(parts) if isinstance(node.op, ast.And) else any(parts)
+    if isinstance(node, ast.UnaryOp):
+        return not _holds(node.operand, context)
+    try:
+        return bool(_value(node, context))
+    except _FALSE:
+        return False
+
+
+def _value(node: ast.expr, context: Any) -> Any:
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.Attribute(value=ast.Name(), attr=field):
+            return getattr(context, field)
+        case ast.Attribute(value=inner, attr=name):
+            return _member(_value(inner, context), name)
+        case ast.Subscript(value=inner, slice=ast.Constant(value=key)):
+            return _item(_value(inner, context), key)
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            values = [_value(part, context) for part in (left, *others)]
+            pairs = zip(ops, values, values[1:], strict=False)
+            return all(_OPERATORS[type(op)](one, other) for op, one, other in pairs)
+    raise AssertionError(node)  # the checker lets nothing else pass
+
+
+def _member(value: Any, name: str) -> Any:
+    """`.name` of a client's data: an item of a dict, or a field of one of our records.
+
+    No other object has members here, so no method or property of a foreign class is ever reached.
+    """
+    if isinstance(value, dict):
+        return value[name]
+    if isinstance(value, Struct) and name in value.__struct_fields__:
+        return getattr(value, name)
+    raise LookupError(name)
+
+
+def _item(value: Any, key: Any) -> Any:
+    if isinstance(value, dict | list | tuple | str):
+        return value[key]
+    raise LookupError(key)
+
+
+# -- checks ------------------------------------------------------------------------------------------
+
+
+class _Checker:
+    """Checks the tree of one condition and replaces its literals by their values."""
 
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def condition(self, node: ast.expr, depth: int) -> Test:
+    def condition(self, node: ast.expr, depth: int) -> ast.expr:
         if depth > MAX_DEPTH:
             self._refuse(node, "too deep a nesting")
         if isinstance(node, ast.BoolOp):
-            tests = tuple(self.condition(part, depth + 1) for part in node.values)
-            return predicates.every(tests) if isinstance(node.op, ast.And) else predicates.some(tests)
+            return ast.BoolOp(node.op, [self.condition(part, depth + 1) for part in node.values])
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            test = self.condition(node.operand, depth + 1)
-            return lambda context: not test(context)
-        if isinstance(node, ast.Compare):
-            return self._comparison(node)
-        return predicates.truth(self._value(node))
+            return ast.UnaryOp(node.op, self.condition(node.operand, depth + 1))
+        return self._comparison(node) if isinstance(node, ast.Compare) else self._operand(node)
 
-    def _comparison(self, node: ast.Compare) -> Test:
+    def _comparison(self, node: ast.Compare) -> ast.expr:
         nodes = [node.left, *node.comparators]
         for op, left, right in zip(node.ops, nodes, nodes[1:], strict=False):
             if isinstance(op, ast.Is | ast.IsNot) and not (_is_none(left) or _is_none(right)):
                 self._refuse(right, "`is` with something other than None")
-        operators = [predicates.OPERATORS[type(op)] for op in node.ops]
-        if len(operators) == 1:
-            return self._single(node.left, operators[0], node.comparators[0])
-        return predicates.chain([self._value(part) for part in nodes], operators)
+        left, *others = [self._operand(part) for part in nodes]
+        return ast.Compare(left, node.ops, others)
 
-    def _single(self, left: ast.expr, compare: Compare, right: ast.expr) -> Test:
-        read = self._value(left)
-        if isinstance(right, ast.Attribute | ast.Subscript | ast.Name):
-            return predicates.between(read, compare, self._value(right))
-        # By far the most common form: a lookup against a literal.
-        return predicates.against(read, compare, self._literal(right))
-
-    def _value(self, node: ast.expr) -> Read:
+    def _operand(self, node: ast.expr) -> ast.expr:
         if isinstance(node, ast.Attribute | ast.Subscript | ast.Name):
             return self._lookup(node)
-        literal = self._literal(node)
-        return lambda context: literal
+        return ast.Constant(self._literal(node))
 
-    def _lookup(self, node: ast.expr) -> Read:
-        steps: list[Step] = []
-        while not isinstance(node, ast.Name):
-            if isinstance(node, ast.Attribute):
-                if node.attr.startswith("_"):
-                    self._refuse(node, f"the private name {node.attr!r}")
-                if isinstance(node.value, ast.Name):
-                    return predicates.walk(self._field(node, node.value), steps[::-1])
-                steps.append((predicates.member, node.attr))
-            elif isinstance(node, ast.Subscript):
-                steps.append((predicates.item, self._literal(node.slice)))
-            else:
-                self._refuse(node, _kind(node))
-            node = node.value
-        found = "`context` without a field" if node.id == "context" else f"the name {node.id!r}"
-        self._refuse(node, found)
+    def _lookup(self, node: ast.expr, depth: int = 0) -> ast.expr:
+        if depth > MAX_DEPTH:
+            self._refuse(node, "too deep a nesting")
+        if isinstance(node, ast.Attribute):
+            if node.attr.startswith("_"):
+                self._refuse(node, f"the private name {node.attr!r}")
+            if isinstance(node.value, ast.Name):
+                self._check_field(node, node.value)
+                return node
+            return ast.Attribute(self._lookup(node.value, depth + 1), node.attr, node.ctx)
+        if isinstance(node, ast.Subscript):
+            key = ast.Constant(self._literal(node.slice))
+            return ast.Subscript(self._lookup(node.value, depth + 1), key, node.ctx)
+        if isinstance(node, ast.Name):
+            found = "`context` without a field" if node.id == "context" else f"the name {node.id!r}"
+            self._refuse(node, found)
+        self._refuse(node, _kind(node))
 
-    def _field(self, node: ast.Attribute, root: ast.Name) -> str:
+    def _check_field(self, node: ast.Attribute, root: ast.Name) -> None:
         if root.id != "context":
             self._refuse(root, f"the name {root.id!r}")
         if node.attr not in FIELDS:
             known = f"a condition can read {', '.join(sorted(FIELDS))}"
             self._refuse(node, f"context.{node.attr}{did_you_mean(node.attr, FIELDS)}", known)
-        return node.attr
 
     def _literal(self, node: ast.expr, depth: int = 0) -> Any:
         if depth > MAX_DEPTH:

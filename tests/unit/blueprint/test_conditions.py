@@ -276,3 +276,10 @@ def test_every_sentence_of_the_grammar_parses_and_never_raises(
     text: str, initial_data: dict[str, Any]
 ) -> None:
     assert holds(text, initial_data) is not holds(f"not ({text})", initial_data)
+
+
+@pytest.mark.parametrize("step", [".a", "['a']"])
+def test_a_lookup_that_goes_too_deep_is_refused(step: str) -> None:
+    Condition.parse("context.initial_data" + step * MAX_DEPTH)
+    with pytest.raises(ConditionError, match="too deep"):
+        Condition.parse("context.initial_data" + step * (MAX_DEPTH + 1))
