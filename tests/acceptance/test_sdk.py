@@ -29,13 +29,13 @@ BOTH = pytest.mark.parametrize("streams", [None, False], ids=["stream", "poll"])
 
 @BOTH
 def test_a_job_is_done_by_a_worker_elsewhere(streams: bool | None) -> None:
-    class Order(msgspec.Struct):
+    class TaskOrder(msgspec.Struct):
         n: int
 
     worker = Worker("w")
 
     @worker.task("work")
-    async def work(order: Order) -> dict[str, Any]:
+    async def work(order: TaskOrder) -> dict[str, Any]:
         return {"n": order.n + 1}
 
     async def main() -> None:

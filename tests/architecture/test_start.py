@@ -47,7 +47,7 @@ SLOW = {
 #: What an orchestrator without workers of its own can do without, and what only draws its blueprints.
 IDLE = {"regista.blueprint.dot", "regista.sdk.local", "regista.sdk.task_runner", "regista.sdk.remote"}
 #: What reads and checks the handlers of blueprints, which a worker's app may have.
-READING = {"regista.blueprint.analysis", "regista.blueprint.compiler", "regista.blueprint.validation"}
+READING = {"regista.blueprint.source_analysis", "regista.blueprint.compiler", "regista.blueprint.validation"}
 #: What an orchestrator is made of, which is no business of a worker.
 ORCHESTRATOR = {
     *(

@@ -1,4 +1,4 @@
-"""ActionFactory: the `actions` of a handler. It collects one wish and turns it into a Decision."""
+"""ActionFactory: the `actions` of a handler. It collects one action and turns it into a Decision."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,29 +9,85 @@ from ..errors import ActionError
 from ..model import RetryPolicy
 from ..model.attributes import Attributes, WrongAttribute, checked
 from . import arguments
-from .branches import Branches
 from .decisions import (
     Action,
     AskHuman,
     Decision,
+    Dispatch,
     Fail,
     FanOut,
     Finish,
     RunChild,
     Sleep,
+    TaskOrder,
     Transition,
 )
 from .graph import Graph
 from .names import did_you_mean
 
 
+class TaskGroup(Struct, eq=False):
+    """The `dispatch_task` calls of one handler run.
+
+    One call to an ordinary state is a Dispatch; calls that lead to one aggregator are a FanOut.
+
+    A single call that leads to an aggregator is a fan-out of one. The targets exist: that was checked.
+    """
+
+    _graph: Graph
+    _orders: list[TaskOrder] = field(default_factory=list)
+    _aggregator: str | None = None
+
+    def add(self, call: str, order: TaskOrder) -> None:
+        """Adds an order. ActionError, and nothing changes, if it leads elsewhere than the others."""
+        aggregator = self._common_aggregator(call, order.transitions)
+        if self._orders and (aggregator is None or aggregator != self._aggregator):
+            raise self._mismatch(call, order)
+        self._orders.append(order)
+        self._aggregator = aggregator
+
+    def action(self) -> Dispatch | FanOut:
+        """The action that the orders add up to."""
+        if self._aggregator is not None:
+            return FanOut(tuple(self._orders), self._aggregator)
+        return Dispatch(self._orders[0])
+
+    def _common_aggregator(self, call: str, transitions: dict[str, str]) -> str | None:
+        """The aggregator that all transitions lead to; None if none leads to an aggregator."""
+        states = self._graph.states
+        aggregator = None
+        for target in transitions.values():
+            if states[target].is_aggregator:
+                aggregator = target
+        if aggregator is None:
+            return None
+        for status, target in transitions.items():
+            if target != aggregator:
+                raise ActionError(
+                    f"{call}: {status!r} leads to {target!r} and another status to the aggregator "
+                    f"{aggregator!r}; all transitions of a branch must lead to its aggregator"
+                )
+        return aggregator
+
+    def _mismatch(self, call: str, order: TaskOrder) -> ActionError:
+        before = next(iter(self._orders[0].transitions.values()))
+        now = next(iter(order.transitions.values()))
+        states = self._graph.states
+        others = [repr(name) for name in dict.fromkeys((before, now)) if not states[name].is_aggregator]
+        why = f" (not an aggregator: {', '.join(others)})" if others else ""
+        return ActionError(
+            f"{call}: an earlier call leads to {before!r}, this one to {now!r}{why}; "
+            "parallel tasks must all lead to one and the same aggregator"
+        )
+
+
 class ActionFactory(Struct, eq=False):
-    """What a handler may wish for. One factory serves one run of one handler.
+    """The actions that a handler may take. One factory serves one run of one handler.
 
     A handler calls one kind of action, once; only `dispatch_task` may be called again, for branches that
-    share their aggregator. `set_result` and `set_search_attributes` combine with anything. A wish against
-    the rules or against the graph raises ActionError at the call, so the traceback shows the line; a wish
-    that was refused leaves no trace. Nothing happens until the decision is committed.
+    share their aggregator. `set_result` and `set_search_attributes` combine with anything. An action
+    against the rules or the graph raises ActionError at the call, so the traceback shows the line; a refused
+    action changes nothing. Nothing happens until the decision is committed.
     """
 
     _graph: Graph
@@ -42,14 +98,14 @@ class ActionFactory(Struct, eq=False):
     #: The first action that was called, and what it came to.
     _first: str | None = None
     _action: Action | None = None
-    _branches: Branches | None = None
+    _branches: TaskGroup | None = None
     _result: Any = UNSET
     _attributes: dict[str, Any] | None = None
 
     def transition_to(self, state: str) -> None:
         """Go on in `state`, at once."""
         call = self._begin("transition_to")
-        self._wish("transition_to", Transition(self._target(call, state)))
+        self._set_action("transition_to", Transition(self._target(call, state)))
 
     def dispatch_task(
         self,
@@ -118,7 +174,7 @@ class ActionFactory(Struct, eq=False):
         for target in order.transitions.values():
             self._target(call, target)
         if self._branches is None:
-            branches = Branches(self._graph)
+            branches = TaskGroup(self._graph)
             branches.add(call, order)
             self._branches = branches
         else:
@@ -151,7 +207,7 @@ class ActionFactory(Struct, eq=False):
                         f"{place}: leads to {target!r}, but its siblings meet in {aggregate_into!r}"
                     )
             orders.append(order)
-        self._wish("dispatch_parallel", FanOut(tuple(orders), aggregate_into))
+        self._set_action("dispatch_parallel", FanOut(tuple(orders), aggregate_into))
 
     def await_human_approval(
         self, message: str, transitions: dict[str, str], integration: str | None = None
@@ -167,7 +223,7 @@ class ActionFactory(Struct, eq=False):
         if integration is not None:
             arguments.text(call, "integration", integration)
         leads = self._transitions(call, transitions)
-        self._wish("await_human_approval", AskHuman(message, leads, integration))
+        self._set_action("await_human_approval", AskHuman(message, leads, integration))
         token = self._token
         return token if isinstance(token, str) else token()
 
@@ -184,20 +240,20 @@ class ActionFactory(Struct, eq=False):
         call = self._begin("run_blueprint")
         name = arguments.text(call, "blueprint_name", blueprint_name)
         data = arguments.mapping(call, "initial_data", initial_data)
-        self._wish("run_blueprint", RunChild(name, data, self._transitions(call, transitions)))
+        self._set_action("run_blueprint", RunChild(name, data, self._transitions(call, transitions)))
 
     def sleep(self, seconds: float, then: str | None = None) -> None:
         """Wait, then go on in `then`; without it, this state's handler runs again (an edge to itself)."""
         call = self._begin("sleep")
         pause = arguments.seconds(call, "seconds", seconds, zero=True)
-        self._wish("sleep", Sleep(pause, self._target(call, self._state if then is None else then)))
+        self._set_action("sleep", Sleep(pause, self._target(call, self._state if then is None else then)))
 
     def fail(self, reason: str, code: str = "failed_by_handler") -> None:
         """End the job as failed, through the state `failed` when the blueprint has one."""
         call = self._begin("fail")
         if not isinstance(reason, str):
             raise arguments.wrong(call, "reason", "a str", reason)
-        self._wish("fail", Fail(reason, arguments.text(call, "code", code)))
+        self._set_action("fail", Fail(reason, arguments.text(call, "code", code)))
 
     def set_result(self, value: Any) -> None:
         """What the job answers when it ends. The last call wins."""
@@ -253,8 +309,8 @@ class ActionFactory(Struct, eq=False):
             )
         return f"state {self._state!r}: {name}"
 
-    def _wish(self, name: str, action: Action) -> None:
-        # Only a valid wish counts: a handler that catches the error may wish again.
+    def _set_action(self, name: str, action: Action) -> None:
+        # Only a valid action counts: a handler that catches the error may take another one.
         self._first = name
         self._action = action
 

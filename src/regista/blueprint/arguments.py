@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from ..errors import ActionError, NotSerializable
 from ..model import STRATEGIES, RetryPolicy, check_requirements
 from ..serialization import to_storable
-from .decisions import Order
+from .decisions import TaskOrder
 from .names import did_you_mean
 
 T = TypeVar("T")
 
 _decode_order = msgspec.msgpack.Decoder(tuple[str, dict[str, Any], dict[str, str]]).decode
-_decode_whole = msgspec.msgpack.Decoder(Order).decode
+_decode_whole = msgspec.msgpack.Decoder(TaskOrder).decode
 
 #: A hundred years. Longer is a mistake, and the calendar ends somewhere.
 MAX_SECONDS = 100 * 366 * 86_400.0
@@ -119,7 +119,7 @@ def leads(call: str, value: object) -> dict[str, str]:
     return {str.__str__(key): str.__str__(target) for key, target in value.items()}
 
 
-def order(call: str, task_type: object, params: object, transitions: object) -> Order:
+def order(call: str, task_type: object, params: object, transitions: object) -> TaskOrder:
     """What every task says, as a store would give it back: nothing of it is the handler's own any more.
 
     What few ask for is added by `with_options`: a record of so many names is dear.
@@ -132,7 +132,7 @@ def order(call: str, task_type: object, params: object, transitions: object) -> 
             _complain(call, task_type, given, transitions)
             raise Unstorable(f"{call}: {problem}") from problem
         if name and ways:
-            return Order(task_type=name, params=kept, transitions=ways)
+            return TaskOrder(task_type=name, params=kept, transitions=ways)
     raise _complain(call, task_type, given, transitions)
 
 
@@ -146,7 +146,7 @@ def _complain(call: str, task_type: object, params: object, transitions: object)
 
 def with_options(
     call: str,
-    order: Order,
+    order: TaskOrder,
     *,
     priority: object = None,
     queue: object = None,
@@ -158,7 +158,7 @@ def with_options(
     requirements: object = None,
     dispatch_strategy: object = None,
     max_cost: object = None,
-) -> Order:
+) -> TaskOrder:
     """The task with the further arguments of `dispatch_task`, or of an entry of `dispatch_parallel`.
 
     None means "not given".
@@ -184,7 +184,7 @@ def with_options(
         raise Unstorable(f"{call}: {problem}") from problem
 
 
-def order_of(call: str, task: dict[str, Any]) -> Order:
+def order_of(call: str, task: dict[str, Any]) -> TaskOrder:
     """One task, from an entry of `dispatch_parallel`; the keys may be today's or those of before."""
     options: dict[str, Any] = {}
     for key, value in task.items():

@@ -10,13 +10,12 @@ from .conditions import Condition
 from .context import JobContext
 from .datastore import DataStores, with_store
 from .graph import Graph
-from .handlers import Handler, HandlerFunction, describe
+from .handlers import OUTCOMES, DeclaredState, Handler, HandlerFunction, handler_record
 from .names import name_problem
-from .states import OUTCOMES, DeclaredState
 
 # Who only carries a blueprint along (a worker's app may have some) never loads what reads and checks its handlers.
 if TYPE_CHECKING:
-    from .compiler import Compiled
+    from .compiler import CompiledBlueprint
 
 F = TypeVar("F", bound=HandlerFunction)
 
@@ -47,7 +46,7 @@ class StateMachineBlueprint:
         #: What its jobs can be found by: name → type (Keyword, Text, Int, Double, Bool, Datetime, KeywordList).
         self.search_attributes: Attributes = self._declared(search_attributes or {})
         self._states: dict[str, DeclaredState] = {}
-        self._compiled: Compiled | None = None
+        self._compiled: CompiledBlueprint | None = None
         for store_name, store in (data_stores or {}).items():
             self.add_data_store(store_name, store)
 
@@ -59,7 +58,7 @@ class StateMachineBlueprint:
         outcome: str | None = None,
         targets: Iterable[str] | None = None,
         blocking: bool = False,
-    ) -> "Registration":
+    ) -> "HandlerDecorator":
         """Declare a handler of `state`: `@bp.handler_for("s")`, or `@bp.handler_for("s").when("...")`.
 
         A state may have many conditional handlers, asked in their order, and one without a condition.
@@ -77,7 +76,7 @@ class StateMachineBlueprint:
         is_end: bool = False,
         targets: Iterable[str] | None = None,
         blocking: bool = False,
-    ) -> "Registration":
+    ) -> "HandlerDecorator":
         """Declare the handler that runs once, after all parallel tasks that lead to `state` are over."""
         return self._registration(
             DeclaredState(name=state, is_end=is_end, is_aggregator=True), targets, blocking
@@ -153,14 +152,14 @@ class StateMachineBlueprint:
 
     def _registration(
         self, flags: DeclaredState, targets: Iterable[str] | None, blocking: bool
-    ) -> "Registration":
+    ) -> "HandlerDecorator":
         problem = name_problem("state name", flags.name)
         names = targets if targets is None or isinstance(targets, str) else list(targets)
         if problem is None and not _are_targets(names):
             problem = f"state {flags.name!r}: targets: expected a list of state names, got {names!r}"
         if problem is not None:
             raise self._invalid(problem)
-        return Registration(self, flags, None if names is None else frozenset(names), blocking)
+        return HandlerDecorator(self, flags, None if names is None else frozenset(names), blocking)
 
     def _register(self, flags: DeclaredState, handler: Handler) -> None:
         declared = self._states.get(flags.name) or DeclaredState(name=flags.name)
@@ -178,7 +177,7 @@ class StateMachineBlueprint:
         self._states[flags.name] = declared
         self._compiled = None
 
-    def _compile(self) -> "Compiled":
+    def _compile(self) -> "CompiledBlueprint":
         if self._compiled is None:
             from .compiler import compile_graph
 
@@ -189,7 +188,7 @@ class StateMachineBlueprint:
         return BlueprintInvalid(self.name, [problem])
 
 
-class Registration:
+class HandlerDecorator:
     """The decorator that `handler_for` gives. It returns the function unchanged."""
 
     __slots__ = ("_blocking", "_blueprint", "_condition", "_flags", "_targets")
@@ -208,7 +207,7 @@ class Registration:
         self._blocking = blocking
         self._condition = condition
 
-    def when(self, condition: str) -> "Registration":
+    def when(self, condition: str) -> "HandlerDecorator":
         """Only where the condition holds. See `conditions` for what it may say."""
         state = self._flags.name
         if self._condition is not None:
@@ -217,14 +216,14 @@ class Registration:
             parsed = Condition.parse(condition)
         except ConditionError as error:
             raise ConditionError(f"state {state!r}: {error}") from None
-        return Registration(self._blueprint, self._flags, self._targets, self._blocking, parsed)
+        return HandlerDecorator(self._blueprint, self._flags, self._targets, self._blocking, parsed)
 
     def __call__(self, func: F) -> F:
         """Register the function as a handler."""
         state = self._flags.name
         if not callable(func):
             raise self._blueprint._invalid(f"state {state!r}: expected a function, got {func!r}")
-        handler = describe(
+        handler = handler_record(
             state, func, condition=self._condition, blocking=self._blocking, declared=self._targets
         )
         self._blueprint._register(self._flags, handler)

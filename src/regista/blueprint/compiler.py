@@ -4,26 +4,24 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from .analysis import Edge, Reading, read_handler
-from .graph import FAILED_STATE, Graph, StateInfo
-from .handlers import Handler
-from .states import DeclaredState
-from .version import version_of
+from .graph import FAILED_STATE, Graph, StateInfo, version_of
+from .handlers import DeclaredState, Handler
+from .source_analysis import Edge, SourceEdges, read_handler
 
 
-class Source(Struct, frozen=True):
+class HandlerSource(Struct, frozen=True):
     """A handler and what its source says."""
 
     handler: Handler
-    reading: Reading
+    reading: SourceEdges
 
 
-class Compiled(Struct, frozen=True):
+class CompiledBlueprint(Struct, frozen=True):
     """A graph, and what only people need: labels and lines. The version knows nothing of these."""
 
     graph: Graph
     #: state → its handlers, read.
-    sources: dict[str, list[Source]]
+    sources: dict[str, list[HandlerSource]]
 
     def edges(self, state: str) -> list[Edge]:
         """The edges that the sources show, `fail` included."""
@@ -33,19 +31,19 @@ class Compiled(Struct, frozen=True):
         return found
 
 
-def compile_graph(blueprint: str, declared: Mapping[str, DeclaredState]) -> Compiled:
+def compile_graph(blueprint: str, declared: Mapping[str, DeclaredState]) -> CompiledBlueprint:
     """The graph as declared, valid or not: an invalid one can still be drawn."""
     sources = {
-        name: [Source(handler, read_handler(handler.func, name)) for handler in state.handlers]
+        name: [HandlerSource(handler, read_handler(handler.func, name)) for handler in state.handlers]
         for name, state in declared.items()
     }
     states = {name: _info(state, sources[name], FAILED_STATE in declared) for name, state in declared.items()}
     start = next((name for name, state in declared.items() if state.is_start), "")
     graph = Graph(blueprint=blueprint, version=version_of(states), start=start, states=states)
-    return Compiled(graph, sources)
+    return CompiledBlueprint(graph, sources)
 
 
-def _info(state: DeclaredState, sources: list[Source], has_failed: bool) -> StateInfo:
+def _info(state: DeclaredState, sources: list[HandlerSource], has_failed: bool) -> StateInfo:
     return StateInfo(
         name=state.name,
         is_start=state.is_start,
@@ -57,7 +55,7 @@ def _info(state: DeclaredState, sources: list[Source], has_failed: bool) -> Stat
     )
 
 
-def _targets(state: DeclaredState, sources: list[Source], has_failed: bool) -> frozenset[str] | None:
+def _targets(state: DeclaredState, sources: list[HandlerSource], has_failed: bool) -> frozenset[str] | None:
     found: set[str] = set()
     for source in sources:
         handler, reading = source.handler, source.reading

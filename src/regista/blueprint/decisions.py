@@ -7,7 +7,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 from ..model import RetryPolicy
 
 
-class Order(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class TaskOrder(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One `dispatch_task` call."""
 
     task_type: str
@@ -36,13 +36,13 @@ class Transition(Struct, frozen=True, tag=True, gc=False):
 class Dispatch(Struct, frozen=True, tag=True, gc=False):
     """Hand one task to a worker; its status says where to go on."""
 
-    order: Order
+    order: TaskOrder
 
 
 class FanOut(Struct, frozen=True, tag=True, gc=False):
     """Hand several tasks to workers at once; when all are over, the aggregator runs."""
 
-    orders: tuple[Order, ...]
+    orders: tuple[TaskOrder, ...]
     aggregator: str
 
 

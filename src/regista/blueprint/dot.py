@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import BlueprintError, GraphvizMissing
-from .compiler import Compiled
+from .compiler import CompiledBlueprint
 from .graph import StateInfo
 
 _HEAD = [
@@ -20,7 +20,7 @@ _TEXT_FORMATS = frozenset({"dot", "gv"})
 _ENTRY, _ANYWHERE = "entry point", "any state"
 
 
-def to_dot(compiled: Compiled) -> str:
+def to_dot(compiled: CompiledBlueprint) -> str:
     """The DOT text: start first, then by name; labels of edges where the source shows them."""
     graph = compiled.graph
     names = sorted(graph.states, key=lambda name: (name != graph.start, name))
@@ -72,7 +72,7 @@ def _node(info: StateInfo) -> str:
     return f"  {_quoted(info.name)} [{_attributes(attributes)}];"
 
 
-def _edges(compiled: Compiled, name: str) -> Iterable[str]:
+def _edges(compiled: CompiledBlueprint, name: str) -> Iterable[str]:
     labels: dict[str, set[str]] = {target: set() for target in compiled.graph.states[name].targets or ()}
     for edge in compiled.edges(name):
         labels.setdefault(edge.target, set()).add(edge.label)

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Mapping
 
-from .compiler import Compiled, Source
+from .compiler import CompiledBlueprint, HandlerSource
 from .graph import FAILED_STATE, Graph
-from .handlers import signature_problem
+from .handlers import DeclaredState, signature_problem
 from .names import did_you_mean
-from .states import DeclaredState
 
 
-def problems_of(declared: Mapping[str, DeclaredState], compiled: Compiled) -> list[str]:
+def problems_of(declared: Mapping[str, DeclaredState], compiled: CompiledBlueprint) -> list[str]:
     """All problems, in the order in which one would mend them. Empty: the blueprint can be followed."""
     found = _start_problems(declared)
     for name, state in declared.items():
@@ -32,7 +31,7 @@ def _start_problems(declared: Mapping[str, DeclaredState]) -> list[str]:
     return [f"expected exactly one start state, got {len(starts)}: {', '.join(map(repr, starts))}"]
 
 
-def _handler_problems(state: DeclaredState, source: Source, graph: Graph) -> list[str]:
+def _handler_problems(state: DeclaredState, source: HandlerSource, graph: Graph) -> list[str]:
     handler, reading = source.handler, source.reading
     place = f"state {state.name!r}: {handler.name} at {handler.location}"
     found = []
@@ -70,7 +69,7 @@ def _unreachable(graph: Graph) -> list[str]:
     return [f"state {name!r}: nothing leads to it" for name in graph.states if name not in reached]
 
 
-def _endless(compiled: Compiled) -> list[str]:
+def _endless(compiled: CompiledBlueprint) -> list[str]:
     graph = compiled.graph
     ends = {name for name, info in graph.states.items() if info.is_end}
     # A handler that calls `fail` ends the job as surely as an end state does.

@@ -15,10 +15,10 @@ import msgspec
 
 from ..aio import await_user_code, call_user_code
 from ..blueprint import ActionFactory, Graph, JobContext, StateMachineBlueprint
-from ..blueprint.analysis import may_suspend
 from ..blueprint.arguments import Unstorable
 from ..blueprint.decisions import Decision, HandlerFailed
 from ..blueprint.handlers import Handler
+from ..blueprint.source_analysis import may_suspend
 from ..clock import Clock
 from ..errors import ActionError, NotSerializable
 from ..model import ClientConfig, Job, Task

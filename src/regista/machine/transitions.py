@@ -18,9 +18,9 @@ from ..blueprint.decisions import (
     FanOut,
     Finish,
     HandlerFailed,
-    Order,
     RunChild,
     Sleep,
+    TaskOrder,
     Transition,
 )
 from ..blueprint.graph import FAILED_STATE
@@ -260,14 +260,14 @@ def with_wave(
 # -- the single actions ------------------------------------------------------------------------------
 
 
-def _dispatch(job: Job, order: Order, context: DecisionContext) -> Step:
+def _dispatch(job: Job, order: TaskOrder, context: DecisionContext) -> Step:
     task = _task(job, order, 0, context)
     unhandled = context.graph.failed_state if context.graph is not None else None
     parked = wait_for(job, JobStatus.WAITING_FOR_WORKER, AwaitTask(task.id, unhandled), context)
     return Step(job=parked, tasks=(TaskWrite(task),), events=(_dispatched(job, task, context),))
 
 
-def _fan_out(job: Job, orders: tuple[Order, ...], aggregator: str, context: DecisionContext) -> Step:
+def _fan_out(job: Job, orders: tuple[TaskOrder, ...], aggregator: str, context: DecisionContext) -> Step:
     tasks = [_task(job, order, index, context, branch=True) for index, order in enumerate(orders)]
     parked = wait_for(job, JobStatus.WAITING_FOR_PARALLEL, AwaitBranches(aggregator, len(tasks)), context)
     return Step(
@@ -278,7 +278,7 @@ def _fan_out(job: Job, orders: tuple[Order, ...], aggregator: str, context: Deci
     )
 
 
-def _task(job: Job, order: Order, index: int, context: DecisionContext, branch: bool = False) -> Task:
+def _task(job: Job, order: TaskOrder, index: int, context: DecisionContext, branch: bool = False) -> Task:
     rules, now = context.settings, context.now
     dispatch_s = order.dispatch_timeout_s or job.dispatch_timeout_s
     result_s = order.result_timeout_s or job.result_timeout_s

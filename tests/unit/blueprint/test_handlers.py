@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from regista.blueprint.analysis import may_suspend
-from regista.blueprint.handlers import describe, signature_problem
+from regista.blueprint.handlers import handler_record, signature_problem
+from regista.blueprint.source_analysis import may_suspend
 
 
 def plain(context: Any, actions: Any) -> None:
@@ -84,19 +84,19 @@ class Callable_:
 def test_only_a_function_whose_own_source_shows_no_await_is_known_not_to_suspend(
     func: Callable[..., Any], is_async: bool, suspends: bool
 ) -> None:
-    assert (describe("s", func).is_async, may_suspend(func)) == (is_async, suspends)
+    assert (handler_record("s", func).is_async, may_suspend(func)) == (is_async, suspends)
 
 
 def test_a_handler_knows_its_name_and_place() -> None:
-    handler = describe("s", plain)
+    handler = handler_record("s", plain)
     line = plain.__code__.co_firstlineno
     assert (handler.name, handler.location) == ("plain", f"{__file__}:{line}")
-    assert describe("s", functools.partial(plain)).location == f"{__file__}:{line}"
-    assert __file__ in describe("s", Callable_()).location
+    assert handler_record("s", functools.partial(plain)).location == f"{__file__}:{line}"
+    assert __file__ in handler_record("s", Callable_()).location
 
 
 def test_a_builtin_can_be_described_too() -> None:
-    handler = describe("s", max)
+    handler = handler_record("s", max)
     assert (handler.is_async, handler.name) == (False, "max")
 
 
@@ -109,17 +109,17 @@ def optional(context: Any, actions: Any, more: int = 1, **rest: Any) -> None: ..
 
 @pytest.mark.parametrize("func", [one, three, keyword_only])
 def test_a_handler_that_cannot_take_context_and_actions_is_a_problem(func: Callable[..., Any]) -> None:
-    assert "callable with (context, actions)" in (signature_problem(describe("s", func)) or "")
+    assert "callable with (context, actions)" in (signature_problem(handler_record("s", func)) or "")
 
 
 @pytest.mark.parametrize("func", [plain, awaits, spread, optional, Callable_(), Callable_().method, max])
 def test_a_handler_that_can_is_none(func: Callable[..., Any]) -> None:
-    assert signature_problem(describe("s", func)) is None
+    assert signature_problem(handler_record("s", func)) is None
 
 
 def test_generators_and_async_functions_in_threads_are_problems() -> None:
     async def generator(context: Any, actions: Any) -> AsyncIterator[int]:
         yield 1
 
-    assert "does not yield" in (signature_problem(describe("s", generator)) or "")
-    assert "blocking=True" in (signature_problem(describe("s", straight, blocking=True)) or "")
+    assert "does not yield" in (signature_problem(handler_record("s", generator)) or "")
+    assert "blocking=True" in (signature_problem(handler_record("s", straight, blocking=True)) or "")

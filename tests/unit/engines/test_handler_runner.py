@@ -15,7 +15,7 @@ import pytest
 
 from regista import ClientConfig, Config, JobStatus, MemoryStorage, OrchestratorEngine, StateMachineBlueprint
 from regista.blueprint import ActionFactory, JobContext
-from regista.blueprint.analysis import may_suspend
+from regista.blueprint.source_analysis import may_suspend
 from regista.engines.approval_tokens import ApprovalTokens, approval_token
 from regista.engines.handler_runner import HandlerRunner
 from regista.model import Job

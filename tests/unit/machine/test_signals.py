@@ -14,9 +14,9 @@ from regista.blueprint.decisions import (
     Decision,
     Dispatch,
     FanOut,
-    Order,
     RunChild,
     Sleep,
+    TaskOrder,
     Transition,
 )
 from regista.blueprint.graph import StateInfo
@@ -44,8 +44,8 @@ STATES = {
     "end": StateInfo(name="end", is_end=True),
 }
 GRAPH = Graph(blueprint="b", version="v", start="s0", states=STATES)
-ORDER = Order(task_type="work", params={}, transitions={"success": "a"})
-BRANCH = Order(task_type="work", params={}, transitions={"success": "join"})
+ORDER = TaskOrder(task_type="work", params={}, transitions={"success": "a"})
+BRANCH = TaskOrder(task_type="work", params={}, transitions={"success": "join"})
 
 
 def after(action: Any) -> Walker:

@@ -16,9 +16,9 @@ from regista.blueprint.decisions import (
     FanOut,
     Finish,
     HandlerFailed,
-    Order,
     RunChild,
     Sleep,
+    TaskOrder,
     Transition,
 )
 from regista.blueprint.graph import StateInfo
@@ -136,8 +136,8 @@ def wish(walker: Walker, action: Any, **more: Any) -> None:
     walker.take(transitions.decide(walker.job, decision, walker.context()))
 
 
-def order(**ways: str) -> Order:
-    return Order(task_type="work", params={"n": 1}, transitions=ways or {"success": "a"})
+def order(**ways: str) -> TaskOrder:
+    return TaskOrder(task_type="work", params={"n": 1}, transitions=ways or {"success": "a"})
 
 
 def test_a_new_job_stands_at_the_start_and_can_run() -> None:

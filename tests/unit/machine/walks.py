@@ -16,9 +16,9 @@ from regista.blueprint.decisions import (
     FanOut,
     Finish,
     HandlerFailed,
-    Order,
     RunChild,
     Sleep,
+    TaskOrder,
     Transition,
 )
 from regista.blueprint.graph import StateInfo
@@ -104,13 +104,13 @@ def actions(draw: st.DrawFn, graph: Graph, state: str) -> Action:
             return Fail("no", "nope")
 
 
-def orders(ways: st.SearchStrategy[dict[str, str]]) -> st.SearchStrategy[Order]:
+def orders(ways: st.SearchStrategy[dict[str, str]]) -> st.SearchStrategy[TaskOrder]:
     seconds = st.none() | st.floats(0.1, 1e5)
     policy = st.none() | st.builds(
         RetryPolicy, max_attempts=st.integers(1, 3), lost_budget=st.integers(0, 2), first_s=st.floats(0, 10)
     )
     return st.builds(
-        Order,
+        TaskOrder,
         task_type=st.just("work"),
         params=st.just({}),
         transitions=ways,

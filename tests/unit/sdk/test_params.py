@@ -16,7 +16,7 @@ from regista.worker import TaskContext, Worker
 CONTEXT = TaskContext(Task(id="j_1_0", job_id="j", type="work"), lambda *_: None)
 
 
-class Order(msgspec.Struct):
+class TaskOrder(msgspec.Struct):
     width: int
     path: str = "here"
 
@@ -46,7 +46,7 @@ def test_a_function_without_annotations_gets_the_dict_itself() -> None:
 
 
 def test_a_struct_a_dataclass_and_a_typed_dict_are_made_of_the_params() -> None:
-    def struct(order: Order) -> Any:
+    def struct(order: TaskOrder) -> Any:
         return order
 
     def data(size: Size, context: TaskContext) -> Any:
@@ -55,16 +55,16 @@ def test_a_struct_a_dataclass_and_a_typed_dict_are_made_of_the_params() -> None:
     def typed(entry: Entry) -> Any:
         return entry
 
-    assert call(struct, {"width": 3}) == Order(3, "here")
+    assert call(struct, {"width": 3}) == TaskOrder(3, "here")
     assert call(data, {"width": 3}) == (Size(3, 1), CONTEXT)
     assert call(typed, {"width": 3, "more": 1}) == {"width": 3}
 
 
 def test_a_record_called_params_is_a_record() -> None:
-    def work(params: Order) -> Any:
+    def work(params: TaskOrder) -> Any:
         return params
 
-    assert call(work, {"width": 3}) == Order(3)
+    assert call(work, {"width": 3}) == TaskOrder(3)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_record_called_params_is_a_record() -> None:
     [({}, "width"), ({"width": "3"}, "width"), ({"width": 3, "path": 5}, "path")],
 )
 def test_wrong_params_are_invalid_input_that_names_the_field(params: dict[str, Any], named: str) -> None:
-    def work(order: Order) -> Any:
+    def work(order: TaskOrder) -> Any:
         raise AssertionError("never called")
 
     with pytest.raises(InvalidInputError, match=rf"'work'.*{named}"):
@@ -97,7 +97,7 @@ def test_the_error_of_a_record_s_own_check_is_invalid_input_too() -> None:
 
 
 def test_a_value_error_of_the_function_itself_is_not_invalid_input() -> None:
-    def work(order: Order) -> None:
+    def work(order: TaskOrder) -> None:
         raise ValueError("mine")
 
     with pytest.raises(ValueError, match="mine"):
@@ -146,7 +146,7 @@ def test_a_context_is_found_by_its_annotation() -> None:
     def only(context: TaskContext) -> Any:
         return context
 
-    def turned(context: TaskContext, order: Order) -> Any:
+    def turned(context: TaskContext, order: TaskOrder) -> Any:
         return context, order
 
     def plain_turned(context: TaskContext, params: dict[str, Any]) -> Any:
@@ -156,32 +156,32 @@ def test_a_context_is_found_by_its_annotation() -> None:
         return "nothing"
 
     assert call(only, {"n": 1}) is CONTEXT
-    assert call(turned, {"width": 1}) == (CONTEXT, Order(1))
+    assert call(turned, {"width": 1}) == (CONTEXT, TaskOrder(1))
     assert call(plain_turned, {"n": 1}) == (CONTEXT, {"n": 1})
     assert call(nothing, {}) == "nothing"
 
 
 def test_methods_partials_and_callable_objects_keep_their_annotations() -> None:
     class Tools:
-        def method(self, order: Order) -> Any:
+        def method(self, order: TaskOrder) -> Any:
             return order
 
-        def __call__(self, order: Order) -> Any:
+        def __call__(self, order: TaskOrder) -> Any:
             return order
 
-    def prefixed(prefix: str, order: Order) -> Any:
+    def prefixed(prefix: str, order: TaskOrder) -> Any:
         return prefix, order
 
-    assert call(Tools().method, {"width": 1}) == Order(1)
-    assert call(Tools(), {"width": 1}) == Order(1)
-    assert call(functools.partial(prefixed, "p"), {"width": 1}) == ("p", Order(1))
+    assert call(Tools().method, {"width": 1}) == TaskOrder(1)
+    assert call(Tools(), {"width": 1}) == TaskOrder(1)
+    assert call(functools.partial(prefixed, "p"), {"width": 1}) == ("p", TaskOrder(1))
 
 
 def test_annotations_that_are_text_are_resolved_and_those_that_cannot_be_are_no_obstacle() -> None:
-    def work(order: "Order", context: "NowhereDefined") -> Any:  # type: ignore[name-defined]  # noqa: F821
+    def work(order: "TaskOrder", context: "NowhereDefined") -> Any:  # type: ignore[name-defined]  # noqa: F821
         return order, context
 
-    assert call(work, {"width": 1}) == (Order(1), CONTEXT)
+    assert call(work, {"width": 1}) == (TaskOrder(1), CONTEXT)
 
 
 def test_a_function_that_nobody_could_call_is_refused_where_it_is_registered() -> None:
@@ -203,7 +203,7 @@ def test_the_schema_of_the_params_is_known_and_a_plain_dict_has_none() -> None:
     worker = Worker()
 
     @worker.task("by-record")
-    def by_record(order: Order) -> None: ...
+    def by_record(order: TaskOrder) -> None: ...
 
     @worker.task("by-name")
     def by_name(width: int, path: str = "here") -> None: ...

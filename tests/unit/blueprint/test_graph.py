@@ -5,8 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from regista.blueprint.blueprint import StateMachineBlueprint
-from regista.blueprint.graph import StateInfo
-from regista.blueprint.version import canonical, version_of
+from regista.blueprint.graph import StateInfo, canonical, version_of
 
 STATES = {
     info.name: info

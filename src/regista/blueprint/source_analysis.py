@@ -1,7 +1,7 @@
 """Analysis: where a handler leads, read from its source.
 
 The graph is what makes a blueprint checkable, drawable and versioned, and the handlers have already said it:
-in the literal arguments of their actions. Reading is cautious. Whatever it cannot follow makes the
+in the literal arguments of their actions. SourceEdges is cautious. Whatever it cannot follow makes the
 handler's targets *computed*, which counts as an edge to every state; it never guesses.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from .handlers import HandlerFunction, call_method
-from .resolve import STATE_ARGUMENTS, TRANSITIONS_ARGUMENTS, Names, Unresolved
+from .name_resolution import STATE_ARGUMENTS, TRANSITIONS_ARGUMENTS, NameScope, NotStatic
 
 _NO_TARGET = frozenset({"fail", "set_result", "set_search_attributes"})
 
@@ -30,7 +30,7 @@ class Edge(Struct, frozen=True, order=True):
     line: int
 
 
-class Reading(Struct, frozen=True):
+class SourceEdges(Struct, frozen=True):
     """What the source of one handler says."""
 
     edges: tuple[Edge, ...] = ()
@@ -40,14 +40,14 @@ class Reading(Struct, frozen=True):
     fails: bool = False
 
 
-def read_handler(func: HandlerFunction, state: str) -> Reading:
+def read_handler(func: HandlerFunction, state: str) -> SourceEdges:
     """Where `func` leads when it is the handler of `state`. Never raises on odd source."""
     try:
         function, skip = _function(func)
         node, first_line = _parse(function)
-        return _Reader(function, node, skip, first_line, state).read()
-    except Unresolved as reason:
-        return Reading(computed=str(reason))
+        return _ActionCallReader(function, node, skip, first_line, state).read()
+    except NotStatic as reason:
+        return SourceEdges(computed=str(reason))
 
 
 def may_suspend(func: HandlerFunction) -> bool:
@@ -67,7 +67,7 @@ def _awaits(function: FunctionType) -> bool:
         return True  # its source is not that of the coroutine
     try:
         node, _ = _parse(function)
-    except Unresolved:
+    except NotStatic:
         return True
     return any(
         isinstance(part, ast.Await | ast.AsyncFor | ast.AsyncWith)
@@ -79,7 +79,7 @@ def _awaits(function: FunctionType) -> bool:
 def _function(func: HandlerFunction) -> tuple[FunctionType, int]:
     """The function whose source counts, and how many of its parameters are bound already."""
     if isinstance(func, functools.partial):
-        raise Unresolved("a functools.partial hides which parameter is `actions`")
+        raise NotStatic("a functools.partial hides which parameter is `actions`")
     inner: Any = inspect.unwrap(func)
     if isinstance(inner, FunctionType):
         return inner, 0
@@ -88,7 +88,7 @@ def _function(func: HandlerFunction) -> tuple[FunctionType, int]:
     call = call_method(inner)
     if isinstance(call, FunctionType):
         return call, 1
-    raise Unresolved("there is no Python source to read")
+    raise NotStatic("there is no Python source to read")
 
 
 def _parse(function: FunctionType) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, int]:
@@ -100,7 +100,7 @@ def _parse(function: FunctionType) -> tuple[ast.FunctionDef | ast.AsyncFunctionD
         # An `if` around an indented function keeps its inner lines, and texts that span lines, as they are.
         tree = ast.parse(f"if True:\n{source}" if indented else source)
     except (OSError, TypeError, SyntaxError, ValueError, RecursionError) as error:
-        raise Unresolved(f"its source cannot be read ({type(error).__name__})") from None
+        raise NotStatic(f"its source cannot be read ({type(error).__name__})") from None
     offset = first_line - (2 if indented else 1)
     if function.__name__ == "<lambda>":
         lambdas = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda)]
@@ -110,10 +110,10 @@ def _parse(function: FunctionType) -> tuple[ast.FunctionDef | ast.AsyncFunctionD
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == function.__name__:
                 return node, offset
-    raise Unresolved("its source cannot be told from what surrounds it")
+    raise NotStatic("its source cannot be told from what surrounds it")
 
 
-class _Reader:
+class _ActionCallReader:
     """Follows `actions` through one function."""
 
     def __init__(
@@ -126,7 +126,7 @@ class _Reader:
     ) -> None:
         parameters = [argument.arg for argument in [*node.args.posonlyargs, *node.args.args]][skip:]
         if len(parameters) < 2:
-            raise Unresolved("it has no parameter of its own for `actions`")
+            raise NotStatic("it has no parameter of its own for `actions`")
         self._context, self._actions = parameters[:2]
         self._body: list[ast.AST] = [node.body] if isinstance(node, ast.Lambda) else [*node.body]
         self._offset = offset
@@ -137,19 +137,19 @@ class _Reader:
             for parent in ast.walk(top)
             for child in ast.iter_child_nodes(parent)
         }
-        self._names = Names(function, node, self._parents)
+        self._names = NameScope(function, node, self._parents)
         self._edges: list[Edge] = []
         self._computed: str | None = None
         self._fails = False
 
-    def read(self) -> Reading:
+    def read(self) -> SourceEdges:
         for name in (self._context, self._actions):
             if self._names.rebound(name):
-                raise Unresolved(f"it gives {name!r} another meaning")
+                raise NotStatic(f"it gives {name!r} another meaning")
         for node in self._walk():
             if self._is_actions(node):
                 self._use(node)
-        return Reading(tuple(self._edges), self._computed, self._fails)
+        return SourceEdges(tuple(self._edges), self._computed, self._fails)
 
     def _walk(self) -> Iterator[ast.AST]:
         for top in self._body:
@@ -190,8 +190,8 @@ class _Reader:
             elif name == "fail":
                 self._fails = True
             elif name not in _NO_TARGET:
-                raise Unresolved(f"`actions.{name}` is not an action")
-        except Unresolved as reason:
+                raise NotStatic(f"`actions.{name}` is not an action")
+        except NotStatic as reason:
             self._give_up(call, str(reason))
 
     def _state_call(self, name: str, call: ast.Call) -> None:
@@ -213,9 +213,9 @@ def _argument(call: ast.Call, position: int, keyword: str) -> ast.expr | None:
             return given.value
     head = call.args[: position + 1]
     if any(isinstance(argument, ast.Starred) for argument in head):
-        raise Unresolved("`*arguments` hide the target")
+        raise NotStatic("`*arguments` hide the target")
     if len(head) > position:
         return head[position]
     if any(given.arg is None for given in call.keywords):
-        raise Unresolved("`**options` hide the target")
+        raise NotStatic("`**options` hide the target")
     return None

@@ -27,11 +27,11 @@ TRANSITIONS_ARGUMENTS = {
 _MISSING = object()
 
 
-class Unresolved(Exception):
+class NotStatic(Exception):
     """The expression cannot be followed; the text says why."""
 
 
-class Names:
+class NameScope:
     """What the names inside one function mean."""
 
     def __init__(
@@ -114,14 +114,14 @@ class Names:
             isinstance(key, str) and isinstance(value, str) for key, value in constant.items()
         ):
             return [(str.__str__(key), str.__str__(value)) for key, value in constant.items()]
-        raise Unresolved(f"transitions are computed: {ast.unparse(node)}")
+        raise NotStatic(f"transitions are computed: {ast.unparse(node)}")
 
     def _item(self, key: ast.expr | None, value: ast.expr) -> Iterable[tuple[str, str]]:
         if key is None:  # {**others}
             return self.mapping(value)
         try:
             labels = self.texts(key)
-        except Unresolved:
+        except NotStatic:
             labels = ["…"]  # the edge is known all the same
         return [(label, target) for label in labels for target in self.texts(value)]
 
@@ -129,7 +129,7 @@ class Names:
         constant = self._constant(node)
         if isinstance(constant, str):
             return str.__str__(constant)  # also of a member of a str enum
-        raise Unresolved(f"a target is computed: {ast.unparse(node) if node is not None else None}")
+        raise NotStatic(f"a target is computed: {ast.unparse(node) if node is not None else None}")
 
     def _constant(self, node: ast.expr | None) -> Any:
         """The value of a literal, a global, a closed-over name, or an attribute of a class or module there."""
@@ -166,7 +166,7 @@ class Names:
         values = self._assigned.get(name)
         # A name that is met again on the way to its own value runs in a circle: x = x or "a".
         if not values or name in self._otherwise | self._parameters | self._following:
-            raise Unresolved(f"{name!r} is computed")
+            raise NotStatic(f"{name!r} is computed")
         self._following.add(name)
         try:
             return [found for value in values for found in resolve(value)]
@@ -184,7 +184,7 @@ class Names:
             if isinstance(parent, ast.keyword):
                 parent = self._parents.get(parent)
             if not _only_reads(parent):
-                raise Unresolved(f"{name!r} may be changed before it is used")
+                raise NotStatic(f"{name!r} may be changed before it is used")
 
     def _note(self, node: ast.AST) -> None:
         """Remember what this node does to names."""

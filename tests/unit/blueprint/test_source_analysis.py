@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from regista.blueprint.actions import ActionFactory
-from regista.blueprint.analysis import Reading, read_handler
-from regista.blueprint.resolve import STATE_ARGUMENTS, TRANSITIONS_ARGUMENTS
+from regista.blueprint.name_resolution import STATE_ARGUMENTS, TRANSITIONS_ARGUMENTS
+from regista.blueprint.source_analysis import SourceEdges, read_handler
 
 DONE = "done"
 ROUTES = {"success": "done", "failure": "repair"}
@@ -25,7 +25,7 @@ class Plain(Enum):
     REPAIR = "repair"
 
 
-def read(func: Callable[..., Any]) -> Reading:
+def read(func: Callable[..., Any]) -> SourceEdges:
     return read_handler(func, "here")
 
 
@@ -91,7 +91,7 @@ def test_fail_is_noted_and_leads_nowhere_else() -> None:
     def handler(context: Any, actions: Any) -> None:
         actions.fail("no")
 
-    assert read(handler) == Reading(fails=True)
+    assert read(handler) == SourceEdges(fails=True)
 
 
 def test_the_second_parameter_counts_whatever_its_name() -> None:
