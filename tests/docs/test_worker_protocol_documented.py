@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from regista.api import performers, sts
+from regista.api.worker_protocol import http, tokens
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "worker-protocol.md").read_text()
@@ -12,7 +12,7 @@ PAGE = (ROOT / "docs" / "reference" / "worker-protocol.md").read_text()
 def test_every_route_has_its_row() -> None:
     routes = [
         f"`{route.method} {route.path.replace('{worker_id}', '{id}')}`"
-        for route in [*performers.routes, *sts.routes]
+        for route in [*http.routes, *tokens.routes]
         if hasattr(route, "method") and hasattr(route, "path")
     ]
 
@@ -22,9 +22,9 @@ def test_every_route_has_its_row() -> None:
 
 def test_every_code_of_a_refusal_is_told() -> None:
     rooms = (
-        "api/performers",
-        "api/worker_auth",
-        "api/sts",
+        "api/worker_protocol/http",
+        "api/worker_protocol/auth",
+        "api/worker_protocol/tokens",
         "api/certificate",
         "workers/credentials",
         "workers/one_time_passwords",
@@ -38,8 +38,8 @@ def test_every_code_of_a_refusal_is_told() -> None:
 
 
 def test_every_word_of_an_answer_to_a_result_is_told() -> None:
-    source = (ROOT / "src" / "regista" / "api" / "performers.py").read_text()
+    source = (ROOT / "src" / "regista" / "api" / "worker_protocol" / "http.py").read_text()
     words = set(re.findall(r'"(\w+_(?:transition|handled|accepted|failure))"', source)) - {"event_accepted"}
 
     assert len(words) == 5
-    assert sorted(word for word in words | set(performers._REFUSALS) if f"`{word}`" not in PAGE) == []
+    assert sorted(word for word in words | set(http._REFUSALS) if f"`{word}`" not in PAGE) == []

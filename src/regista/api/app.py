@@ -16,7 +16,6 @@ from . import (
     audit,
     blueprints,
     bulk_jobs,
-    channel,
     docs,
     events,
     file_transfer,
@@ -26,11 +25,9 @@ from . import (
     jobs,
     me,
     openapi,
-    performers,
     queues,
     schedules,
     search,
-    sts,
     system,
     tokens,
     webhooks,
@@ -38,18 +35,20 @@ from . import (
 )
 from .auth import AuthFailures, RejectedWorkerLog
 from .blueprint_endpoints import ENDPOINT, UNKNOWN_PATH, under_version
-from .channel import Channels
 from .connection_guard import CONNECTION_GUARDS, ConnectionGuards
 from .file_transfer import TransferSlots
 from .logins import logins_of
 from .middleware import RequestMiddleware
 from .openapi import Document
 from .rate_limits import RateLimiter, rate_headers
-from .roll_call import RollCall
 from .routes import AccessControl, Handler, Operation, add_route
 from .stage import STAGE, ApiContext, Stage
 from .tokens import token_service
-from .worker_auth import version_of
+from .worker_protocol import http, streams
+from .worker_protocol import tokens as worker_tokens
+from .worker_protocol.auth import version_of
+from .worker_protocol.heartbeats import HeartbeatBatcher
+from .worker_protocol.streams import WorkerStreams
 
 #: The documented operations, one table per noun.
 NOUNS = [
@@ -74,7 +73,7 @@ NOUNS = [
     docs.routes,
 ]
 #: RouteTable that have documents of their own: the worker protocol, and signed links.
-OTHERS = [performers.routes, sts.routes, channel.routes, file_transfer.routes]
+OTHERS = [http.routes, worker_tokens.routes, streams.routes, file_transfer.routes]
 
 #: Seconds that a client whose request is answered may go on sending a body that is not read.
 _LINGER_S = 1.0
@@ -105,16 +104,16 @@ def create_app(parts: Stage) -> web.Application:
     app[CONNECTION_GUARDS] = guards
     operations.update(_add_routes(app, context))
     app.on_response_prepare.append(set_response_headers)
-    app.cleanup_ctx.extend([_limiter_closed, context.channels.run])
-    app.on_shutdown.extend([_stop_polls, context.channels.close, _end_streams])
+    app.cleanup_ctx.extend([_limiter_closed, context.streams.run])
+    app.on_shutdown.extend([_stop_polls, context.streams.close, _end_streams])
     return app
 
 
 def build_context(parts: Stage) -> ApiContext:
     """The parts of the orchestrator, and those of the HTTP edge."""
     config, shared = parts.config, parts.storage.shared
-    heartbeats = None if shared else RollCall(parts.workers, config.lease_s)
-    channels = Channels(parts.workers, config.lease_s, heartbeats)
+    heartbeats = None if shared else HeartbeatBatcher(parts.workers, config.lease_s)
+    worker_streams = WorkerStreams(parts.workers, config.lease_s, heartbeats)
     logins = logins_of(parts)
     return ApiContext(
         **asdict(parts),
@@ -123,8 +122,8 @@ def build_context(parts: Stage) -> ApiContext:
         desk=PollingService(
             parts.workers, parts.dispatcher, parts.clock, config.lease_s, config.poll_lease_s
         ),
-        channels=channels,
-        tokens=token_service(parts, logins, channels),
+        streams=worker_streams,
+        tokens=token_service(parts, logins, worker_streams),
         downloads=TransferSlots(config.s3_max_concurrency),
         uploads=TransferSlots(config.s3_max_concurrency),
         document=Document([operation for noun in NOUNS for operation in noun]),

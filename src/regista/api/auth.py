@@ -19,7 +19,7 @@ from .doors import Doors
 from .parameters import token_in
 from .problems import Problem
 from .rate_limits import COUNTED, RateLimiter, address_group
-from .worker_auth import SPEAKER, token_of
+from .worker_protocol.auth import SPEAKER, token_of
 
 log = logging.getLogger("regista.workers")
 

@@ -24,11 +24,11 @@ from .doors import Doors
 if TYPE_CHECKING:
     from ..services.tokens import TokenService
     from ..workers.polling.service import PollingService
-    from .channel import Channels
     from .file_transfer import TransferSlots
     from .logins import Logins
     from .openapi import Document
     from .rate_limits import RateLimiter
+    from .worker_protocol.streams import WorkerStreams
 
 
 class Stage(Struct, frozen=True):
@@ -59,7 +59,7 @@ class ApiContext(Stage, frozen=True, kw_only=True):
     limiter: "RateLimiter"
     logins: "Logins"
     desk: "PollingService"
-    channels: "Channels"
+    streams: "WorkerStreams"
     tokens: "TokenService"
     #: Slots of files that go out and come in. Two kinds: a client that copies one to another must not wait for itself.
     downloads: "TransferSlots"

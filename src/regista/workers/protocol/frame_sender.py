@@ -15,9 +15,8 @@ EncodableFrame = Frame | Raw
 class FrameSender:
     """Writes messages without ever making anybody wait.
 
-    `put` only notes the frame, and what has gathered leaves with the next turn of the loop: at once by `write`, where
-    there is one and the other side keeps up with reading. Else a short-lived task waits for `send`, and frames gather
-    up to `most`. One beyond that calls `on_stuck`, once: the other side has given up, or should be given up.
+    `put` only notes the frame. What has gathered leaves with the next turn of the loop: a short-lived task waits for
+    `send`, and frames gather up to `most`. One beyond that calls `on_stuck`, once: the other side does not read.
     """
 
     __slots__ = (
@@ -28,7 +27,6 @@ class FrameSender:
         "_send",
         "_sender",
         "_stuck",
-        "_write",
         "max_bytes",
         "most",
         "since",
@@ -40,11 +38,8 @@ class FrameSender:
         on_stuck: Callable[[], None],
         most: int = 100_000,
         max_bytes: int = 0,
-        write: Callable[[bytes], bool] | None = None,
     ) -> None:
         self._send = send
-        #: Sends a message at once; False, and nothing has left, where that would have to be waited for.
-        self._write = write
         self._on_stuck = on_stuck
         self._stuck = False
         self._closed = False
@@ -81,17 +76,6 @@ class FrameSender:
             # With the next turn: acknowledgements and the tasks that follow from them leave together.
             self._leaving = asyncio.get_running_loop().call_soon(self._leave)
 
-    def put_now(self, frame: EncodableFrame, message: bytes) -> None:
-        """Send this frame, of which `message` is the whole message, at once where nothing is before it; else soon."""
-        if self._frames or self._sender is not None or self._closed or self._write is None:
-            self.put(frame)
-            return
-        try:
-            if not self._write(message):
-                self.put(frame)
-        except (ConnectionError, RuntimeError):
-            pass  # the socket is closed; whoever reads from it notices
-
     async def flush(self) -> None:
         """Return when everything that was put has been handed to the socket, or the socket is gone."""
         if self._leaving is not None:
@@ -112,11 +96,6 @@ class FrameSender:
     def _leave(self) -> None:
         self._leaving = None
         messages = self._gathered()
-        try:
-            while messages and self._write is not None and self._write(messages[0]):
-                del messages[0]
-        except (ConnectionError, RuntimeError):
-            return  # the socket is closed; whoever reads from it notices
         if messages:
             self._sender = asyncio.get_running_loop().create_task(self._send_on(messages), name="pipe")
 

@@ -91,83 +91,15 @@ async def test_how_long_a_message_is_being_sent_can_be_seen() -> None:
     assert (began is None, pipe.since is None) == (False, True)
 
 
-class Quick(Socket):
-    """One that takes messages at once, for as long as its reader keeps up."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.keeps_up = True
-
-    def write(self, message: bytes) -> bool:
-        if self.keeps_up:
-            self.messages.append(frames.decode_from_worker(message))
-        return self.keeps_up
-
-
-async def test_where_the_reader_keeps_up_the_frames_of_a_turn_leave_with_the_next_and_no_task_is_needed() -> (
-    None
-):
-    socket = Quick()
-    pipe = FrameSender(socket.send, socket.on_stuck, write=socket.write)
-    before = asyncio.all_tasks()
-    for frame in FRAMES:
-        pipe.put(frame)
-    assert (socket.messages, asyncio.all_tasks()) == ([], before)
-    await asyncio.sleep(0)
-    assert (socket.messages, asyncio.all_tasks()) == ([FRAMES], before)
-
-
-async def test_what_is_flushed_has_left_before_the_next_turn() -> None:
-    socket = Quick()
-    pipe = FrameSender(socket.send, socket.on_stuck, write=socket.write)
-    pipe.put(FRAMES[0])
-    await pipe.flush()
-    assert socket.messages == [FRAMES[:1]]
-    await asyncio.sleep(0)
-    assert socket.messages == [FRAMES[:1]]
-
-
-async def test_a_reader_that_falls_behind_is_waited_for_and_the_order_stays() -> None:
-    socket = Quick()
-    socket.keeps_up = False
-    socket.gate.clear()
-    pipe = FrameSender(socket.send, socket.on_stuck, write=socket.write)
-    pipe.put(FRAMES[0])
-    await asyncio.sleep(0.01)
-    assert pipe.is_blocked
-    socket.keeps_up = True  # but what was said before must be read before
-    pipe.put(FRAMES[1])
-    pipe.put_now(FRAMES[2], frames.encode([FRAMES[2]]))
-    await asyncio.sleep(0.01)
-    assert socket.messages == []
-    socket.gate.set()
-    await pipe.flush()
-    assert (socket.messages, pipe.is_blocked) == ([FRAMES[:1], FRAMES[1:3]], False)
-
-
-async def test_a_whole_message_leaves_at_once_unless_something_is_before_it() -> None:
-    socket = Quick()
-    pipe = FrameSender(socket.send, socket.on_stuck, write=socket.write)
-    message = frames.encode([FRAMES[2]])
-    pipe.put_now(FRAMES[2], message)
-    assert socket.messages == [[FRAMES[2]]]
-    pipe.put(FRAMES[0])
-    pipe.put_now(FRAMES[2], message)
-    await pipe.flush()
-    assert socket.messages == [[FRAMES[2]], [FRAMES[0], FRAMES[2]]]
-    pipe.close()
-    pipe.put_now(FRAMES[2], message)
-    assert len(socket.messages) == 2
-
-
-async def test_a_socket_that_is_gone_takes_nothing_and_nobody_who_writes_hears_of_it() -> None:
-    def gone(message: bytes) -> bool:
-        raise ConnectionResetError
-
+async def test_order_stays_while_the_reader_is_behind() -> None:
     socket = Socket()
-    pipe = FrameSender(socket.send, socket.on_stuck, write=gone)
-    pipe.put(FRAMES[0])
-    pipe.put_now(FRAMES[2], frames.encode([FRAMES[2]]))
-    await pipe.flush()
-    pipe.put_now(FRAMES[2], frames.encode([FRAMES[2]]))
-    assert socket.messages == []
+    socket.gate.clear()
+    sender = FrameSender(socket.send, socket.on_stuck)
+    sender.put(FRAMES[0])
+    await asyncio.sleep(0.01)
+    assert sender.is_blocked
+    sender.put(FRAMES[1])
+    sender.put(FRAMES[2])
+    socket.gate.set()
+    await sender.flush()
+    assert (socket.messages, sender.is_blocked) == ([FRAMES[:1], FRAMES[1:3]], False)

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from ..config.rates import Context
-from ..workers.credentials import TokenRefused, WorkerTokens
-from ..workers.one_time_passwords import WrongWorker
-from ..workers.protocol.messages import (
+from ...config.rates import Context
+from ...workers.credentials import TokenRefused, WorkerTokens
+from ...workers.one_time_passwords import WrongWorker
+from ...workers.protocol.messages import (
     ID_HEADER,
     VERSION_HEADER,
     BadMessage,
@@ -16,13 +16,13 @@ from ..workers.protocol.messages import (
     decode_message,
     registers_again,
 )
-from . import bodies
-from .callers import worker_calling
-from .certificate import certificate_name
-from .problems import Problem
-from .routes import RouteTable
-from .stage import STAGE
-from .worker_auth import SPEAKER, Speaker, admit, check_signature, check_worker
+from .. import bodies
+from ..callers import worker_calling
+from ..certificate import certificate_name
+from ..problems import Problem
+from ..routes import RouteTable
+from ..stage import STAGE
+from .auth import SPEAKER, Speaker, admit, check_signature, check_worker
 
 #: Stock workers may refresh from several of their loops at once, with one token: for so long all get the same answer.
 _STOCK_LEEWAY_S = 5.0

@@ -7,14 +7,14 @@ from typing import Any, TypeVar
 import msgspec
 from aiohttp import hdrs, web
 
-from ..config.rates import Context
-from ..errors import OrchestratorStopped, StorageOutcomeUnknown
-from ..model import ResultVerdict, Task, TaskResult, split_attempt_id
-from ..serialization import safe_text
-from ..workers.polling.service import UnknownWorker
-from ..workers.polling.session import DeliveredTask
-from ..workers.protocol.dialects import skills_of, task_message, to_progress, to_result
-from ..workers.protocol.messages import (
+from ...config.rates import Context
+from ...errors import OrchestratorStopped, StorageOutcomeUnknown
+from ...model import ResultVerdict, Task, TaskResult, split_attempt_id
+from ...serialization import safe_text
+from ...workers.polling.service import UnknownWorker
+from ...workers.polling.session import DeliveredTask
+from ...workers.protocol.dialects import skills_of, task_message, to_progress, to_result
+from ...workers.protocol.messages import (
     ID_HEADER,
     VERSION_HEADER,
     BadMessage,
@@ -26,13 +26,14 @@ from ..workers.protocol.messages import (
     decode_message,
     registers_again,
 )
-from . import bodies, sts
-from .address import peer_of, tell_if_clear
-from .problems import Problem
-from .rivals import rival_of, warn_of_two
-from .routes import RouteTable
-from .stage import STAGE, Stage
-from .worker_auth import admit, check_signature, check_still_in, check_worker, version_of
+from .. import bodies
+from ..address import peer_of, tell_if_clear
+from ..problems import Problem
+from ..routes import RouteTable
+from ..stage import STAGE, Stage
+from . import tokens as tokens_api
+from .auth import admit, check_signature, check_still_in, check_worker, version_of
+from .duplicates import duplicate_worker, warn_duplicate_worker
 
 #: A poll may ask for so many tasks at once.
 MAX_TASKS = 1000
@@ -66,7 +67,7 @@ async def register(request: web.Request) -> web.Response:
     await request.app[STAGE].limiter.take_for_worker(request, Context.HEARTBEAT, said.worker_id)
     tell_if_clear(request, f"worker {said.worker_id}")
     # Before it is taken in: of two that come with one password, one is let in.
-    login = await sts.trade(request, said.worker_id) if speaker.by == "password" else None
+    login = await tokens_api.trade(request, said.worker_id) if speaker.by == "password" else None
     try:
         arrival = await request.app[STAGE].desk.register(said, peer_of(request))
     except BadMessage as error:
@@ -85,7 +86,7 @@ async def register(request: web.Request) -> web.Response:
     if arrival.stop:
         answer["cancel_task_ids"] = arrival.stop
     if login is not None:
-        answer |= sts.shown(login)
+        answer |= tokens_api.shown(login)
     return _answer(answer)
 
 
@@ -231,8 +232,8 @@ async def _unknown(
     more: dict[str, Any] = {}
     if session is not None:
         newer = await stage.workers.recall(worker_id)
-        if rival := rival_of(newer, session, incarnation or "", stage.config.instance_id):
-            warn_of_two(worker_id, rival, peer_of(request))
+        if rival := duplicate_worker(newer, session, incarnation or "", stage.config.instance_id):
+            warn_duplicate_worker(worker_id, rival, peer_of(request))
             more["displaced_by"] = rival
     # The stock SDK looks for the words "not found", and registers again.
     return Problem(404, "worker_unknown", f"worker {worker_id} not found here: register again", **more)

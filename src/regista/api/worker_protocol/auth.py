@@ -10,9 +10,9 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
-from ..workers.credentials import TokenFamily, TokenRefused, is_access
-from ..workers.one_time_passwords import UNKNOWN, is_password
-from ..workers.protocol.messages import (
+from ...workers.credentials import TokenFamily, TokenRefused, is_access
+from ...workers.one_time_passwords import UNKNOWN, is_password
+from ...workers.protocol.messages import (
     ID_HEADER,
     PROTOCOL_VERSION,
     TOKEN_HEADER,
@@ -21,11 +21,11 @@ from ..workers.protocol.messages import (
     Message,
     check_identifier,
 )
-from ..workers.protocol.signing import verify
-from .certificate import certificate_name
-from .parameters import token_in
-from .problems import Problem
-from .stage import STAGE, Stage
+from ...workers.protocol.signing import verify
+from ..certificate import certificate_name
+from ..parameters import token_in
+from ..problems import Problem
+from ..stage import STAGE, Stage
 
 #: A registration, or a request for a token, that was signed longer ago than this (or will be) is refused. Nothing
 #: else is: finished work must survive an outage, and everything else may be said twice.

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import msgspec
 from aiohttp import WSMsgType, web
 
-from ..config.rates import Context
-from ..model import job_id_of_task, split_attempt_id
-from ..workers.polling.service import PollingService
-from ..workers.protocol.dialects import to_progress
-from ..workers.protocol.messages import BadMessage, WorkerEvent, decode_message
-from .problems import Problem
-from .stage import STAGE
-from .worker_auth import SPEAKER, check_claim, check_signature, is_still_in
+from ...config.rates import Context
+from ...model import job_id_of_task, split_attempt_id
+from ...workers.polling.service import PollingService
+from ...workers.protocol.dialects import to_progress
+from ...workers.protocol.messages import BadMessage, WorkerEvent, decode_message
+from ..problems import Problem
+from ..stage import STAGE
+from .auth import SPEAKER, check_claim, check_signature, is_still_in
 
 log = logging.getLogger("regista.sockets")
 
