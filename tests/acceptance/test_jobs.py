@@ -464,6 +464,21 @@ def test_the_owner_approves_and_the_same_decision_twice_is_fine() -> None:
     run(body, asks())
 
 
+def test_body_of_an_approval_is_looked_at_only_with_its_token_and_only_if_it_is_small() -> None:
+    async def body(house: House) -> None:
+        job = await house.submit("asks")
+        token = (await house.get(f"/api/v1/jobs/{job['id']}")).json["waiting_for"]["detail"]["token"]
+        hook = f"/_public/webhooks/approval/{job['id']}"
+        large = {"decision": "no", "comment": "x" * 70_000}
+
+        assert (await house.call("POST", f"{hook}?token=wrong", raw=b"not JSON", token=None)).status == 403
+        assert (await house.post(f"{hook}?token=wrong", large, token=None)).status == 403
+        assert (await house.post(f"{hook}?token={token}", large, token=None)).status == 413
+        assert (await house.call("POST", f"{hook}?token={token}", raw=b"not JSON", token=None)).status == 400
+
+    run(body, asks())
+
+
 def test_an_outsider_approves_with_the_token_that_the_owner_was_shown() -> None:
     async def body(house: House) -> None:
         job = await house.submit("asks")

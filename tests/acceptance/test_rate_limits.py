@@ -272,6 +272,39 @@ def test_guesses_at_an_approval_count_as_failures_too() -> None:
     run(body, rate_limits={"auth": "3/h"})
 
 
+def test_too_many_guesses_at_a_public_secret_are_refused() -> None:
+    async def body(house: House) -> None:
+        approval = "/_public/webhooks/approval/nothing?token=guess"
+        link = "/_public/files/job/a.txt?expires=99999999999&signature=guess"
+
+        async def decide() -> int:
+            return (await house.post(approval, {"decision": "approve"}, token=None)).status
+
+        async def download() -> int:
+            return (await house.get(link, token=None)).status
+
+        assert [await decide() for _ in range(5)] == [403, 403, 403, 429, 429]
+        assert await download() == 429
+        # What contains no secret answers as ever.
+        assert (await house.get("/_public/live", token=None)).status == 200
+
+    run(body, rate_limits={"auth": "3/h"})
+
+
+def test_renewing_a_login_counts_as_a_heartbeat() -> None:
+    async def body(house: House) -> None:
+        issued = await house.post("/_worker/auth/token", {"worker_id": "w1"}, token=None, headers=WORKER)
+        token = issued.json["refresh_token"]
+        statuses = []
+        for _ in range(8):
+            answer = await house.post("/_worker/auth/token/refresh", {"refresh_token": token}, token=None)
+            statuses.append(answer.status)
+            token = answer.json.get("refresh_token", token)
+        assert statuses == [200] * 5 + [429] * 3
+
+    run(body, rate_limits={"heartbeat": "5/h"})
+
+
 def test_the_defaults_let_a_busy_client_and_a_busy_worker_do_what_they_do() -> None:
     async def body(house: House) -> None:
         await house.post("/_worker/workers/register", REGISTRATION, token=None, headers=WORKER)

@@ -60,6 +60,7 @@ FLOORS = {
             "trace_context",
             "schedules",
             "redaction",
+            "log_throttle",
         ],
         0,
     ),

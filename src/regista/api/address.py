@@ -19,10 +19,6 @@ FORWARDED_PROTO = "X-Forwarded-Proto"
 #: Where nobody can be named: a Unix socket, or a connection that is gone.
 UNKNOWN = "unknown"
 
-#: Addresses that were told of; so many at most.
-_told: set[str] = set()
-_MOST_TOLD = 100
-
 log = logging.getLogger("regista.doors")
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -79,17 +75,16 @@ def is_secure(request: web.Request) -> bool:
     return request.secure
 
 
-def tell_if_clear(request: web.Request, who: str) -> None:
-    """Say, once for each address, that a secret has crossed the open network as it is."""
+def warn_plain_http(request: web.Request, sender: str) -> None:
+    """Log, once an hour for each address, that a token has crossed the internet without encryption."""
     address = client_address(request)
     found = _address(address)
-    if found is None or not found.is_global or is_secure(request) or address in _told:
+    if found is None or not found.is_global or is_secure(request):
         return
-    if len(_told) < _MOST_TOLD:
-        _told.add(address)
+    if request.app[STAGE].log_throttle.is_due(("plain_http", address)):
         log.warning(
-            "%s came from %s over plain HTTP: whoever listens on the way has its token; use TLS",
-            who,
+            "%s came from %s over plain HTTP: its token can be read on the way; use TLS",
+            sender,
             address,
             extra={"action": "token_in_the_clear"},
         )

@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 
 from ..config import Config
 from ..errors import OrchestratorStopped
+from ..log_throttle import LogThrottle
 from ..workers.polling.service import PollingService
 from ..workers.protocol.messages import VERSION_HEADER
 from . import (
@@ -75,6 +76,8 @@ NOUNS = [
 #: RouteTable that have documents of their own: the worker protocol, and signed links.
 OTHERS = [http.routes, worker_tokens.routes, streams.routes, file_transfer.routes]
 
+#: Seconds between two warnings about one address.
+WARN_EVERY_S = 3600.0
 #: Seconds that a client whose request is answered may go on sending a body that is not read.
 _LINGER_S = 1.0
 
@@ -118,6 +121,7 @@ def build_context(parts: Stage) -> ApiContext:
     return ApiContext(
         **asdict(parts),
         limiter=RateLimiter(config, parts.clock, parts.storage if shared else None),
+        log_throttle=LogThrottle(parts.clock.elapsed, WARN_EVERY_S),
         logins=logins,
         desk=PollingService(
             parts.workers, parts.dispatcher, parts.clock, config.lease_s, config.poll_lease_s

@@ -10,6 +10,7 @@ from aiohttp import hdrs, web
 
 from ..config import Config
 from ..config.rates import Context
+from ..log_throttle import LogThrottle
 from ..model import ClientConfig, Rate
 from ..workers.protocol.messages import ID_HEADER, TOKEN_HEADER
 from .address import client_address
@@ -166,8 +167,6 @@ def _certificate(request: web.Request, trusted: tuple[str, ...]) -> str | None:
 
 #: Seconds between two log lines about one address.
 _LOG_EVERY_S = 60.0
-#: Addresses that are remembered; about further ones nothing is logged until some are forgotten.
-_MAX_LOGGED = 1000
 #: Refusals of an identity. A short-lived token that has expired is none: its worker renews it by itself.
 _IDENTITY_STATUSES = frozenset({401, 403})
 _EXPECTED_CODES = frozenset({"token_expired"})
@@ -179,15 +178,14 @@ class RejectedWorkerLog:
     """Logs which workers were rejected and why, at most one line a minute for each address."""
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
-        self._elapsed = elapsed
-        self._logged: dict[str, float] = {}
+        self._throttle = LogThrottle(elapsed, _LOG_EVERY_S)
 
     def write(self, request: web.Request, problem: Problem) -> None:
         """Log a refused request of a worker. Its credentials are never written."""
         if problem.status not in _IDENTITY_STATUSES or problem.code in _EXPECTED_CODES:
             return
         address = client_address(request)
-        if self._is_due(address):
+        if self._throttle.is_due(address):
             worker_id = request.headers.get(ID_HEADER) or request.match_info.get("worker_id") or "unknown"
             log.warning(
                 "rejected worker %s from %s: %s (%s)%s",
@@ -198,13 +196,3 @@ class RejectedWorkerLog:
                 _ADVICE if problem.code in _TOKEN_CODES else "",
                 extra={"action": "worker_turned_away", "worker_id": worker_id[:128], "address": address},
             )
-
-    def _is_due(self, address: str) -> bool:
-        now = self._elapsed()
-        if len(self._logged) >= _MAX_LOGGED:
-            self._logged = {one: at for one, at in self._logged.items() if now - at < _LOG_EVERY_S}
-        last = self._logged.get(address)
-        if (last is not None and now - last < _LOG_EVERY_S) or len(self._logged) >= _MAX_LOGGED:
-            return False
-        self._logged[address] = now
-        return True

@@ -9,7 +9,6 @@ import msgspec
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from ..config import Config
 from ..serialization import safe_text
 from .compression import REQUEST_ENCODINGS, BodyTooLarge, CorruptBody, decompress
 from .problems import Problem
@@ -30,40 +29,48 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
-async def read(request: web.Request) -> bytes:
-    """The whole body; 413 when it is too large (before it is read, if it says so) and 408 when it dawdles."""
+async def read(request: web.Request, most: int | None = None) -> bytes:
+    """The whole body, decompressed.
+
+    413 when it is larger than `most` (by default the setting), before it is read if its headers say so; 408 when it
+    does not come in time.
+    """
     config = request.app[STAGE].config
-    if (request.content_length or 0) > config.max_body_bytes:
-        raise too_large(config.max_body_bytes)
+    limit = config.max_body_bytes if most is None else min(most, config.max_body_bytes)
+    if (request.content_length or 0) > limit:
+        raise too_large(limit)
     packed = hdrs.CONTENT_ENCODING in request.headers
-    return await (_read_packed if packed else _read)(request, config)
+    return await (_read_packed if packed else _read)(request, limit, config.body_timeout_s)
 
 
-async def _read(request: web.Request, config: Config) -> bytes:
+async def _read(request: web.Request, limit: int, timeout_s: float) -> bytes:
+    body = bytearray()
     try:
-        async with asyncio.timeout(config.body_timeout_s):
-            return await request.read()
+        async with asyncio.timeout(timeout_s):
+            async for chunk in request.content.iter_any():
+                body += chunk
+                if len(body) > limit:
+                    raise too_large(limit)
     except TimeoutError:
-        detail = f"expected the whole body within {config.body_timeout_s:g} s, and it did not come"
+        detail = f"expected the whole body within {timeout_s:g} s, and it did not come"
         raise Problem(408, "body_timeout", detail, headers={"Connection": "close"}) from None
-    except web.HTTPRequestEntityTooLarge:
-        raise too_large(config.max_body_bytes) from None
     except UNREADABLE as error:
         raise unreadable(error) from None
+    return bytes(body)
 
 
-async def _read_packed(request: web.Request, config: Config) -> bytes:
-    """Packed in one way that we can undo. Twice packed is how bombs are built, and nobody needs it."""
+async def _read_packed(request: web.Request, limit: int, timeout_s: float) -> bytes:
+    """Compressed in one way that we can undo. Twice compressed is how bombs are built, and no client needs it."""
     coding = ", ".join(request.headers.getall("Content-Encoding")).strip().lower()
     if coding not in REQUEST_ENCODINGS:
         raise unsupported_encoding(coding)
-    body = await _read(request, config)
+    body = await _read(request, limit, timeout_s)
     if len(request.match_info.apps) > 1:
         return body  # mounted in an application whose server decompresses requests by itself
     try:
-        return await asyncio.to_thread(decompress, body, coding, config.max_body_bytes)
+        return await asyncio.to_thread(decompress, body, coding, limit)
     except BodyTooLarge:
-        raise too_large(config.max_body_bytes) from None
+        raise too_large(limit) from None
     except CorruptBody as error:
         detail = f"the body is not {coding}, as its header says: {safe_text(error)[:200]}"
         raise Problem(400, "malformed_body", detail, headers={"Connection": "close"}) from None
@@ -94,9 +101,9 @@ def too_large(most: int) -> Problem:
     return Problem(413, "body_too_large", detail, headers={"Connection": "close"})
 
 
-async def take(request: web.Request, shape: type[T]) -> T:
-    """The body as a record."""
-    return parse(await read(request), shape)
+async def take(request: web.Request, shape: type[T], most: int | None = None) -> T:
+    """The body as a record; `most` as in `read`."""
+    return parse(await read(request, most), shape)
 
 
 async def take_optional(request: web.Request, shape: type[T]) -> T:

@@ -3,10 +3,11 @@
 import logging
 from typing import Any
 
-from aiohttp import hdrs, web
+from aiohttp import web
 
 from .address import is_trusted
 from .problems import Problem
+from .stage import STAGE
 
 log = logging.getLogger("regista.doors")
 
@@ -15,12 +16,6 @@ NAME_HEADER = "X-Client-Cert-CN"
 VERIFY_HEADER = "X-Client-Cert-Verify"
 #: What it says when the certificate is one of our authority's.
 VERIFIED = "SUCCESS"
-#: The first one's name, that need not be made small each time it is looked for.
-_NAME = type(hdrs.VARY)(NAME_HEADER)
-
-#: Addresses that were told of; so many at most.
-_told: set[str] = set()
-_MOST_TOLD = 100
 
 
 def certificate_name(request: web.Request, trusted: tuple[str, ...]) -> str | None:
@@ -31,8 +26,8 @@ def certificate_name(request: web.Request, trusted: tuple[str, ...]) -> str | No
     """
     if trusted and is_trusted(request.remote, trusted):
         return _said(request)
-    if _NAME in request.headers:
-        _tell_ignored(request)
+    if NAME_HEADER in request.headers:
+        _warn_ignored(request)
     transport = request.transport
     certificate: dict[str, Any] | None = None
     if transport is not None:
@@ -63,11 +58,10 @@ def _nameless() -> Problem:
     )
 
 
-def _tell_ignored(request: web.Request) -> None:
-    """Once for each address: either somebody tries, or the proxy was forgotten in the settings."""
+def _warn_ignored(request: web.Request) -> None:
+    """Once an hour for each address: either the header is forged, or the proxy is missing in the settings."""
     peer = request.remote or "?"
-    if peer not in _told and len(_told) < _MOST_TOLD:
-        _told.add(peer)
+    if request.app[STAGE].log_throttle.is_due(("proxy_header", peer)):
         log.warning(
             "%s from %s is ignored; if that is your proxy, name it in REGISTA_TRUSTED_PROXIES",
             NAME_HEADER,

@@ -14,6 +14,9 @@ from .stage import STAGE
 
 routes = RouteTable("jobs")
 
+#: Bytes of a decision that comes without a client's token.
+MAX_DECISION_BYTES = 64 * 1024
+
 _NOT_YOURS = "no such job of yours"
 _NOT_QUARANTINED = "the job is not quarantined"
 TOKEN = Parameter(
@@ -79,7 +82,8 @@ async def approve_by_token(request: web.Request) -> web.Response:
     job_id, token = request.match_info["job_id"], request.query.get("token", "")
     if not token:
         raise Problem(401, "token_missing", "expected the approval token as ?token=, got none")
-    body = await bodies.take(request, Decision)
+    await approvals.check_token(job_id, token)  # before the body: it costs much more to read and decode
+    body = await bodies.take(request, Decision, MAX_DECISION_BYTES)
     await approvals.approve_by_token(caller_of(request), job_id, token, _decision(body))
     return view.json({"status": "approval_received", "job_id": job_id})
 

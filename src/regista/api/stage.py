@@ -13,6 +13,7 @@ from ..dispatch.dispatcher import Dispatcher
 from ..engines.live_events import LiveEventFeed
 from ..engines.native.engine import NativeEngine
 from ..history.base import HistoryStorage
+from ..log_throttle import LogThrottle
 from ..model import ClientConfig
 from ..observe.telemetry import Telemetry
 from ..services import Services
@@ -57,6 +58,8 @@ class ApiContext(Stage, frozen=True, kw_only=True):
     """The same with the parts of the HTTP edge itself."""
 
     limiter: "RateLimiter"
+    #: For warnings about an address: one an hour.
+    log_throttle: LogThrottle
     logins: "Logins"
     desk: "PollingService"
     streams: "WorkerStreams"

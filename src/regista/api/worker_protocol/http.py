@@ -27,7 +27,7 @@ from ...workers.protocol.messages import (
     registers_again,
 )
 from .. import bodies
-from ..address import peer_of, tell_if_clear
+from ..address import peer_of, warn_plain_http
 from ..problems import Problem
 from ..routes import RouteTable
 from ..stage import STAGE, Stage
@@ -65,7 +65,7 @@ async def register(request: web.Request) -> web.Response:
     check_worker(request, said.worker_id)
     check_signature(request, body, said, said.worker_id, fresh=True)
     await request.app[STAGE].limiter.take_for_worker(request, Context.HEARTBEAT, said.worker_id)
-    tell_if_clear(request, f"worker {said.worker_id}")
+    warn_plain_http(request, f"worker {said.worker_id}")
     # Before it is taken in: of two that come with one password, one is let in.
     login = await tokens_api.trade(request, said.worker_id) if speaker.by == "password" else None
     try:

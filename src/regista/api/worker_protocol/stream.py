@@ -406,6 +406,6 @@ class WorkerStream:
         self._drain(frames.DrainFrame())  # no more tasks while the last results are stored
         if self._reports:
             await asyncio.wait(self._reports, timeout=CLOSE_TIMEOUT_S)
-            await self._sender.flush()
+        await self._sender.flush()
         await self._context.workers.leave(self.worker_id, self.session)
         await self._ws.close()

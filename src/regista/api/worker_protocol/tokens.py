@@ -17,9 +17,11 @@ from ...workers.protocol.messages import (
     registers_again,
 )
 from .. import bodies
+from ..address import client_address
 from ..callers import worker_calling
 from ..certificate import certificate_name
 from ..problems import Problem
+from ..rate_limits import address_group
 from ..routes import RouteTable
 from ..stage import STAGE
 from .auth import SPEAKER, Speaker, admit, check_signature, check_worker
@@ -79,6 +81,9 @@ async def refresh(request: web.Request) -> web.Response:
                 403, "worker_mismatch", f"the token is {worker_id!r}'s, the request names {named!r}"
             )
     check_signature(request, body, said, worker_id, fresh=True, required=False)
+    # The token is not verified yet: its own address alone must not use up the limit of a worker.
+    key = f"{worker_id}@{address_group(client_address(request))}"
+    await request.app[STAGE].limiter.take_for_worker(request, Context.HEARTBEAT, key)
     stock = registers_again(request.headers.get(VERSION_HEADER)) and not said.request_id
     credentials = request.app[STAGE].logins.credentials
     try:
