@@ -315,7 +315,7 @@ class OrchestratorEngine:
 
     def _worker_noted(self, worker_id: str) -> None:
         if self.dispatcher.find(worker_id) is not None:
-            self.engine.run_soon(self.workers.heard_of(worker_id), "worker-noted")
+            self.engine.run_soon(self.workers.sync_with_record(worker_id), "worker-noted")
 
     async def _records(self) -> bool:
         return await self.storage.lead("history", self.config.instance_id, LEAD_S)

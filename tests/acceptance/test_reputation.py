@@ -30,7 +30,7 @@ def shown(director: OrchestratorEngine) -> float | None:
 
 async def _count(director: OrchestratorEngine) -> int:
     await director.recorder.drain()
-    calculator = ReputationCalculator(director.storage, director.history, director.workers.judge, 0)
+    calculator = ReputationCalculator(director.storage, director.history, director.workers.set_reputation, 0)
     return (await calculator.run_once(director.clock.now())).done
 
 
@@ -56,7 +56,7 @@ async def test_an_instance_hears_what_another_one_has_found_out(redis_server: Re
     there = OrchestratorEngine(redis_server.url, Config(instance_id="there"))
     here.add_worker(clumsy())
     async with here, there:
-        assert await there.workers.judge("clumsy", 0.5)
+        assert await there.workers.set_reputation("clumsy", 0.5)
         for _ in range(100):
             if shown(here) == 0.5:
                 break

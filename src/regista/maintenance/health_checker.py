@@ -40,7 +40,7 @@ class HealthChecker:
         lost = 0
         for worker in await self._storage.lapsed():
             if self._grace.over_for(worker.lease_s or 0.0):
-                lost += await self._service.bury(worker.id, worker.session)
+                lost += await self._service.remove(worker.id, worker.session)
         if not self._grace.over_for(self._longest_lease_s):
             return ChoreResult(done=lost)
         return ChoreResult(done=lost + await self._bury_unknown())
@@ -55,7 +55,7 @@ class HealthChecker:
             # those who are known, since with thousands of workers that alone would block everybody.
             known = await self._known()
             if worker_id not in known:
-                lost += await self._service.bury(worker_id, None)
+                lost += await self._service.remove(worker_id, None)
         return lost
 
     async def _known(self) -> set[str]:
@@ -92,7 +92,9 @@ class WorkerIndexCleaner:
         if not seats:
             return ChoreResult()
         known = {worker.id: worker for worker in await self._storage.workers()}
-        gone = sum(self._service.compare(connected, known.get(connected.worker.id)) for connected in seats)
+        gone = sum(
+            self._service.follow_record(connected, known.get(connected.worker.id)) for connected in seats
+        )
         return ChoreResult(done=gone)
 
 

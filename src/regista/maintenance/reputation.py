@@ -99,14 +99,14 @@ class ReputationCalculator:
         self,
         storage: StorageBackend,
         history: HistoryStorage,
-        judge: Callable[[str, float], Awaitable[bool]],
+        set_reputation: Callable[[str, float], Awaitable[bool]],
         interval_s: float = 60.0,
     ) -> None:
         self.interval_s = interval_s
         self._storage = storage
         self._history = history
-        #: `WorkerService.judge`.
-        self._judge = judge
+        #: `WorkerService.set_reputation`.
+        self._set_reputation = set_reputation
         self._not_before: datetime | None = None
         #: Up to here there was nothing to count, or it was counted.
         self._looked_upto = 0
@@ -178,7 +178,7 @@ class ReputationCalculator:
                 continue
             known = await self.of(worker.id, now)
             if known is not None and known != worker.profile.reputation:
-                changed += await self._judge(worker.id, known)
+                changed += await self._set_reputation(worker.id, known)
         return changed
 
 
@@ -190,6 +190,6 @@ def build_reputation(
     storage: StorageBackend, history: HistoryStorage, workers: WorkerService, clock: Clock
 ) -> ReputationCalculator:
     """The calculator of an orchestrator; workers that register get what they earned before."""
-    calculator = ReputationCalculator(storage, history, workers.judge)
+    calculator = ReputationCalculator(storage, history, workers.set_reputation)
     workers.reputation_of = lambda worker_id: calculator.of(worker_id, clock.now())
     return calculator

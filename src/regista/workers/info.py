@@ -1,12 +1,16 @@
-"""WorkerFacts: a worker as people see it."""
+"""WorkerInfo: a worker as people see it."""
 
+import asyncio
 from datetime import datetime
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ..dispatch.connected import ConnectedWorker, worker_state
+from ..dispatch.dispatcher import Dispatcher
 from ..model import Worker
+from ..storage.base import StorageBackend
+from .attempts import HeldTasks
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True):
@@ -53,3 +57,41 @@ def connected_worker_info(worker: Worker, connected: ConnectedWorker, silent: bo
         available=connected.worker.skills,
         last_seen=connected.last_seen,
     )
+
+
+async def describe_workers(
+    storage: StorageBackend, tasks: HeldTasks, dispatcher: Dispatcher, instance: str
+) -> list[WorkerInfo]:
+    """All registered workers, in the order of their ids, as this instance sees them."""
+    silent = {worker.id for worker in await storage.lapsed()}
+    workers = await storage.workers()
+    # Concurrent questions share round trips to the store.
+    found = (_describe(tasks, dispatcher, instance, worker, worker.id in silent) for worker in workers)
+    return await asyncio.gather(*found)
+
+
+async def describe_worker(
+    storage: StorageBackend, tasks: HeldTasks, dispatcher: Dispatcher, instance: str, worker_id: str
+) -> WorkerInfo | None:
+    """One worker; None if it is not registered."""
+    worker = await storage.worker(worker_id)
+    if worker is None:
+        return None
+    silent = any(lapsed.id == worker_id for lapsed in await storage.lapsed())
+    return await _describe(tasks, dispatcher, instance, worker, silent)
+
+
+async def _describe(
+    tasks: HeldTasks, dispatcher: Dispatcher, instance: str, worker: Worker, silent: bool
+) -> WorkerInfo:
+    connected = dispatcher.find(worker.id)
+    if connected is not None and _is_here(connected, worker, instance):
+        return connected_worker_info(worker, connected, silent)
+    held = await tasks.held_by(worker.id)
+    return stored_worker_info(worker, silent, tuple(task.attempt_id for task in held))
+
+
+def _is_here(connected: ConnectedWorker, worker: Worker, instance: str) -> bool:
+    """It is connected where its record says. A worker that polls may be connected to several instances."""
+    here = worker.instance == instance or connected.worker.transport == "poll"
+    return here and connected.worker.session == worker.session

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -15,42 +15,23 @@ from ..clock import Clock
 from ..dispatch.connected import ConnectedWorker, WorkerConnection
 from ..dispatch.dispatcher import Dispatcher
 from ..engines.base import TaskEngine
-from ..errors import NotSerializable
-from ..machine.step import DecisionContext, Step
-from ..machine.task_results import TaskStep, lost, storable_result
 from ..model import (
-    HELD_STATES,
     AttemptState,
     EventType,
-    Job,
     ResultVerdict,
     Task,
     TaskResult,
-    TaskWrite,
     Worker,
     split_attempt_id,
 )
-from ..serialization import to_storable
 from ..storage.base import StorageBackend
-from .attendance import Attendance
-from .info import WorkerInfo, connected_worker_info, stored_worker_info
-from .signs import Signs
+from .attempts import AttemptTracker, HeldTasks, offer_again
+from .info import WorkerInfo, describe_worker, describe_workers
+from .records import WorkerRecords, with_reputation
 
 log = logging.getLogger("regista.workers")
 
 _decode_any = msgspec.msgpack.Decoder().decode
-
-#: What a record keeps when the same process registers again: the rest is what the worker says of itself.
-_OF_SESSION = (
-    "session",
-    "record_version",
-    "registered_at",
-    "instance",
-    "transport",
-    "lease_s",
-    "disconnected_at",
-    "draining",
-)
 
 
 class HeartbeatReply(Struct, frozen=True):
@@ -60,20 +41,6 @@ class HeartbeatReply(Struct, frozen=True):
     known: bool
     #: Attempts to stop: cancelled ones, and ones that are no longer the worker's.
     cancel: tuple[str, ...] = ()
-
-
-class HeldTasks(Protocol):
-    """Reads tasks with all their values, wherever these are stored. The methods are those of the store."""
-
-    async def held_by(self, worker_id: str) -> list[Task]:
-        """The tasks that a worker holds."""
-        ...
-
-    async def load(
-        self, jobs: Sequence[str], tasks: Sequence[str] = ()
-    ) -> tuple[list[Job | None], list[Task | None]]:
-        """The newest records, in the order asked."""
-        ...
 
 
 class WorkerService:
@@ -96,12 +63,12 @@ class WorkerService:
         self._clock = clock
         self._instance = instance
         self.lease_s = lease_s
-        self._signs = Signs(engine, clock)
+        self.records = WorkerRecords(storage, instance)
+        self._attempts = AttemptTracker(engine, clock)
         #: Told at once how far an attempt is, for those who watch it live.
         self.on_progress: Callable[[str, float | None, str], None] = lambda *_: None
         #: What is known of a worker that registers (maintenance/reputation.py); None: it is taken as it comes.
         self.reputation_of: Callable[[str], Awaitable[float | None]] | None = None
-        self._attendance = Attendance()
         self._cluster_id = ""
         self._arriving: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -139,47 +106,26 @@ class WorkerService:
         """
         async with self._arrival(worker.id):
             worker = replace(await self._with_reputation(worker), instance=self._instance)
-            known = await self._keep_session(worker)
-            if known is not None and self.streams_elsewhere(known):
+            known = await self.records.keep_session(worker, self.lease_of(worker))
+            if known is not None and self.records.streams_elsewhere(known):
                 return known, await self._to_stop(known.id, running)
             elsewhere = known is not None and known.instance != self._instance
             # Before anything else: what the old session loses must not be offered to it again.
             replaced = self._disconnect(worker.id, None)
             if known is None:
-                restarted = _is_other_process(await self._storage.worker(worker.id), worker)
+                restarted = await self.records.is_other_process(worker)
                 known = await self._storage.register(worker, self.lease_of(worker))
                 if restarted:
                     running = running or ()
-                    await self._close_predecessors(worker.id, {*running, *undelivered})
+                    held = await self._tasks.held_by(worker.id)
+                    await self._attempts.close_predecessors(worker.id, held, {*running, *undelivered})
             else:
-                known = await self._move_here(known, worker.transport, worker.lease_s) or known
+                known = await self.records.move_here(known, worker.transport, worker.lease_s) or known
             stop = await self._connect(known, None if elsewhere else running, connection, undelivered)
             _close_replaced(replaced, connection, known.session)
             if elsewhere:
                 stop = await self._to_stop(known.id, running)
             return known, stop
-
-    async def _keep_session(self, worker: Worker) -> Worker | None:
-        """The live session of the process that registers, with what it says now; None: it needs a new session."""
-
-        def renewed(stored: Worker) -> Worker:
-            kept = {name: getattr(stored, name) for name in _OF_SESSION}
-            return replace(worker, **kept)
-
-        stored = await self._storage.worker(worker.id) if worker.incarnation else None
-        if stored is None or stored.incarnation != worker.incarnation:
-            return None
-        if not await self._storage.heartbeat(worker.id, stored.session, self.lease_of(worker)):
-            return None
-        return await self._rewrite(worker.id, stored.session, renewed)
-
-    def streams_elsewhere(self, worker: Worker) -> bool:
-        """By its record, the worker has a stream to another instance."""
-        return (
-            worker.transport == "stream"
-            and worker.disconnected_at is None
-            and worker.instance != self._instance
-        )
 
     async def _to_stop(self, worker_id: str, running: Collection[str] | None) -> tuple[str, ...]:
         """Of what it runs, what it should not: attempts that it does not hold, and cancelled ones."""
@@ -201,79 +147,43 @@ class WorkerService:
         Returns the attempts that it should stop; None when that session is over: register again.
         """
         async with self._arrival(worker_id):
-            stored = await self._of_session(worker_id, session, self.lease_s if lease_s is None else lease_s)
+            stored = await self.records.renew(
+                worker_id, session, self.lease_s if lease_s is None else lease_s
+            )
             if stored is None:
                 return None
             connected = self._dispatcher.find(worker_id)
             draining = connected is not None and connected.draining
             replaced = self._disconnect(worker_id, None)
-            worker = await self._move_here(stored, connection.transport, lease_s)
+            worker = await self.records.move_here(stored, connection.transport, lease_s)
             if worker is None:
                 return None
             stop = await self._connect(worker, running, connection, (), draining)
             _close_replaced(replaced, connection, session)
             return stop
 
-    async def recount(self, worker_id: str) -> None:
+    async def free_ended(self, worker_id: str) -> None:
         """Free the slots of attempts that are the worker's no more: they may have ended at another instance."""
         held = {task.attempt_id for task in await self._tasks.held_by(worker_id)}
         self._forget_strays(worker_id, held, ())
 
-    async def recall(self, worker_id: str) -> Worker | None:
-        """What the store knows of a worker."""
-        return await self._storage.worker(worker_id)
-
-    async def _of_session(self, worker_id: str, session: int, lease_s: float) -> Worker | None:
-        """The worker with its lease renewed, if this session is its last one."""
-        if not await self._storage.heartbeat(worker_id, session, lease_s):
-            return None
-        # The record, and not what is known here: the worker may have been connected elsewhere in between.
-        return await self._storage.worker(worker_id)
-
-    async def _move_here(self, worker: Worker, transport: str, lease_s: float | None) -> Worker | None:
-        """Say in the store where and how it is connected: whoever had the worker before lets go of it."""
-        here = {
-            "instance": self._instance,
-            "transport": transport,
-            "lease_s": lease_s,
-            "disconnected_at": None,
-        }
-        return await self._rewrite(worker.id, worker.session, lambda stored: replace(stored, **here))
-
-    async def _rewrite(
-        self, worker_id: str, session: int | None, change: Callable[[Worker], Worker]
-    ) -> Worker | None:
-        """The record, changed; None when nobody knows the worker, or not under this session.
-
-        Somebody else may write it at the same moment: then it is read again, and changed as it is by then.
-        """
-        while True:
-            stored = await self._storage.worker(worker_id)
-            if stored is None or session not in (None, stored.session):
-                return None
-            wanted = change(stored)
-            noted = stored if wanted == stored else await self._storage.note(wanted)
-            if noted is not None:
-                return noted
-
-    async def heard_of(self, worker_id: str) -> None:
+    async def sync_with_record(self, worker_id: str) -> None:
         """The record of a worker was written: it went elsewhere, is gone, or somebody wants it drained."""
         before = self._dispatcher.find(worker_id)
         worker = await self._storage.worker(worker_id)
         connected = self._dispatcher.find(worker_id)
         # Whoever sat down while we read knows better than what we read.
         if connected is not None and connected is before:
-            self.compare(connected, worker)
+            self.follow_record(connected, worker)
 
-    def compare(self, connected: ConnectedWorker, worker: Worker | None) -> bool:
+    def follow_record(self, connected: ConnectedWorker, worker: Worker | None) -> bool:
         """Let the seat follow the record, which was read while somebody sat there. True: it is let go of."""
         sitting = connected.worker
         if connected.worker_class is None or (worker is not None and worker.session < sitting.session):
             return False
         if worker is None or worker.session > sitting.session:
-            self._dispatcher.disconnect(
-                sitting.id, sitting.session
-            )  # it is gone, or has registered elsewhere
+            # It is gone, or has registered elsewhere.
+            self._dispatcher.disconnect(sitting.id, sitting.session)
             return True
         if worker.record_version < sitting.record_version:
             return False  # old news
@@ -290,12 +200,12 @@ class WorkerService:
             self._dispatcher.update(replace(connected.worker, profile=profile))
         return False
 
-    def cut(self, worker_id: str, session: int) -> None:
+    def disconnected(self, worker_id: str, session: int) -> None:
         """Its stream is closed: it is offered nothing until it is back, and all instances are told so."""
         self._dispatcher.cut(worker_id, session)
-        self._engine.run_soon(self._note_cut(worker_id, session), "worker-cut")
+        self._engine.run_soon(self._store_disconnection(worker_id, session), "worker-disconnected")
 
-    async def _note_cut(self, worker_id: str, session: int) -> None:
+    async def _store_disconnection(self, worker_id: str, session: int) -> None:
         """Write down that it is not connected, unless it has come back meanwhile, to us or to another one."""
 
         def change(stored: Worker) -> Worker:
@@ -305,18 +215,18 @@ class WorkerService:
             return replace(stored, disconnected_at=connected.disconnected_at)
 
         async with self._arrival(worker_id):
-            await self._rewrite(worker_id, session, change)
+            await self.records.rewrite(worker_id, session, change)
 
     async def _with_reputation(self, worker: Worker) -> Worker:
         """The worker with the reputation that it earned before, under whatever session."""
         known = None if self.reputation_of is None else await self.reputation_of(worker.id)
-        return worker if known is None else _judged(worker, known)
+        return worker if known is None else with_reputation(worker, known)
 
-    async def judge(self, worker_id: str, reputation: float) -> bool:
-        """Write down what a worker is worth, wherever it is connected. False when nobody knows it."""
-        if await self._rewrite(worker_id, None, lambda worker: _judged(worker, reputation)) is None:
+    async def set_reputation(self, worker_id: str, reputation: float) -> bool:
+        """Store the reputation of a worker, wherever it is connected. False when it is not registered."""
+        if not await self.records.set_reputation(worker_id, reputation):
             return False
-        await self.heard_of(worker_id)  # the hint may come a moment later than the answer
+        await self.sync_with_record(worker_id)  # the hint may come a moment later than the answer
         return True
 
     def _arrival(self, worker_id: str) -> asyncio.Lock:
@@ -337,11 +247,10 @@ class WorkerService:
         again: list[Task] = []
         lost_ones: list[Task] = []
         for attempt, task in held.items():
-            if attempt not in kept and not self._attendance.is_reported(attempt):
-                unstarted = task.state is AttemptState.OFFERED and attempt not in self._signs
-                (again if unstarted else lost_ones).append(task)
-        await self.lose(lost_ones, EventType.TASK_LOST)
-        readopted = await self._readopt(again, worker)
+            if attempt not in kept and not self._attempts.is_reported(attempt):
+                (lost_ones if self._attempts.has_started(task) else again).append(task)
+        await self._attempts.close(lost_ones, EventType.TASK_LOST)
+        readopted = await offer_again(self._tasks, self._engine, again, worker)
         holding = {attempt: held[attempt].type for attempt in kept}
         holding.update((task.attempt_id, task.type) for task in readopted)
         isolated = [attempt for attempt in kept if held[attempt].isolated]
@@ -351,42 +260,11 @@ class WorkerService:
         )
         self._note_seen(connected)
         self._dispatcher.deliver(readopted)
-        await self.heard_of(worker.id)  # changes made before the worker was connected here were missed
+        await self.sync_with_record(
+            worker.id
+        )  # changes made before the worker was connected here were missed
         # What it has no right to any more, and what was cancelled while nobody could tell it (FENCES 7).
         return tuple(a for a in running or () if a not in held or held[a].cancel_requested)
-
-    async def _close_predecessors(self, worker_id: str, kept: Collection[str]) -> None:
-        """Close what the process before this one was given, but for the attempts that are `kept`."""
-        lost_ones: list[Task] = []
-        undelivered: list[Task] = []
-        for task in await self._tasks.held_by(worker_id):
-            if task.attempt_id not in kept:
-                begun = task.state is AttemptState.STARTED or task.attempt_id in self._signs
-                (lost_ones if begun else undelivered).append(task)
-        if not lost_ones and not undelivered:
-            return
-        log.warning(
-            "worker %s was started again under its old id: %s attempts of the process before it are lost, %s were not started",
-            worker_id,
-            len(lost_ones),
-            len(undelivered),
-            extra={"action": "worker_restarted", "worker_id": worker_id},
-        )
-        await self.lose(lost_ones, EventType.TASK_LOST)
-        await self.lose(undelivered, EventType.TASK_UNDELIVERED)
-
-    async def _readopt(self, tasks: list[Task], worker: Worker) -> list[Task]:
-        """The same offers, under the new session."""
-        kept = []
-        jobs, now = await self._tasks.load([task.job_id for task in tasks], [task.id for task in tasks])
-        for job, task in zip(jobs, now, strict=True):
-            if job is None or task is None or task.worker_id != worker.id:
-                continue
-            new = replace(task, session=worker.session)
-            write = TaskWrite(new, task.attempt, (AttemptState.OFFERED,))
-            if await self._engine.write(TaskStep(job_id=job.id, revision=job.revision, tasks=(write,))):
-                kept.append(new)
-        return kept
 
     # -- being there -----------------------------------------------------------------------------
 
@@ -441,7 +319,7 @@ class WorkerService:
             listed = frozenset(running)
             for attempt, task in held.items():
                 if attempt in listed:
-                    self._note_running(task)
+                    self._attempts.seen(task)
                 elif attempt not in fresh and not self._offered_after(task, began):
                     await self._note_missing(task)
             self._forget_strays(worker_id, held, listed)
@@ -456,11 +334,6 @@ class WorkerService:
         age_s = (self._clock.now() - task.offered_at).total_seconds()
         return 0 <= age_s < self._clock.elapsed() - began
 
-    def _note_running(self, task: Task) -> None:
-        self._attendance.present(task.attempt_id)
-        if task.state is AttemptState.OFFERED:
-            self._signs.started(task.attempt_id)
-
     async def _note_missing(self, task: Task) -> None:
         connected = self._dispatcher.find(task.worker_id)
         patience_s = None
@@ -468,8 +341,7 @@ class WorkerService:
             # It never says what it has lost. Not less than a lease: the stock SDK (1.0b20) stops listing a
             # task before its result is on its way.
             patience_s = self.lease_of(connected.worker)
-        begun = task.attempt_id in self._signs
-        kind = self._attendance.missing(task, begun, self._clock.elapsed(), patience_s)
+        kind = self._attempts.missing(task, patience_s)
         if kind is not None:
             await self._take_back([task], kind)
 
@@ -482,7 +354,7 @@ class WorkerService:
 
     async def _take_back(self, tasks: Sequence[Task], kind: EventType) -> None:
         """The worker is there, and does not have these: they go back to their lanes."""
-        await self.lose(tasks, kind)
+        await self._attempts.close(tasks, kind)
         for task in tasks:
             self._dispatcher.release(task.worker_id, task.attempt_id)
 
@@ -501,9 +373,9 @@ class WorkerService:
 
     async def ask_to_drain(self, worker_id: str, on: bool = True) -> bool:
         """The same by a person's word, wherever it is connected. False when nobody knows it."""
-        if await self._rewrite(worker_id, None, lambda worker: replace(worker, draining=on)) is None:
+        if not await self.records.set_draining(worker_id, on):
             return False
-        await self.heard_of(worker_id)  # the hint may come a moment later than the answer
+        await self.sync_with_record(worker_id)  # the hint may come a moment later than the answer
         return True
 
     async def held(self, worker_id: str) -> list[Task]:
@@ -511,40 +383,21 @@ class WorkerService:
         return await self._tasks.held_by(worker_id)
 
     async def describe(self) -> list[WorkerInfo]:
-        """Everybody who is known, in the order of their ids."""
-        silent = {worker.id for worker in await self._storage.lapsed()}
-        workers = await self._storage.workers()
-        # Concurrent questions share round trips to the store.
-        return await asyncio.gather(*(self._facts(worker, worker.id in silent) for worker in workers))
+        """All registered workers, in the order of their ids."""
+        return await describe_workers(self._storage, self._tasks, self._dispatcher, self._instance)
 
     async def describe_one(self, worker_id: str) -> WorkerInfo | None:
         """One worker; None if it is not registered."""
-        worker = await self._storage.worker(worker_id)
-        if worker is None:
-            return None
-        silent = any(lapsed.id == worker_id for lapsed in await self._storage.lapsed())
-        return await self._facts(worker, silent)
-
-    async def _facts(self, worker: Worker, silent: bool) -> WorkerInfo:
-        connected = self._dispatcher.find(worker.id)
-        if connected is not None and self._is_here(connected, worker):
-            return connected_worker_info(worker, connected, silent)
-        held = await self._tasks.held_by(worker.id)
-        return stored_worker_info(worker, silent, tuple(task.attempt_id for task in held))
-
-    def _is_here(self, connected: ConnectedWorker, worker: Worker) -> bool:
-        """The seat is where the record says that the worker is. Whoever polls may sit in several places."""
-        placed = worker.instance == self._instance or connected.worker.transport == "poll"
-        return placed and connected.worker.session == worker.session
+        return await describe_worker(self._storage, self._tasks, self._dispatcher, self._instance, worker_id)
 
     # -- going -----------------------------------------------------------------------------------
 
     async def leave(self, worker_id: str, session: int) -> None:
         """The worker says goodbye: what it still held is handed back at once."""
         self._dispatcher.disconnect(worker_id, session)
-        await self.bury(worker_id, session, lapsed=False)
+        await self.remove(worker_id, session, lapsed=False)
 
-    async def bury(self, worker_id: str, session: int | None, *, lapsed: bool = True) -> int:
+    async def remove(self, worker_id: str, session: int | None, *, lapsed: bool = True) -> int:
         """The worker is gone: its record, then its attempts. Returns how many attempts were lost.
 
         With `lapsed` only if nobody has heard it meanwhile. The record goes first: a worker that speaks up
@@ -557,7 +410,7 @@ class WorkerService:
                 return 0  # it was heard after all, or has a newer session, and what it holds is that one's
         self._disconnect(worker_id, session)  # what the dead lose must not be offered to them again
         tasks = await self._tasks.held_by(worker_id)
-        await self.lose(tasks, EventType.TASK_LOST)
+        await self._attempts.close(tasks, EventType.TASK_LOST)
         return len(tasks)
 
     def _disconnect(self, worker_id: str, session: int | None) -> ConnectedWorker | None:
@@ -567,28 +420,6 @@ class WorkerService:
             return None
         self._dispatcher.disconnect(worker_id, connected.worker.session)
         return connected
-
-    async def lose(self, tasks: Sequence[Task], kind: EventType) -> None:
-        """Close these attempts as lost or undelivered, unless they have moved on."""
-        # What was told is not lost. Should its commit fail, the worker says it again, or the next burial finds it.
-        tasks = [task for task in tasks if not self._attendance.is_reported(task.attempt_id)]
-        attempts = {task.id: task.attempt for task in tasks}
-        if any(task.attempt_id in self._signs for task in tasks):
-            await self.write_signs()  # the last checkpoint is for whoever tries next
-        for task in tasks:
-            self._forget(task.attempt_id)
-
-        def decide(job: Job, task: Task, context: DecisionContext) -> Step | TaskStep | None:
-            if task.attempt != attempts[task.id] or task.state not in HELD_STATES:
-                return None
-            return lost(job, task, kind, context)
-
-        await self._engine.signal_tasks(list(attempts), decide)
-
-    def _forget(self, attempt_id: str) -> None:
-        """The attempt is over: nothing that was noted about it matters any more."""
-        self._signs.forget(attempt_id)
-        self._attendance.forget(attempt_id)
 
     # -- results and signs of life ---------------------------------------------------------------
 
@@ -600,27 +431,18 @@ class WorkerService:
     async def deliver(self, result: TaskResult) -> ResultVerdict:
         """A result; answered after the commit that it caused. While the store is away, nothing is forgotten."""
         held = self._holds(result)
-        verdict = await self._pass_on(result)
+        verdict = await self._attempts.report(result)
         if held or verdict.accepted:
-            self._forget(result.task_id)
+            self._attempts.forget(result.task_id)
         return verdict
 
     def report(self, result: TaskResult) -> "asyncio.Future[ResultVerdict]":
         """A result; the future is done after the commit that it caused."""
-        told = self._pass_on(result)
+        told = self._attempts.report(result)
         if self._holds(result):
-            self._forget(result.task_id)
+            self._attempts.forget(result.task_id)
         else:  # maybe it has no right to speak of this attempt: the verdict tells
             told.add_done_callback(lambda told: self._forget_accepted(result.task_id, told))
-        return told
-
-    def _pass_on(self, result: TaskResult) -> "asyncio.Future[ResultVerdict]":
-        """To whoever judges it. Until that is done, the attempt is neither missed nor lost."""
-        if result.failed and (checkpoint := self._signs.checkpoint(result.task_id)) is not None:
-            # Left a moment before the failure, it was not written down yet: it rides with the result.
-            result = replace(result, checkpoint=checkpoint)
-        told = self._engine.deliver(storable_result(result))
-        self._attendance.reported(result.task_id, told)
         return told
 
     def _holds(self, result: TaskResult) -> bool:
@@ -630,11 +452,11 @@ class WorkerService:
 
     def _forget_accepted(self, attempt_id: str, told: "asyncio.Future[ResultVerdict]") -> None:
         if not told.cancelled() and told.exception() is None and told.result().accepted:
-            self._forget(attempt_id)
+            self._attempts.forget(attempt_id)
 
     def started(self, attempt_id: str) -> None:
         """The worker has begun. Written down with a later commit; short tasks end before that."""
-        self._signs.started(attempt_id)
+        self._attempts.started(attempt_id)
 
     def progress(
         self,
@@ -653,14 +475,12 @@ class WorkerService:
             return  # not this worker's business (any more), or nothing that anybody has
         if value is not None:
             value = min(1.0, max(0.0, value))
-        if checkpoint is not None:
-            checkpoint = _storable(checkpoint, attempt_id)
-        self._signs.progress(attempt_id, value, message, checkpoint, worker_id)
+        self._attempts.progress(attempt_id, value, message, checkpoint, worker_id)
         self.on_progress(attempt_id, value, message)
 
     async def write_signs(self) -> int:
         """Store the signs of life that no result has overtaken; returns how many."""
-        return await self._signs.write()
+        return await self._attempts.write()
 
 
 def _close_replaced(replaced: ConnectedWorker | None, connection: WorkerConnection, session: int) -> None:
@@ -672,23 +492,3 @@ def _close_replaced(replaced: ConnectedWorker | None, connection: WorkerConnecti
         return
     if replaced.connection.transport != connection.transport:
         replaced.connection.close(1000, "the worker has another connection")
-
-
-def _is_other_process(before: Worker | None, now: Worker) -> bool:
-    """Another process registered under this id before. Workers that do not name their process count as the same one."""
-    if before is None or not before.incarnation or not now.incarnation:
-        return False
-    return before.incarnation != now.incarnation
-
-
-def _judged(worker: Worker, reputation: float) -> Worker:
-    return replace(worker, profile=replace(worker.profile, reputation=reputation))
-
-
-def _storable(checkpoint: Any, attempt_id: str) -> Any:
-    """The checkpoint; None, and a word in the log, when no store could keep it."""
-    try:
-        return to_storable(checkpoint, _decode_any, "checkpoint")
-    except NotSerializable as problem:
-        log.warning("attempt %s: %s; it is dropped", attempt_id, problem, extra={"action": "bad_checkpoint"})
-        return None

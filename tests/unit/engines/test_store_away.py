@@ -216,7 +216,7 @@ def test_a_record_that_nobody_can_read_keeps_no_other_attempt_of_a_dead_worker(
         (known,) = await storage.workers()
         # when: one of the two jobs that the dead worker had cannot be read
         storage.bad = bad.id
-        await director.workers.bury(known.id, known.session, lapsed=False)
+        await director.workers.remove(known.id, known.session, lapsed=False)
         # then: the other one is tried again
         told = [event.type for event in await director.events(good.id)]
         assert "task_lost" in told

@@ -420,7 +420,7 @@ async def two_leaders_at_once_do_no_harm(pair: Pair) -> None:
     # when: the worker is gone, and both believe that the chores are theirs
     for _ in range(3):
         session = hands.record.session
-        await asyncio.gather(*(one.workers.bury("w", session, lapsed=False) for one in pair.directors))
+        await asyncio.gather(*(one.workers.remove("w", session, lapsed=False) for one in pair.directors))
     heirs = await pair.join(there)
     again = await heirs.next()
     # then: its attempt was lost once, and is tried once more
@@ -469,9 +469,9 @@ class Between:
     """A store in which something happens between the reading of a worker's record and the next writing of it."""
 
     def __init__(self, director: OrchestratorEngine, what: Callable[[], Awaitable[Any]]) -> None:
-        self._storage = director.workers._storage
+        self._storage = director.workers.records._storage
         self._what: Callable[[], Awaitable[Any]] | None = what
-        director.workers._storage = cast(StorageBackend, self)
+        director.workers.records._storage = cast(StorageBackend, self)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._storage, name)
@@ -537,7 +537,7 @@ async def a_worker_that_died_at_one_is_told_of_alike_by_both(pair: Pair) -> None
     hands = await pair.join(there)
     task = await _busy(here, hands)
     # when: its stream is closed
-    there.workers.cut("w", hands.record.session)
+    there.workers.disconnected("w", hands.record.session)
     waiting = await here.submit("script")
 
     async def all_know() -> bool:
@@ -571,7 +571,7 @@ async def a_seat_is_let_go_of_though_the_word_of_it_was_lost(pair: Pair) -> None
     here.hints.handlers[HintKind.WORKER] = ()
     gone, renewed, moved = [await pair.join(here, name=name) for name in ("gone", "renewed", "moved")]
     # when: one is buried, one registers and one connects at the other instance, and the first one hears nothing of it
-    await there.workers.bury("gone", gone.record.session, lapsed=False)
+    await there.workers.remove("gone", gone.record.session, lapsed=False)
     await pair.join(there, name="renewed")
     session = moved.record.session
     assert await there.workers.attach(moved.connection, "moved", session, running=[], lease_s=3.0) == ()

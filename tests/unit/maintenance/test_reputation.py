@@ -67,7 +67,9 @@ def test_what_counts_for_and_against_a_worker(event: Event, counts: tuple[float,
 
 def calculator(kit: TestOrchestrator, storage: Any = None) -> ReputationCalculator:
     director = kit.director
-    return ReputationCalculator(storage or director.storage, director.history, director.workers.judge, 0)
+    return ReputationCalculator(
+        storage or director.storage, director.history, director.workers.set_reputation, 0
+    )
 
 
 def run_once(kit: TestOrchestrator, chore: ReputationCalculator | None = None) -> int:
@@ -180,7 +182,7 @@ def test_it_is_throttled() -> None:
         spoil(kit, puppet, 5)
         kit.call(kit.director.recorder.drain)
         chore = ReputationCalculator(
-            kit.director.storage, kit.director.history, kit.director.workers.judge, 60
+            kit.director.storage, kit.director.history, kit.director.workers.set_reputation, 60
         )
 
         assert kit.call(lambda: chore.run_once(kit.now)).done == 0
@@ -195,7 +197,7 @@ def test_of_a_long_history_only_the_newest_part_is_read() -> None:
         new = OutboxEntry(MOST + 5, "k", 1, (end(EventType.TASK_FAILED, "new"),))
         kit.call(lambda: history.record([old, new]))
         storage = kit.director.storage
-        chore = ReputationCalculator(storage, history, kit.director.workers.judge, 0)
+        chore = ReputationCalculator(storage, history, kit.director.workers.set_reputation, 0)
         kit.call(lambda: chore.run_once(kit.now))
 
         items = kit.call(lambda: storage.items(SHELF))
@@ -212,7 +214,7 @@ def test_without_a_history_the_outbox_tells() -> None:
         async def newest() -> int:
             return (await storage.outbox(0, 10_000))[-1].number
 
-        chore = ReputationCalculator(storage, NoHistory(newest), kit.director.workers.judge, 0)
+        chore = ReputationCalculator(storage, NoHistory(newest), kit.director.workers.set_reputation, 0)
         assert kit.call(lambda: chore.run_once(kit.now)).done == 1
         assert reputation(kit) == 0.5
         assert kit.call(lambda: chore.run_once(kit.now)).done == 0
@@ -231,6 +233,6 @@ def test_a_history_that_is_away_changes_nothing() -> None:
             raise HistoryUnavailable("away")
 
     with TestOrchestrator(one_task()) as kit:
-        chore = ReputationCalculator(kit.director.storage, Away(), kit.director.workers.judge, 0)
+        chore = ReputationCalculator(kit.director.storage, Away(), kit.director.workers.set_reputation, 0)
 
         assert kit.call(lambda: chore.run_once(kit.now)).done == 0

@@ -224,7 +224,7 @@ def test_a_result_under_way_is_neither_missed_nor_lost_nor_offered_again() -> No
         hands = CallbackConnection(puppet.tasks.extend, puppet.cancels.extend)
         sits = lambda: service.register(back, running, hands)  # noqa: E731
         assert kit.call(lambda: told_before(sits, tasks[1])) is ResultVerdict.ACCEPTED
-        leaves = lambda: service.bury(puppet.id, None)  # noqa: E731
+        leaves = lambda: service.remove(puppet.id, None)  # noqa: E731
         assert kit.call(lambda: told_before(leaves, tasks[2])) is ResultVerdict.ACCEPTED
         # then
         assert kit.get(job).status is JobStatus.FINISHED
@@ -632,7 +632,7 @@ def test_a_checkpoint_that_was_not_written_yet_reaches_the_next_attempt_after_a_
         second = puppet.tasks[-1]
         assert (second.attempt, second.checkpoint) == (2, "halfway")
         service.progress(second.attempt_id, 0.9, checkpoint="nearly")
-        kit.call(lambda: service.lose([second], EventType.TASK_LOST))
+        kit.call(lambda: service.hand_back(puppet.id, [second.attempt_id]))
         kit.skip(1)
         third = puppet.tasks[-1]
     assert (third.attempt, third.checkpoint) == (3, "nearly")

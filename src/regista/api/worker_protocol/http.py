@@ -231,7 +231,7 @@ async def _unknown(
     stage = request.app[STAGE]
     more: dict[str, Any] = {}
     if session is not None:
-        newer = await stage.workers.recall(worker_id)
+        newer = await stage.workers.records.find(worker_id)
         if rival := duplicate_worker(newer, session, incarnation or "", stage.config.instance_id):
             warn_duplicate_worker(worker_id, rival, peer_of(request))
             more["displaced_by"] = rival

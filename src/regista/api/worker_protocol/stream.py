@@ -366,7 +366,7 @@ class WorkerStream:
             self._sender.put(frames.HeartbeatAckFrame([]))  # nothing expires during an outage, or soon after
             return
         if not answer.known:
-            await self.end(self.register_again(await self._context.workers.recall(self.worker_id)))
+            await self.end(self.register_again(await self._context.workers.records.find(self.worker_id)))
             return
         self._update_hot_skills(frame)
         self._sender.put(frames.HeartbeatAckFrame(list(answer.cancel)))

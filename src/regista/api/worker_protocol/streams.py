@@ -85,7 +85,7 @@ class WorkerStreams:
         if self._open.get(stream.worker_id) is stream:
             del self._open[stream.worker_id]
             if stream.is_attached():  # else it polls by now, and this stream is of no concern
-                self._workers.cut(stream.worker_id, stream.session)
+                self._workers.disconnected(stream.worker_id, stream.session)
 
     async def check_credentials(self, worker_id: str) -> None:
         """Close the stream of a worker whose credentials are not valid any more."""

@@ -141,11 +141,11 @@ class PollingService:
         ours = session is not None and number in (None, session.number)
         if ours and session is not None and await self._renew(session):
             return session
-        worker = await self._service.recall(worker_id)
+        worker = await self._service.records.find(worker_id)
         if worker is None or number not in (None, worker.session):
             return None
         session = self._sessions.open(worker_id)
-        if only_heartbeat and self._service.streams_elsewhere(worker):
+        if only_heartbeat and self._service.records.streams_elsewhere(worker):
             known = await self._service.touch(worker_id, worker.session)
         else:
             attached = self._service.attach(
@@ -261,7 +261,7 @@ class PollingService:
         if session is not None:
             if self._note_poll(session, available, hot):
                 # A worker that asks for more has a free slot: its results may have gone to another instance.
-                await self._service.recount(worker_id)
+                await self._service.free_ended(worker_id)
         elif number is not None:
             raise UnknownWorker(worker_id)
         else:

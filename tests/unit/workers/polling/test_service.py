@@ -626,7 +626,7 @@ def test_a_worker_that_was_buried_is_not_taken_for_alive_though_it_was_heard_a_m
     number = hall.register().worker.session
     hall.poll()
     # when
-    hall.call(lambda: hall.kit.director.workers.bury("w", number, lapsed=False))
+    hall.call(lambda: hall.kit.director.workers.remove("w", number, lapsed=False))
     # then
     with pytest.raises(UnknownWorker):
         hall.poll(number=number)
