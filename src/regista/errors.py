@@ -45,6 +45,7 @@ RegistaError
 │   ├── FileTooLarge         more than REGISTA_MAX_FILE_BYTES
 │   ├── PayloadUnavailable   the payload store is away for now
 │   └── IntegrityError       what was read is not what was written
+├── NotReady                 not started yet, or stopping
 ├── OrchestratorStopped      it stops, or has stopped; ask again later
 ├── StorageError
 │   ├── StorageOutcomeUnknown          no answer; the outcome of what was asked is unknown
@@ -517,6 +518,15 @@ class IntegrityError(PayloadError):
     def __init__(self, path: str, expected: str, found: str) -> None:
         super().__init__(f"{path}: expected the value with the checksum sha256:{expected}, found {found}")
         self.path = path
+
+
+class NotReady(RegistaError):
+    """The orchestrator has not started yet, or stops."""
+
+    code = "not_ready"
+
+    def __init__(self) -> None:
+        super().__init__("the orchestrator has not started yet, or stops")
 
 
 class OrchestratorStopped(RegistaError):

@@ -245,7 +245,7 @@ class OrchestratorEngine:
         return Services(
             audit=audit,
             jobs=jobs,
-            job_details=JobDetailsReader(engine, storage, history),
+            job_details=JobDetailsReader(engine, storage, history, self.filing),
             job_history=JobHistoryService(jobs, storage, history, clock),
             search=SearchService(storage, history, self.library, config.tz, self.filing.at_a_glance),
             events=EventService(jobs, self.feed, storage, history),
@@ -262,8 +262,12 @@ class OrchestratorEngine:
             webhooks=WebhookService(self.storage, self.webhooks.book, clock, audit),
             workers=WorkerAdminService(self.workers, audit),
             queues=QueueService(self.storage, self.workers),
-            system=SystemService(self.maintenance.statuses),
+            system=SystemService(self._is_running, storage, self.maintenance.statuses),
         )
+
+    def _is_running(self) -> bool:
+        """Started, and neither stopping nor failed."""
+        return self._started and not self._stopping and self._failure is None
 
     def _chores(self) -> list[Chore]:
         """What is done again and again, in this order."""
@@ -494,11 +498,9 @@ class OrchestratorEngine:
                 library=self.library,
                 storage=self.storage,
                 filing=self.filing,
-                history=self.history,
                 feed=self.feed,
                 doors=self._open_doors(host),
                 services=self.services,
-                is_ready=lambda: self._started and not self._stopping and self._failure is None,
                 telemetry=self.telemetry,
             )
         )
@@ -622,7 +624,7 @@ class OrchestratorEngine:
 
     async def submit_many(self, submissions: Sequence[Submission]) -> list[Job | IdempotencyConflict]:
         """Accept several jobs with one flush; each is answered in its own place."""
-        answers = await self.engine.submit(submissions, check_all=True)
+        answers = await self.services.jobs.submit(program_caller(), submissions, check_all=True)
         return [answer for answer in answers if isinstance(answer, Job | IdempotencyConflict)]
 
     async def create_background_job(

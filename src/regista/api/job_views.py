@@ -50,7 +50,9 @@ async def respond_with_job(
     with_client: bool = False,
 ) -> web.Response:
     """The job with its details; `with_client` says whose it is, which is for operators."""
-    (shown,) = await settled_views(request, [await request.app[STAGE].filing.seen(job)])
+    stage = request.app[STAGE]
+    details = await stage.services.job_details.read_one(caller_of(request), job)
+    shown = details_view(details, view.clock_of(stage.config))
     return view.json(replace(shown, client=job.client) if with_client else shown, status, headers)
 
 

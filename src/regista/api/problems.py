@@ -43,6 +43,7 @@ STATUS_OF: dict[type[errors.RegistaError], int] = {
     errors.FileTooLarge: 413,
     errors.IntegrityError: 502,
     errors.PayloadUnavailable: 503,
+    errors.NotReady: 503,
     errors.OrchestratorStopped: 503,
     errors.StorageFailed: 503,
     errors.StorageUnavailable: 503,

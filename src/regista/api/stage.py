@@ -1,6 +1,5 @@
 """What the handlers use, in one record, and the keys under which applications and requests keep things."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -12,7 +11,6 @@ from ..config import Config
 from ..dispatch.dispatcher import Dispatcher
 from ..engines.live_events import LiveEventFeed
 from ..engines.native.engine import NativeEngine
-from ..history.base import HistoryStorage
 from ..log_throttle import LogThrottle
 from ..model import ClientConfig
 from ..observe.telemetry import Telemetry
@@ -44,12 +42,9 @@ class Stage(Struct, frozen=True):
     #: At a glance: large values are sizes and checksums in it.
     storage: StorageBackend
     filing: JobPayloads
-    history: HistoryStorage
     feed: LiveEventFeed
     doors: Doors
     services: Services
-    #: Started, and neither stopping nor failed.
-    is_ready: Callable[[], bool]
     #: What is counted, and how the orchestrator is.
     telemetry: Telemetry | None = None
 

@@ -104,10 +104,7 @@ async def ready(request: web.Request) -> web.Response:
 
     Asks the store, so that the answer holds now: `storage_unavailable` while nobody can reach it.
     """
-    stage = request.app[STAGE]
-    if not stage.is_ready():
-        raise Problem(503, "not_ready", "the orchestrator has not started yet, or stops")
-    await stage.storage.next_due()  # any cheap question does: what counts is that there is an answer
+    await request.app[STAGE].services.system.check_ready()
     return view.json(Health("ready", __version__))
 
 

@@ -11,6 +11,7 @@ from ..history.reader import read_events_of_jobs
 from ..model import Event, Job, JobStatus, Task
 from ..storage.base import StorageBackend
 from .caller import Caller
+from .files import JobPayloads
 
 #: Events of a job from which its attempts are read.
 _MAX_EVENTS = 1000
@@ -31,14 +32,22 @@ class JobDetails(Struct, frozen=True, kw_only=True):
 class JobDetailsReader:
     """Reads the details of jobs."""
 
-    def __init__(self, engine: Engine, storage: StorageBackend, history: HistoryStorage) -> None:
+    def __init__(
+        self, engine: Engine, storage: StorageBackend, history: HistoryStorage, payloads: JobPayloads
+    ) -> None:
         self._engine = engine
         self._storage = storage
         self._history = history
+        self._payloads = payloads
 
     def accepted(self, job: Job) -> JobDetails:
         """The details of a job that was just created; nothing is read for them."""
         return JobDetails(job=job, approval_token=self._approval_token(job))
+
+    async def read_one(self, caller: Caller, job: Job) -> JobDetails:
+        """The details of a job as the engine returned it: large values are replaced by sizes and checksums."""
+        (details,) = await self.read(caller, [await self._payloads.seen(job)])
+        return details
 
     async def read(self, caller: Caller, jobs: Sequence[Job], *, attempts: bool = True) -> list[JobDetails]:
         """The details of these jobs, in their order; JobNotFound if the caller may not see one.

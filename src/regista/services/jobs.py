@@ -70,17 +70,21 @@ class JobService:
 
     # -- create ----------------------------------------------------------------------------------
 
-    async def submit(self, caller: Caller, submissions: Sequence[Submission]) -> list[Job | RegistaError]:
+    async def submit(
+        self, caller: Caller, submissions: Sequence[Submission], *, check_all: bool = False
+    ) -> list[Job | RegistaError]:
         """Create jobs with one write; durable when this returns. The results stand in the order asked.
 
-        A submission that is refused has its error in its place and does not affect the others. The jobs are
-        the caller's and count for its monthly quota. Raises BatchTooLarge.
+        A submission that is refused has its error in its place and does not affect the others; with `check_all`
+        an invalid one raises before anything is written. The jobs are the caller's and count for its monthly
+        quota. Raises BatchTooLarge; the embedding program has no limit.
         """
-        self.check_batch_size(len(submissions), "jobs")
+        if caller.role is not Role.PROGRAM:
+            self.check_batch_size(len(submissions), "jobs")
         if not submissions:
             return []
         wanted = [self._owned(caller, submission) for submission in submissions]
-        results = await self._engine.submit(wanted, self._quota(caller))
+        results = await self._engine.submit(wanted, self._quota(caller), check_all=check_all)
         self._audit.log_submission(caller, f"{len(results)} jobs")
         return results
 
