@@ -260,16 +260,16 @@ def test_check_says_which_jobs_can_move_to_a_new_version(house: House) -> None:
 
     said = house.said("blueprints", "check", "new.py")
 
-    assert "good   greet" in said
-    assert "stays  ask" in said
+    assert "ok       greet" in said
+    assert "blocked  ask" in said
     assert house.run("blueprints", "check", "new.py", "--strict").returncode == 1
     assert house.run("blueprints", "check", "app.py", "--strict").returncode == 0
     away = house.run("blueprints", "check", "app.py", "--strict", "--url", "http://127.0.0.1:1")
     assert away.returncode == 6
-    assert "stays behind: this version has no state start" in said
+    assert "cannot migrate: this version has no state start" in said
     led = (house.folder / "app.py").read_text().replace('"no"', '"refused"')
     (house.folder / "led.py").write_text(led)
-    assert "stays behind: this version has no state no" in house.said("blueprints", "check", "led.py")
+    assert "cannot migrate: this version has no state no" in house.said("blueprints", "check", "led.py")
     (house.folder / "wrong.py").write_text(new.replace('"reject": "no"', '"reject": "nowhere"'))
     wrong = house.run("blueprints", "check", "wrong.py", "--offline")
     assert (wrong.returncode, "nowhere" in wrong.stdout) == (1, True)
@@ -303,7 +303,7 @@ def test_tokens_are_made_with_mode_600_and_found_by_the_other_commands(house: Ho
 
 def test_the_doctor_is_content_here_and_says_what_to_do_elsewhere(house: House) -> None:
     well = house.said("doctor")
-    assert "BAD" not in well
+    assert "FAIL" not in well
 
     ill = house.run("doctor", REGISTA_URL="http://127.0.0.1:9", API_HOST="0.0.0.0", WATCHER_LIMIT="many")
     assert ill.returncode == 1

@@ -53,7 +53,7 @@ async def test_a_schedule_from_its_making_to_its_end(say: Say) -> None:
         assert job_id in shown
         assert "holidays" in shown
         assert "next" in await say(house, "schedules", "resume", "report")
-        assert "its jobs stay" in await say(house, "schedules", "delete", "report")
+        assert "its jobs are kept" in await say(house, "schedules", "delete", "report")
         assert "no schedule named" in await say(house, "schedules", "show", "report", code=1)
 
 
@@ -79,7 +79,7 @@ async def test_every_answer_is_there_as_json(say: Say) -> None:
         assert json.loads(await say(house, "schedules", "trigger", "a", "--json"))["job_id"]
         assert json.loads(await say(house, "schedules", "show", "a", "--json"))["fired"] == 1
         assert json.loads(await say(house, "schedules", "delete", "a", "--json"))["deleted"] is True
-        told = json.loads(await say(house, "upkeep", "--json"))
+        told = json.loads(await say(house, "chores", "--json"))
         assert {"scheduler", "reputation", "outbox", "index_cleaner"} <= {
             one["name"] for one in told["items"]
         }
@@ -108,10 +108,10 @@ async def test_mistakes_are_told_in_a_line(say: Say) -> None:
 async def test_the_chores_are_a_table(say: Say) -> None:
     async with serving(script(at_once, "done", name="quick")) as house:
         await asyncio.sleep(0.2)
-        told = await say(house, "upkeep")
+        told = await say(house, "chores")
         rows = {line.split()[0]: line for line in told.splitlines()}
-        assert "here" in rows["scheduler"]
-        assert " all " in rows["watcher"]
+        assert "this instance" in rows["scheduler"]
+        assert " every " in rows["watcher"]
 
 
 async def test_a_job_is_drawn_as_bars(say: Say) -> None:

@@ -108,10 +108,10 @@ def test_schedules_of_the_file_are_there_and_stay(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-async def test_only_operators_see_and_move_schedules_and_upkeep() -> None:
+async def test_only_operators_see_and_move_schedules_and_chores() -> None:
     async with serving(script(at_once, "done", name="quick")) as house:
         await _make(house, "s", cron="@daily")
-        for path in ("schedules", "schedules/s", "schedules/s/next", "upkeep"):
+        for path in ("schedules", "schedules/s", "schedules/s/next", "chores"):
             answer = await house.get(f"/api/v1/{path}")
             assert (answer.status, answer.code) == (403, "operators_only")
         for path in ("pause", "resume", "trigger", "delete"):
@@ -179,7 +179,7 @@ def test_every_chore_is_told_of() -> None:
         async with serving(one_task()) as house, Client(house.url, "t-ops") as client:
 
             async def all_ran() -> Any:
-                told = await client.upkeep()
+                told = await client.chores()
                 quick = [one for one in told["items"] if one["interval_s"] <= 2]
                 return told if all(one["runs"] for one in quick) else None
 

@@ -362,9 +362,9 @@ def test_the_command_line_shows_sends_again_and_discards(tmp_path: Path) -> None
             assert all(one["id"] in listed for one in found)
             assert "answered 410" in listed
             assert await said("webhooks", "secret") == secret + "\n"
-            assert "not tried any more" in await said("webhooks", "discard", found[0]["id"])
+            assert "deleted" in await said("webhooks", "discard", found[0]["id"])
             listens(receiver)
-            assert await said("webhooks", "redeliver") == "1 on their way again\n"
+            assert await said("webhooks", "redeliver") == "1 deliveries queued\n"
             await receiver.count(3)
             told = await said("audit")
             assert "webhook.redeliver" in told

@@ -23,7 +23,7 @@ LEASE_S = 3.0
 #: Long enough for a start of all processes on a busy machine.
 _START_S = 30.0
 #: What an orchestrator says when it serves.
-_SERVES = "serves at"
+_SERVES = "is running at"
 _SETTINGS = {
     "REGISTA_LEASE_SECONDS": str(LEASE_S),
     "REGISTA_POLL_LEASE_SECONDS": str(LEASE_S * 1.5),

@@ -35,7 +35,7 @@ TAGS = {
     "schedules": "Jobs that start by the clock.",
     "webhooks": "Deliveries to webhooks, and their secrets.",
     "audit": "Who did what.",
-    "upkeep": "Background work of this instance.",
+    "chores": "Background work of this instance.",
     "me": "The calling client.",
     "health": "For probes and load balancers. No token.",
     "api": "This document.",

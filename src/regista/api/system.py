@@ -19,7 +19,7 @@ from .routes import Media, RouteTable
 from .stage import STAGE
 
 routes = RouteTable("health")
-chore_routes = RouteTable("upkeep")
+chore_routes = RouteTable("chores")
 
 
 class Health(Struct, frozen=True):
@@ -108,14 +108,14 @@ async def ready(request: web.Request) -> web.Response:
     return view.json(Health("ready", __version__))
 
 
-class UpkeepObject(Struct, frozen=True):
+class ChoresObject(Struct, frozen=True):
     """The chores of the instance that answers, in the order in which they are done."""
 
     instance: str
     items: list[ChoreStatus]
 
 
-@chore_routes.get("/upkeep", operator=True, answers={200: UpkeepObject})
+@chore_routes.get("/chores", operator=True, answers={200: ChoresObject})
 async def find(request: web.Request) -> web.Response:
     """Tell how the chores have fared: when each last ran, how long that took, what it did, how often it failed. For operators only.
 
@@ -128,4 +128,4 @@ async def find(request: web.Request) -> web.Response:
         replace(one, last_run_at=show(one.last_run_at), last_error_at=show(one.last_error_at))
         for one in stage.services.system.chores(caller_of(request))
     ]
-    return view.json(UpkeepObject(stage.config.instance_id, items))
+    return view.json(ChoresObject(stage.config.instance_id, items))

@@ -9,7 +9,7 @@ from .calls import client_for
 from .output import screen_for
 
 #: For a person, where there is none.
-_NOTHING = "nobody did anything that is told here; a job's own history says who submitted it"
+_NOTHING = "No audit records."
 
 
 async def listing(asked: argparse.Namespace) -> int:

@@ -170,13 +170,13 @@ def _tell(screen: Screen, reports: list[dict[str, Any]], note: str) -> None:
         return
     for report in reports:
         for problem in report["problems"]:
-            screen.say(f"wrong  {report['blueprint']}: {problem}")
+            screen.say(f"error    {report['blueprint']}: {problem}")
         if not report["problems"]:
-            mark = "stays" if _stays(report) else "good "
+            mark = "blocked" if _stays(report) else "ok     "
             screen.say(f"{mark}  {report['blueprint']} {report['version']}{_jobs_told(report['live_jobs'])}")
         stays = _stays(report)
         for stay in stays[:_NAMED]:
-            screen.say(f"       {stay['id']} stays behind: {stay['reason']}")
+            screen.say(f"       {stay['id']} cannot migrate: {stay['reason']}")
         if len(stays) > _NAMED:
             screen.say(f"       and {len(stays) - _NAMED} more")
 
@@ -185,4 +185,6 @@ def _jobs_told(jobs: dict[str, Any] | None) -> str:
     if jobs is None:
         return ""
     stay = len(jobs["cannot_move"])
-    return f": {jobs['same_version']} live jobs have it, {jobs['can_move']} can move to it, {stay} cannot"
+    return (
+        f"  live jobs: {jobs['same_version']} on this version, {jobs['can_move']} can migrate, {stay} cannot"
+    )

@@ -1,4 +1,4 @@
-"""`regista doctor`: is everything as it should be, and what to do where it is not."""
+"""`regista doctor`: checks this installation, and says what to do about what is wrong."""
 
 import argparse
 import asyncio
@@ -14,13 +14,13 @@ from pathlib import Path
 
 from .. import __version__
 from ..client import Client
-from ..config import Config, Connection, WorkerConfig
+from ..config import Config, Connection, WorkerConfig, find_url
 from ..config.people import missing_tokens
 from ..errors import ApiError, ConfigError, RegistaError
 from ..tls import TlsFiles, inspect_certificate, server_context
 from ..tokens import CLIENT_FILE, WORKER_FILE, is_loopback
 from . import doctor_servers, exits
-from .finding import Finding
+from .check import Check
 from .output import Screen, screen_for
 
 #: A clock that is further off than this makes leases and deadlines look wrong to people.
@@ -33,12 +33,12 @@ _PATIENCE_S = 3.0
 
 async def examine(asked: argparse.Namespace) -> int:
     """Look at everything; 0 when all of it is good."""
-    findings = [python(), *settings(), *(await _beyond(asked)), graphviz()]
-    _tell(screen_for(asked), findings)
-    return exits.OK if all(each.good for each in findings) else exits.FAILED
+    checks = [python(), *settings(), *(await _beyond(asked)), graphviz()]
+    _tell(screen_for(asked), checks)
+    return exits.OK if all(each.good for each in checks) else exits.FAILED
 
 
-async def _beyond(asked: argparse.Namespace) -> list[Finding]:
+async def _beyond(asked: argparse.Namespace) -> list[Check]:
     """What needs settings that can be read."""
     try:
         connection = Connection.from_env(url=asked.url, state_dir=asked.dir, timeout_s=_PATIENCE_S)
@@ -48,7 +48,7 @@ async def _beyond(asked: argparse.Namespace) -> list[Finding]:
             config = Config.from_env(defaults={"storage": file}, state_dir=asked.dir)
     except ConfigError as error:
         # Said already, unless it is the flag's.
-        return [] if asked.storage is None else [Finding("storage", False, str(error), "correct --storage")]
+        return [] if asked.storage is None else [Check("storage", False, str(error), "correct --storage")]
     return [
         token_file(
             connection.state_dir,
@@ -75,10 +75,10 @@ async def _beyond(asked: argparse.Namespace) -> list[Finding]:
     ]
 
 
-def python() -> Finding:
+def python() -> Check:
     """Which Python, and which Regista."""
     version = platform.python_version()
-    return Finding(
+    return Check(
         "python",
         sys.version_info >= (3, 11),
         f"Python {version}, regista {__version__}",
@@ -86,7 +86,7 @@ def python() -> Finding:
     )
 
 
-def settings() -> list[Finding]:
+def settings() -> list[Check]:
     """What the environment says to each kind of process."""
     kinds: list[tuple[str, Callable[[], object]]] = [
         ("orchestrator settings", Config.from_env),
@@ -96,38 +96,38 @@ def settings() -> list[Finding]:
     return [_read(about, read) for about, read in kinds]
 
 
-def _read(about: str, read: Callable[[], object]) -> Finding:
+def _read(about: str, read: Callable[[], object]) -> Check:
     try:
         read()
     except ConfigError as error:
-        return Finding(about, False, str(error), f"correct or unset {error.name}")
-    return Finding(about, True, "every variable can be read")
+        return Check(about, False, str(error), f"correct or unset {error.name}")
+    return Check(about, True, "valid")
 
 
-def token_file(state_dir: str, name: str, setting: str, given: bool, people: str = "") -> Finding:
+def token_file(state_dir: str, name: str, setting: str, given: bool, people: str = "") -> Check:
     """A token is configured, or lies where it should, readable by its owner only. `people`: the file that names them instead."""
     path = Path(state_dir, name)
     if given:
-        return Finding(name, True, f"{setting} is set")
+        return Check(name, True, f"{setting} is set")
     if not path.exists() and people:
         told = f"none is made, since {people} says who may come in: set {setting} to a token of one of them"
-        return Finding(name, True, told)
+        return Check(name, True, told)
     if not path.exists():
-        return Finding(
+        return Check(
             name, True, f"{path} is not there yet; the first `regista serve` or `dev` on loopback makes it"
         )
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
-        return Finding(name, False, f"{path} can be read by others (mode {mode:o})", f"chmod 600 {path}")
-    return Finding(name, True, f"{path}, mode {mode:o}")
+        return Check(name, False, f"{path} can be read by others (mode {mode:o})", f"chmod 600 {path}")
+    return Check(name, True, f"{path}, mode {mode:o}")
 
 
-def address(config: Config) -> Finding:
+def address(config: Config) -> Check:
     """Beyond loopback, credentials must be configured."""
     missing = missing_tokens(config)
     if is_loopback(config.api_host) or not missing:
-        return Finding("address", True, f"{config.api_host}:{config.api_port}, if you start one here")
-    return Finding(
+        return Check("address", True, f"would listen on {config.api_host}:{config.api_port}")
+    return Check(
         "address",
         False,
         f"{config.api_host} can be reached from elsewhere, and credentials are missing",
@@ -135,7 +135,7 @@ def address(config: Config) -> Finding:
     )
 
 
-def certificate(config: Config) -> list[Finding]:
+def certificate(config: Config) -> list[Check]:
     """The certificate can be used, and for a while yet. Nothing to say where none is.
 
     The same settings name what an orchestrator serves and what a client or worker shows; which of them this
@@ -149,14 +149,14 @@ def certificate(config: Config) -> list[Finding]:
         serves = inspect_certificate(files)
         calls = serves if not serves.trouble else inspect_certificate(files, calls=True)
     except ConfigError as error:
-        return [Finding("certificate", False, str(error), f"correct {error.name}")]
+        return [Check("certificate", False, str(error), f"correct {error.name}")]
     renew = f"put a new one into {files.cert}; an orchestrator that serves it reads it on SIGHUP"
     found = serves if calls.trouble else calls
     if found.trouble or found.until is None:
-        return [Finding("certificate", False, f"{files.cert}: {found.trouble}", renew)]
+        return [Check("certificate", False, f"{files.cert}: {found.trouble}", renew)]
     days = (found.until - datetime.now(UTC)).days
     told = f"{files.cert}, {_meant_for(() if serves.trouble else found.names)}, good for {days} days"
-    return [Finding("certificate", days >= _RENEW_DAYS, told, renew)]
+    return [Check("certificate", days >= _RENEW_DAYS, told, renew)]
 
 
 def _meant_for(names: Sequence[str]) -> str:
@@ -165,59 +165,64 @@ def _meant_for(names: Sequence[str]) -> str:
     return "without a name of a host: to be shown by a client or worker, not to be served"
 
 
-async def storage(config: Config) -> Finding:
+async def storage(config: Config) -> Check:
     """Jobs can be kept where the settings say."""
     if config.storage.startswith(("redis:", "rediss:", "unix:")):
         return await doctor_servers.redis(config)
     return storage_file(config)
 
 
-def storage_file(config: Config) -> Finding:
+def storage_file(config: Config) -> Check:
     """The file of jobs can be written, or can be made."""
     kind, _, name = config.storage.partition(":")
     if kind != "sqlite":
-        return Finding("storage", True, f"{kind}: jobs are gone when the process ends")
+        return Check("storage", True, f"{kind}: jobs are gone when the process ends")
     path = Path(name)
     if not path.exists():
-        return Finding("storage", True, f"{path} is not there yet; the first start here makes it")
+        return Check("storage", True, f"{path} is not there yet; the first start here makes it")
     try:
         with path.open("r+b") as file:
             head = file.read(16)
     except OSError as error:
-        return Finding("storage", False, f"{path}: {error.strerror}", "give this user the right to write it")
+        return Check("storage", False, f"{path}: {error.strerror}", "give this user the right to write it")
     if head and not head.startswith(b"SQLite format 3"):
-        return Finding("storage", False, f"{path} is not a file of SQLite", "name another with --storage")
-    return Finding("storage", True, f"{path}, {path.stat().st_size:,} bytes")
+        return Check("storage", False, f"{path} is not a file of SQLite", "name another with --storage")
+    return Check("storage", True, f"{path}, {path.stat().st_size:,} bytes")
 
 
-async def orchestrator(connection: Connection) -> list[Finding]:
-    """Somebody answers, knows our token, and agrees about the time."""
+async def orchestrator(connection: Connection) -> list[Check]:
+    """An orchestrator answers, accepts the token, and agrees about the time. Where none is named, none need run."""
+    named = bool(connection.url or find_url(connection.state_dir))
     try:
         client = Client(connection=connection, first_contact_s=0.0)
     except ConfigError as error:  # certificates that cannot be read
-        return [Finding("client certificates", False, str(error), f"correct or unset {error.name}")]
+        return [Check("client certificates", False, str(error), f"correct or unset {error.name}")]
     async with client:
         try:
             answer = await asyncio.wait_for(client.status(), _PATIENCE_S)
         except (RegistaError, TimeoutError) as error:
+            if not named:
+                return [Check("orchestrator", True, "not running", skipped=True)]
             said = str(error) or "no answer in time"
-            return [Finding("orchestrator", False, said, "start one (`regista dev APP`), or set REGISTA_URL")]
+            return [
+                Check("orchestrator", False, said, "start one (`regista dev APP`), or correct REGISTA_URL")
+            ]
         theirs = str(answer.get("version", "unknown"))
-        findings = [
-            Finding(
+        checks = [
+            Check(
                 "orchestrator",
                 theirs in {__version__, "unknown"},
-                f"{client.url} answers, version {theirs}",
+                f"{client.url} reachable, version {theirs}",
                 f"this is version {__version__}: use the same on both sides",
             )
         ]
-        findings.append(await _accepted(client))
+        checks.append(await _accepted(client))
         if (moment := client.server_time) is not None:
-            findings.append(clock(parsedate_to_datetime(moment)))
-        return findings
+            checks.append(clock(parsedate_to_datetime(moment)))
+        return checks
 
 
-async def _accepted(client: Client) -> Finding:
+async def _accepted(client: Client) -> Check:
     try:
         await client.blueprints()
     except ApiError as error:
@@ -225,33 +230,31 @@ async def _accepted(client: Client) -> Finding:
             "set CLIENT_TOKEN (to the token of a client, where the orchestrator has a clients.toml), "
             "or REGISTA_DIR to where the orchestrator keeps its tokens"
         )
-        return Finding("client token", False, error.detail, advice)
+        return Check("client token", False, error.detail, advice)
     except RegistaError as error:
-        return Finding("client token", False, str(error), "look at the orchestrator's log")
-    return Finding("client token", True, "the orchestrator knows it")
+        return Check("client token", False, str(error), "look at the orchestrator's log")
+    return Check("client token", True, "the orchestrator knows it")
 
 
-def clock(theirs: datetime, now: datetime | None = None) -> Finding:
+def clock(theirs: datetime, now: datetime | None = None) -> Check:
     """Our clock and the orchestrator's agree."""
     off = abs((theirs - (now or datetime.now(UTC))).total_seconds())
     good = off <= _CLOCK_OFF_S
     found = "agrees with the orchestrator's" if good else f"is {off:.0f} s away from the orchestrator's"
-    return Finding("clock", good, found, "set both by NTP")
+    return Check("clock", good, found, "set both by NTP")
 
 
-def graphviz() -> Finding:
+def graphviz() -> Check:
     """Pictures of blueprints can be drawn. Their text can be, anyway."""
     path = shutil.which("dot")
-    return Finding("graphviz", True, path or "not there: graphs come as DOT text only")
+    return Check("graphviz", True, path or "not installed (graphs as DOT only)")
 
 
-def _tell(screen: Screen, findings: list[Finding]) -> None:
+def _tell(screen: Screen, checks: list[Check]) -> None:
     if screen.json:
-        screen.document(
-            {"good": all(each.good for each in findings), "findings": [asdict(f) for f in findings]}
-        )
+        screen.document({"good": all(each.good for each in checks), "findings": [asdict(f) for f in checks]})
         return
-    for finding in findings:
-        screen.mark(finding.good, f"{finding.about:<22} {finding.found}")
-        if not finding.good and finding.advice:
-            screen.say(f"     {'':<22} → {finding.advice}")
+    for check in checks:
+        screen.mark(None if check.skipped else check.good, f"{check.about:<22} {check.found}")
+        if not check.good and check.advice:
+            screen.say(f"     {'':<22} → {check.advice}")

@@ -17,13 +17,13 @@ from ..config.people import read_clients, read_workers
 from ..config.schedules import read_schedules
 from ..errors import ConfigError, RegistaError
 from ..payloads.build import build_payloads
-from .finding import Finding
+from .check import Check
 
 #: How long a server may take to answer.
 _PATIENCE_S = 5.0
 
 
-async def redis(config: Config) -> Finding:
+async def redis(config: Config) -> Check:
     """The server answers, is new enough, keeps what it is told, and lets us in."""
     where = _shown(config.storage)
     try:
@@ -34,17 +34,15 @@ async def redis(config: Config) -> Finding:
             await storage.stop()
     except (RegistaError, TimeoutError) as error:
         said = str(error) or "no answer in time"
-        return Finding(
+        return Check(
             "storage", False, f"{where}: {said}", "see docs/howto/redis.md; or name another with --storage"
         )
     if warnings:
-        return Finding(
-            "storage", False, f"{where}: {warnings[0]}", "set it in the server's configuration file"
-        )
-    return Finding("storage", True, f"{where} answers, and is fit")
+        return Check("storage", False, f"{where}: {warnings[0]}", "set it in the server's configuration file")
+    return Check("storage", True, f"{where} reachable")
 
 
-async def postgres(config: Config) -> list[Finding]:
+async def postgres(config: Config) -> list[Check]:
     """The history answers and lets us in. Nothing to say where it is a file, or there is none."""
     uri = config.history_database_uri
     if not uri.startswith("postgres"):
@@ -54,11 +52,11 @@ async def postgres(config: Config) -> list[Finding]:
             version = await history_version(uri)
     except (RegistaError, TimeoutError) as error:
         said = str(error) or f"{_shown(uri)}: no answer in time"
-        return [Finding("history", False, said, "start it, or correct HISTORY_DATABASE_URI")]
-    return [Finding("history", True, f"{_shown(uri)} answers, PostgreSQL {version}")]
+        return [Check("history", False, said, "start it, or correct HISTORY_DATABASE_URI")]
+    return [Check("history", True, f"{_shown(uri)} reachable, PostgreSQL {version}")]
 
 
-def people(config: Config) -> list[Finding]:
+def people(config: Config) -> list[Check]:
     """The files that say who may come in can be read, where they are named."""
     found = []
     if config.clients_config_path:
@@ -70,7 +68,7 @@ def people(config: Config) -> list[Finding]:
     return found
 
 
-def schedules(config: Config) -> list[Finding]:
+def schedules(config: Config) -> list[Check]:
     """The file of schedules can be read, where one is named."""
     path = config.schedules_config_path
     if not path:
@@ -78,7 +76,7 @@ def schedules(config: Config) -> list[Finding]:
     return [_file("schedules", path, lambda path: f"{len(read_schedules(path, config.tz))} schedules")]
 
 
-async def payloads(config: Config) -> list[Finding]:
+async def payloads(config: Config) -> list[Check]:
     """Files and large values can be kept where the settings say. Nothing to say where they say nothing."""
     url = payloads_url(config)
     if not url:
@@ -92,22 +90,22 @@ async def payloads(config: Config) -> list[Finding]:
             await store.start()
     except (RegistaError, TimeoutError) as error:
         said = f"{url}: {str(error) or 'no answer in time'}"
-        return [Finding("payloads", False, said, "correct REGISTA_PAYLOADS and the settings of S3")]
-    return [Finding("payloads", True, f"{url} answers")]
+        return [Check("payloads", False, said, "correct REGISTA_PAYLOADS and the settings of S3")]
+    return [Check("payloads", True, f"{url} reachable")]
 
 
-def _directory(path: Path) -> Finding:
+def _directory(path: Path) -> Check:
     here = path if path.exists() else path.parent
     if not here.is_dir():
-        return Finding(
+        return Check(
             "payloads", False, f"{here} is no directory", f"mkdir -p {path}, or correct REGISTA_PAYLOADS"
         )
     if not os.access(here, os.W_OK | os.X_OK):
-        return Finding("payloads", False, f"{here} cannot be written", "give this user the right to write it")
+        return Check("payloads", False, f"{here} cannot be written", "give this user the right to write it")
     if not path.is_absolute():
         advice = f"REGISTA_PAYLOADS=file:{path.absolute()}, for the orchestrator and every worker"
-        return Finding("payloads", False, f"{path} is another directory for whoever starts elsewhere", advice)
-    return Finding("payloads", True, f"{path}" if path.exists() else f"{path}; the first start makes it")
+        return Check("payloads", False, f"{path} is another directory for whoever starts elsewhere", advice)
+    return Check("payloads", True, f"{path}" if path.exists() else f"{path}; the first start makes it")
 
 
 def _workers(path: str) -> str:
@@ -115,11 +113,11 @@ def _workers(path: str) -> str:
     return f"{len(tokens.by_id)} workers and {len(tokens.by_pattern)} patterns"
 
 
-def _file(about: str, path: str, read: Callable[[str], str]) -> Finding:
+def _file(about: str, path: str, read: Callable[[str], str]) -> Check:
     try:
-        return Finding(about, True, f"{path}: {read(path)}")
+        return Check(about, True, f"{path}: {read(path)}")
     except ConfigError as error:
-        return Finding(about, False, str(error), f"correct {path}")
+        return Check(about, False, str(error), f"correct {path}")
 
 
 def _shown(uri: str) -> str:

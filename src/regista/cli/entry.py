@@ -22,7 +22,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(words)
     if not hasattr(asked, "run") or asked.run is None:
         getattr(asked, "overview", parser.print_help)()
-        return exits.USAGE
+        return exits.OK
     try:
         return _perform(asked)
     except KeyboardInterrupt:

@@ -100,7 +100,7 @@ def unclaimed_since(projection: JobProjection) -> datetime | None:
 
 
 def _unclaimed(projection: JobProjection) -> str:
-    return f"no worker has taken it yet; `regista jobs explain {projection.job_id}` says why"
+    return f"No worker has taken the task yet. Reason: regista jobs explain {projection.job_id}"
 
 
 async def _has_settled(client: Client, event: Event | Progress) -> bool:

@@ -95,24 +95,25 @@ class Screen:
         else:
             print(body.decode(), flush=True)  # noqa: T201
 
-    def mark(self, good: bool, text: str) -> None:
-        """One line that is good news or bad."""
+    def mark(self, good: bool | None, text: str) -> None:
+        """The line of a check that has passed or failed; None: there was nothing to check."""
         if not self.live:
-            self.say(f"{'ok  ' if good else 'BAD '} {text}")
+            self.say(f"{ {True: 'ok', False: 'FAIL', None: '--'}[good]:<4} {text}")
             return
         from rich.text import Text
 
-        mark = ("✓    ", "green") if good else ("✗    ", "red")
+        mark = {True: ("✓    ", "green"), False: ("✗    ", "red"), None: ("-    ", "dim")}[good]
         self.console().print(Text.assemble(mark, visible(text)), soft_wrap=True)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], nothing: str = "") -> None:
         """Rows under headings: drawn for a person, aligned text for a pipe.
 
-        `nothing` is what a person is told instead of a table without rows.
+        `nothing` is said instead of a table without rows: on a terminal in its place, elsewhere on standard error.
         """
-        if self.live and nothing and not rows:
-            self.say(nothing)
-            return
+        if nothing and not rows:
+            (self.say if self.live else self.note)(nothing)
+            if self.live:
+                return
         rows = [[visible(cell, one_line=True) for cell in row] for row in rows]
         if self.live:
             self._draw(columns, rows)

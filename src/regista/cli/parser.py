@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 _Commands = Any  # argparse keeps the type of its sub-commands to itself
 Add = Callable[..., argparse.ArgumentParser]
@@ -14,12 +14,12 @@ STATUSES = (
     *("quarantined", "finished", "failed", "cancelled"),
 )
 
-_EPILOG = (
-    "exit codes: 0 done or finished, 1 failed or refused, 2 wrong usage, 3 cancelled, 4 quarantined, "
-    "5 timed out waiting, 6 no orchestrator answers. "
-    "Who you are to the orchestrator: the token in CLIENT_TOKEN, else the one that a local orchestrator left in "
-    ".regista/client.token (--dir names another directory)."
-)
+_EPILOG = """\
+Exit codes: 0 done or finished, 1 failed or refused, 2 wrong usage, 3 cancelled, 4 quarantined,
+5 timed out, 6 orchestrator not reachable.
+Commands authenticate with CLIENT_TOKEN, else with the token that a local orchestrator stored in
+.regista/client.token (--dir names another directory).
+"""
 
 
 def build_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
@@ -34,23 +34,35 @@ def build_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
         epilog=_EPILOG,
         allow_abbrev=False,
         parents=[_common()],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="regista [-h] [--json] [--debug] [--version] COMMAND ...",
     )
     parser.set_defaults(json=None, debug=None)
     parser.add_argument(
-        "--version", action="store_const", const="version.show", dest="run", help="say the version"
+        "--version", action="store_const", const="version.show", dest="run", help="print the version"
     )
-    commands = parser.add_subparsers(metavar="COMMAND", title="commands")
-    named = _ADD.get(next((word for word in words if word not in ("--json", "--debug")), ""))
-    for add in _ADD.values() if named is None else (named,):
-        add(commands)
+    commands = parser.add_subparsers(
+        prog="regista", metavar="COMMAND", title="commands", description=_overview(), help=argparse.SUPPRESS
+    )
+    first = next((word for word in words if word not in ("--json", "--debug")), "")
+    for name in (first,) if first in _COMMANDS else _COMMANDS:
+        _COMMANDS[name].add(commands, _COMMANDS[name].summary)
     return parser
+
+
+def _overview() -> str:
+    """The commands by group, one line each."""
+    groups: dict[str, list[str]] = {}
+    for name, entry in _COMMANDS.items():
+        groups.setdefault(entry.group, []).append(f"  {name:<12}{entry.summary}")
+    return "\n".join("\n".join([f"{group}:", *lines]) for group, lines in groups.items())
 
 
 # -- processes that stay ---------------------------------------------------------------------------
 
 
-def _dev(commands: _Commands) -> None:
-    dev = _command(commands, "dev", "dev.dev", "run an app while you write it: orchestrator, workers, reload")
+def _dev(commands: _Commands, summary: str) -> None:
+    dev = _command(commands, "dev", "dev.dev", summary)
     _app(dev)
     _listening(dev)
     dev.add_argument(
@@ -60,30 +72,31 @@ def _dev(commands: _Commands) -> None:
     dev.add_argument("--parent", type=int, metavar="PID", help=argparse.SUPPRESS)
 
 
-def _serve(commands: _Commands) -> None:
-    serve = _command(commands, "serve", "serve.serve", "run the orchestrator of an app")
+def _serve(commands: _Commands, summary: str) -> None:
+    serve = _command(commands, "serve", "serve.serve", summary)
     _app(serve, needed=False)
     _listening(serve)
 
 
-def _worker(commands: _Commands) -> None:
-    worker = _command(commands, "worker", "worker.work", "run the workers of an app")
-    _app(worker, more="; APP:NAME is its worker NAME only")
+def _worker(commands: _Commands, summary: str) -> None:
+    worker = _command(commands, "worker", "worker.work", summary)
+    _app(worker, more="; APP:NAME for its worker NAME only")
     worker.add_argument(
-        "--worker", action="append", metavar="NAME", help="run the worker of this name only; may be repeated"
+        "--worker", action="append", metavar="NAME", help="run this worker only; may be repeated"
     )
-    _flag(worker, "--url", "ORCHESTRATOR_URL", "where the orchestrator is")
-    text = "how many tasks at a time; default 0: as many as its Worker says in the code"
+    _flag(
+        worker,
+        "--url",
+        "ORCHESTRATOR_URL",
+        "orchestrator URL (default: the one running in --dir, else http://127.0.0.1:8080)",
+    )
+    text = "tasks at a time (default 0: as the Worker says in the code)"
     _flag(worker, "--concurrency", "MAX_CONCURRENT_TASKS", text, type=_whole, metavar="N")
     _flag(
         worker, "--queue", "WORKER_QUEUES", "take tasks of this queue only; may be repeated", action="append"
     )
-    _flag(
-        worker, "--dir", "REGISTA_DIR", "where a local orchestrator left its worker token; default .regista"
-    )
-    _flag(
-        worker, "--log-level", "WORKER_LOG_LEVEL", "the least important level that is logged", metavar="LEVEL"
-    )
+    _flag(worker, "--dir", "REGISTA_DIR", "state directory (default .regista)")
+    _flag(worker, "--log-level", "WORKER_LOG_LEVEL", "DEBUG, INFO, WARNING or ERROR", metavar="LEVEL")
 
 
 def _app(parser: argparse.ArgumentParser, *, needed: bool = True, more: str = "") -> None:
@@ -91,256 +104,292 @@ def _app(parser: argparse.ArgumentParser, *, needed: bool = True, more: str = ""
         "app",
         metavar="APP",
         nargs=None if needed else "?",
-        help=f"a Python file or package.module; its module-level blueprints and workers are taken{more}",
+        help=f"Python file or module with blueprints and workers{more}",
     )
 
 
 def _listening(parser: argparse.ArgumentParser) -> None:
-    _flag(parser, "--host", "API_HOST", "the address to listen on; default 127.0.0.1")
-    _flag(parser, "--port", "API_PORT", "the port to listen on; default 8080, 0 is any free one", type=_whole)
-    _flag(parser, "--storage", "REGISTA_STORAGE", "memory, sqlite:PATH or redis://HOST; else a file in --dir")
-    _flag(parser, "--dir", "REGISTA_DIR", "where tokens and the file of jobs are kept; default .regista")
-    _flag(parser, "--log-level", "LOG_LEVEL", "the least important level that is logged", metavar="LEVEL")
+    _flag(parser, "--host", "API_HOST", "address to listen on (default 127.0.0.1)")
+    _flag(parser, "--port", "API_PORT", "port to listen on (default 8080; 0: any free port)", type=_whole)
+    _flag(
+        parser,
+        "--storage",
+        "REGISTA_STORAGE",
+        "memory, sqlite:PATH or redis://HOST (default: a file in --dir)",
+    )
+    _flag(parser, "--dir", "REGISTA_DIR", "state directory (default .regista)")
+    _flag(parser, "--log-level", "LOG_LEVEL", "DEBUG, INFO, WARNING or ERROR", metavar="LEVEL")
 
 
 # -- nouns -----------------------------------------------------------------------------------------
 
 
-def _jobs(commands: _Commands) -> None:
-    verb = _noun(commands, "jobs", "start jobs, look at them, and decide about them")
-    run = verb("run", "jobs.run", "start a job")
-    run.add_argument("blueprint", metavar="BLUEPRINT")
+def _jobs(commands: _Commands, summary: str) -> None:
+    verb = _noun(commands, "jobs", summary)
+    run = verb("run", "jobs.run", "Start a job")
+    run.add_argument("blueprint", metavar="BLUEPRINT", help="name of the blueprint")
     run.add_argument(
         "--input", metavar="JSON", default="{}", help="a JSON object, @FILE, or - for standard input"
     )
-    run.add_argument("--key", help="idempotency key: the same key is the same job")
-    run.add_argument("--priority", type=_number, metavar="N", help="higher goes first; default 0")
-    text = "let each task wait so many seconds for a worker, where its blueprint does not say"
+    run.add_argument("--key", help="idempotency key: submitting it again returns the first job")
+    run.add_argument("--priority", type=_number, metavar="N", help="higher goes first (default 0)")
+    text = "default limit in seconds for a task to wait for a worker"
     run.add_argument("--dispatch-timeout", type=_seconds, metavar="S", help=text)
-    text = "let each task take so many seconds in all, retries too, where its blueprint does not say"
+    text = "default limit in seconds for a task to finish, retries included"
     run.add_argument("--result-timeout", type=_seconds, metavar="S", help=text)
-    run.add_argument("--webhook", metavar="URL", help="tell this URL when the job waits for a person or ends")
+    run.add_argument(
+        "--webhook", metavar="URL", help="POST to this URL when the job waits for a decision or ends"
+    )
     run.add_argument(
         "--attribute",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a search attribute, its value JSON or else text; may be repeated",
+        help="search attribute, its value JSON or text; may be repeated",
     )
     _waiting(run)
-    listing = verb("list", "jobs.listing", "the newest jobs")
+    listing = verb("list", "jobs.listing", "List the newest jobs")
     _filters(listing)
-    listing.add_argument("--limit", type=_some, default=20, metavar="N", help="how many; default 20")
-    count = verb("count", "jobs.count", "how many jobs fit, and how long they took")
+    listing.add_argument("--limit", type=_some, default=20, metavar="N", help="how many (default 20)")
+    count = verb("count", "jobs.count", "Count jobs, with durations")
     _filters(count)
-    count.add_argument("--by", metavar="NAME", help="by ExecutionStatus, BlueprintName or a search attribute")
-    count.add_argument("--limit", type=_some, default=20, metavar="N", help="groups at most; default 20")
-    show = _one(verb, "show", "everything about a job")
-    show.add_argument("--timeline", action="store_true", help="its life drawn as bars: states, tasks, waits")
-    show.add_argument("--value", metavar="SHA256", help="one value that is too large to be shown, as JSON")
-    watch = _one(verb, "watch", "follow a job to its end")
-    watch.add_argument("--timeout", type=_seconds, metavar="S", help="stop watching after so many seconds")
-    _reason(_one(verb, "cancel", "ask a job to stop"))
+    count.add_argument(
+        "--by", metavar="NAME", help="group by ExecutionStatus, BlueprintName or a search attribute"
+    )
+    count.add_argument("--limit", type=_some, default=20, metavar="N", help="groups at most (default 20)")
+    show = _one(verb, "show", "Show a job")
+    show.add_argument("--timeline", action="store_true", help="draw its states, tasks and waits as bars")
+    show.add_argument(
+        "--value", metavar="SHA256", help="print one value that is too large to be shown, as JSON"
+    )
+    watch = _one(verb, "watch", "Follow a job to its end")
+    watch.add_argument("--timeout", type=_seconds, metavar="S", help="stop watching after this many seconds")
+    _reason(_one(verb, "cancel", "Cancel a job"))
     _deciding(verb)
-    fork = _one(verb, "fork", "start a new job with the blueprint and input of this one")
-    fork.add_argument("--input", metavar="JSON", help="members that take the place of the old ones")
+    fork = _one(verb, "fork", "Start a new job with the blueprint and input of this one")
+    fork.add_argument("--input", metavar="JSON", help="JSON object merged over the original input")
     _waiting(fork)
-    _one(verb, "explain", "why a job does not go on")
-    _one(verb, "history", "what happened to a job")
+    _one(verb, "explain", "Explain what a job waits for")
+    _one(verb, "history", "Show the events of a job")
     _files(verb)
 
 
 def _files(verb: Add) -> None:
-    files = _one(verb, "files", "the files of a job, and their content up and down")
+    files = _one(verb, "files", "List, download and upload files of a job")
     files.set_defaults(run="files.files")
     what = files.add_mutually_exclusive_group()
-    what.add_argument("--get", metavar="NAME", help="fetch this file")
-    what.add_argument("--put", metavar="FILE", help="give the job this file")
-    what.add_argument("--link", metavar="NAME", help="say a URL that anybody can fetch it from for an hour")
+    what.add_argument("--get", metavar="NAME", help="download this file")
+    what.add_argument("--put", metavar="FILE", help="upload this file")
+    what.add_argument("--link", metavar="NAME", help="print a download URL, valid for one hour")
     files.add_argument(
         "--output",
         "-o",
         metavar="FILE",
-        help="with --get: where to, - is standard output; default its own name, here",
+        help="with --get: where to (- is standard output; default: its name in this directory)",
     )
-    files.add_argument("--force", action="store_true", help="with --get: replace a file that is there")
-    files.add_argument("--name", metavar="NAME", help="with --put: its name there; default its own")
+    files.add_argument("--force", action="store_true", help="with --get: replace an existing file")
+    files.add_argument("--name", metavar="NAME", help="with --put: its name there (default: its own)")
 
 
 def _filters(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--query", "-q", metavar="QUERY", help="a list filter, like \"AssetType = 'video'\"")
+    parser.add_argument("--query", "-q", metavar="QUERY", help="list filter, like \"AssetType = 'video'\"")
     parser.add_argument("--status", choices=STATUSES, metavar="STATUS", help=f"one of {', '.join(STATUSES)}")
-    parser.add_argument("--blueprint", metavar="NAME")
+    parser.add_argument("--blueprint", metavar="NAME", help="jobs of this blueprint only")
 
 
-def _history(commands: _Commands) -> None:
-    verb = _noun(commands, "history", "what happened, to take along")
-    export = verb("export", "history.export", "jobs and their events, as lines of JSON")
+def _history(commands: _Commands, summary: str) -> None:
+    verb = _noun(commands, "history", summary)
+    export = verb("export", "history.export", "Export jobs and their events as lines of JSON")
     _filters(export)
     export.add_argument(
-        "--output", "-o", type=_file, metavar="FILE", help="where to; default -, standard output"
+        "--output", "-o", type=_file, metavar="FILE", help="where to (default -, standard output)"
     )
 
 
 def _deciding(verb: Add) -> None:
-    for name, text in (("approve", "say yes to a job that asks"), ("reject", "say no to a job that asks")):
+    for name, text in (
+        ("approve", "Approve a job that waits for a decision"),
+        ("reject", "Reject a job that waits for a decision"),
+    ):
         decide = _one(verb, name, text)
         decide.add_argument(
-            "--decision", default=name, metavar="WORD", help=f"the word itself; default {name}"
+            "--decision", default=name, metavar="WORD", help=f"decision to send (default {name})"
         )
-        decide.add_argument("--comment", default="")
-        decide.add_argument("--data", metavar="JSON", help="a JSON object for the job")
-    retry = _one(verb, "retry", "let a quarantined job try again")
-    retry.add_argument(
-        "--data", metavar="JSON", help="a JSON object that is merged into the job's data first"
-    )
-    _reason(_one(verb, "fail", "give a quarantined job up"))
+        decide.add_argument("--comment", default="", help="comment to send with the decision")
+        decide.add_argument("--data", metavar="JSON", help="JSON object for the job")
+    retry = _one(verb, "retry", "Resume a quarantined job")
+    retry.add_argument("--data", metavar="JSON", help="JSON object merged into the data of the job first")
+    _reason(_one(verb, "fail", "End a quarantined job as failed"))
 
 
-def _workers(commands: _Commands) -> None:
-    verb = _noun(commands, "workers", "who performs")
-    verb("list", "workers.listing", "every worker that is known")
-    drain = verb("drain", "workers.drain", "let a worker finish what it has and take nothing new")
+def _workers(commands: _Commands, summary: str) -> None:
+    verb = _noun(commands, "workers", summary)
+    verb("list", "workers.listing", "List the known workers")
+    drain = verb("drain", "workers.drain", "Give a worker no new tasks; running ones finish")
     drain.add_argument("worker_id", metavar="WORKER")
-    undrain = verb("undrain", "workers.undrain", "let a worker that was drained take tasks again")
+    undrain = verb("undrain", "workers.undrain", "Give a drained worker tasks again")
     undrain.add_argument("worker_id", metavar="WORKER")
 
 
-def _blueprints(commands: _Commands) -> None:
-    verb = _noun(commands, "blueprints", "what can be run")
-    verb("list", "blueprints.listing", "every blueprint that the orchestrator knows")
-    graph = verb("graph", "blueprints.graph", "the states of a blueprint, drawn")
-    graph.add_argument("blueprint", metavar="BLUEPRINT")
-    graph.add_argument("--format", choices=("dot", "svg", "png"), default="dot", help="default dot")
+def _blueprints(commands: _Commands, summary: str) -> None:
+    verb = _noun(commands, "blueprints", summary)
+    verb("list", "blueprints.listing", "List the blueprints of the orchestrator")
+    graph = verb("graph", "blueprints.graph", "Draw the states of a blueprint")
+    graph.add_argument("blueprint", metavar="BLUEPRINT", help="name of the blueprint")
     graph.add_argument(
-        "--output", "-o", type=_file, metavar="FILE", help="where to; default -, standard output"
+        "--format", choices=("dot", "svg", "png"), default="dot", help="output format (default dot)"
     )
-    graph.add_argument("--app", metavar="APP", help="take it from this app, not from an orchestrator")
-    check = verb("check", "blueprints.check", "is an app fit to be served, and can live jobs move to it")
+    graph.add_argument(
+        "--output", "-o", type=_file, metavar="FILE", help="where to (default -, standard output)"
+    )
+    graph.add_argument("--app", metavar="APP", help="read it from this app, not from an orchestrator")
+    check = verb(
+        "check",
+        "blueprints.check",
+        "Check the blueprints of an app, and whether live jobs can migrate to them",
+    )
     _app(check)
     live = check.add_mutually_exclusive_group()
-    live.add_argument("--offline", action="store_true", help="do not ask an orchestrator for its live jobs")
-    text = "for CI: fail also when a live job cannot move to it, or when none could be asked for"
+    live.add_argument("--offline", action="store_true", help="do not look at live jobs")
+    text = "for CI: fail also when a live job cannot migrate, or when the orchestrator cannot be reached"
     live.add_argument("--strict", action="store_true", help=text)
 
 
-def _webhooks(commands: _Commands) -> None:
-    verb = _noun(commands, "webhooks", "what was told about jobs and not heard")
-    listing = verb("list", "webhooks.listing", "deliveries that were given up, or are still tried")
-    listing.add_argument("--state", choices=("dead", "pending"), default="dead", help="default dead")
-    again = verb("redeliver", "webhooks.redeliver", "send deliveries again, now")
-    again.add_argument("delivery_ids", metavar="DELIVERY", nargs="*", help="none: all that were given up")
-    discard = verb("discard", "webhooks.discard", "forget a delivery")
+def _webhooks(commands: _Commands, summary: str) -> None:
+    verb = _noun(commands, "webhooks", summary)
+    listing = verb("list", "webhooks.listing", "List failed or pending deliveries")
+    listing.add_argument(
+        "--state",
+        choices=("dead", "pending"),
+        default="dead",
+        help="dead (failed for good) or pending (default dead)",
+    )
+    again = verb("redeliver", "webhooks.redeliver", "Send deliveries again")
+    again.add_argument(
+        "delivery_ids", metavar="DELIVERY", nargs="*", help="id of a delivery (default: all that have failed)"
+    )
+    discard = verb("discard", "webhooks.discard", "Delete a delivery")
     discard.add_argument("delivery_id", metavar="DELIVERY")
-    verb("secret", "webhooks.secret", "what deliveries to you are signed with")
+    verb("secret", "webhooks.secret", "Show the secret that signs your deliveries")
 
 
-def _audit(commands: _Commands) -> None:
-    audit = _calling(commands, "audit", "audit.listing", "who did what, newest first; for operators")
-    audit.add_argument("--actor", default="", metavar="WHO", help="only what this one did, like client:NAME")
-    audit.add_argument("--action", default="", metavar="WHAT", help="only such deeds, like worker.drain")
-    audit.add_argument("--target", default="", metavar="ID", help="only what was done to this")
-    audit.add_argument("--limit", type=_some, default=50, metavar="N", help="how many; default 50")
+def _audit(commands: _Commands, summary: str) -> None:
+    audit = _calling(commands, "audit", "audit.listing", summary)
+    audit.add_argument("--actor", default="", metavar="WHO", help="filter by actor, like client:NAME")
+    audit.add_argument("--action", default="", metavar="WHAT", help="filter by action, like worker.drain")
+    audit.add_argument("--target", default="", metavar="ID", help="filter by target")
+    audit.add_argument("--limit", type=_some, default=50, metavar="N", help="how many (default 50)")
 
 
-def _schedules(commands: _Commands) -> None:
-    verb = _noun(commands, "schedules", "what is started when")
-    verb("list", "schedules.listing", "every schedule, and when it fires next")
+def _schedules(commands: _Commands, summary: str) -> None:
+    verb = _noun(commands, "schedules", summary)
+    verb("list", "schedules.listing", "List schedules and their next ticks")
 
     def one(name: str, run: str, text: str) -> argparse.ArgumentParser:
         parser = verb(name, f"schedules.{run}", text)
         parser.add_argument("name", metavar="SCHEDULE")
         return parser
 
-    one("show", "show", "a schedule, and what became of its last ticks")
-    coming = one("next", "coming", "the next ticks of a schedule")
-    coming.add_argument("--count", type=_some, default=10, metavar="N", help="how many; default 10")
-    _reason(one("pause", "pause", "let nothing fire until it is resumed"))
-    _reason(one("resume", "resume", "let it fire again, from now on"))
-    trigger = one("trigger", "trigger", "start a job of it now")
-    trigger.add_argument("--key", help="idempotency key: the same key is the same job")
-    _making(one("create", "create", "make a schedule"))
-    one("delete", "delete", "forget a schedule that was made by create")
+    one("show", "show", "Show a schedule and its last ticks")
+    coming = one("next", "coming", "Show the next ticks of a schedule")
+    coming.add_argument("--count", type=_some, default=10, metavar="N", help="how many (default 10)")
+    _reason(one("pause", "pause", "Pause a schedule"))
+    _reason(one("resume", "resume", "Resume a paused schedule"))
+    trigger = one("trigger", "trigger", "Start a job of a schedule now")
+    trigger.add_argument("--key", help="idempotency key: submitting it again returns the first job")
+    _making(one("create", "create", "Create a schedule"))
+    one("delete", "delete", "Delete a schedule")
 
 
 def _making(create: argparse.ArgumentParser) -> None:
-    create.add_argument("blueprint", metavar="BLUEPRINT")
+    create.add_argument("blueprint", metavar="BLUEPRINT", help="name of the blueprint")
     create.add_argument(
-        "--every", type=_interval, metavar="S", help="each so many seconds, or 90s, 15m, 1h, 1d"
+        "--every", type=_interval, metavar="S", help="interval in seconds, or like 90s, 15m, 1h, 1d"
     )
-    create.add_argument("--daily-at", action="append", metavar="HH:MM", help="may be repeated")
+    create.add_argument(
+        "--daily-at", action="append", metavar="HH:MM", help="time of every day; may be repeated"
+    )
     create.add_argument("--weekly-days", nargs="+", metavar="DAY", help="mon, tue …; with --time")
     create.add_argument(
         "--monthly-dates", nargs="+", type=_whole, metavar="N", help="with --time; -1 is the last"
     )
-    create.add_argument("--time", metavar="HH:MM", help="belongs to days and dates")
-    create.add_argument("--cron", metavar="LINE", help="five fields, or @daily and its like")
-    create.add_argument("--timezone", metavar="ZONE", help="default: the orchestrator's TZ")
-    create.add_argument("--input", metavar="JSON", help="what each job gets: a JSON object, @FILE, or -")
-    create.add_argument("--overlap", metavar="HOW", help="allow, skip, cancel_previous or buffer_one")
-    create.add_argument("--catch-up", metavar="HOW", help="none, last or all")
-    create.add_argument("--jitter", type=_seconds, metavar="S", help="fire up to so many seconds later")
-    create.add_argument("--paused", action="store_true", help="nothing fires until it is resumed")
-    create.add_argument("--members", metavar="JSON", help="any other members, as the API takes them")
-
-
-def _queues(commands: _Commands) -> None:
-    _calling(commands, "queues", "queues.listing", "what waits, what runs, and how long")
-
-
-def _upkeep(commands: _Commands) -> None:
-    _calling(commands, "upkeep", "upkeep.listing", "how the chores of the orchestrator fare; for operators")
-
-
-def _doctor(commands: _Commands) -> None:
-    doctor = _calling(commands, "doctor", "doctor.examine", "is everything as it should be, and what to do")
-    _flag(doctor, "--storage", "REGISTA_STORAGE", "look at this store: memory, sqlite:PATH or redis://HOST")
-
-
-def _whoami(commands: _Commands) -> None:
-    _calling(commands, "whoami", "whoami.show", "as whom you are let in, and your quota")
-
-
-def _version(commands: _Commands) -> None:
-    _command(commands, "version", "version.show", "say the version")
-
-
-def _tokens(commands: _Commands) -> None:
-    text = "make tokens, and take them back"
-    verbs = _verbs(commands, "tokens", text)
-    new = _command(verbs, "new", "tokens.new", "make a token, and the lines that let its owner in")
-    whose = new.add_mutually_exclusive_group(required=True)
-    whose.add_argument("--client", metavar="NAME", help="for a client: a table of clients.toml")
-    whose.add_argument("--worker", metavar="ID", help="for a worker: a table of workers.toml")
-    new.add_argument("--operator", action="store_true", help="a client that sees and moves everybody's jobs")
-    text = "make a one-time password for a worker that is about to start; for operators"
-    otp = _calling(verbs, "otp", "tokens.otp", text)
-    otp.add_argument(
-        "worker_id", metavar="WORKER", nargs="?", help="for this one; else whichever uses it first"
+    create.add_argument("--time", metavar="HH:MM", help="time for --weekly-days and --monthly-dates")
+    create.add_argument("--cron", metavar="LINE", help="five cron fields, or @daily, @hourly …")
+    create.add_argument("--timezone", metavar="ZONE", help="time zone (default: TZ of the orchestrator)")
+    create.add_argument("--input", metavar="JSON", help="input of each job: a JSON object, @FILE, or -")
+    create.add_argument("--overlap", metavar="POLICY", help="allow, skip, cancel_previous or buffer_one")
+    create.add_argument("--catch-up", metavar="POLICY", help="none, last or all")
+    create.add_argument(
+        "--jitter", type=_seconds, metavar="S", help="random delay of up to this many seconds"
     )
-    text = "end the short-lived tokens of a worker; for operators"
+    create.add_argument("--paused", action="store_true", help="create it paused")
+    create.add_argument("--members", metavar="JSON", help="further fields as JSON")
+
+
+def _queues(commands: _Commands, summary: str) -> None:
+    _calling(commands, "queues", "queues.listing", summary)
+
+
+def _chores(commands: _Commands, summary: str) -> None:
+    _calling(commands, "chores", "chores.listing", summary)
+
+
+def _doctor(commands: _Commands, summary: str) -> None:
+    doctor = _calling(commands, "doctor", "doctor.examine", summary)
+    _flag(doctor, "--storage", "REGISTA_STORAGE", "store to check: memory, sqlite:PATH or redis://HOST")
+
+
+def _whoami(commands: _Commands, summary: str) -> None:
+    _calling(commands, "whoami", "whoami.show", summary)
+
+
+def _version(commands: _Commands, summary: str) -> None:
+    _command(commands, "version", "version.show", summary)
+
+
+def _tokens(commands: _Commands, summary: str) -> None:
+    verbs = _verbs(commands, "tokens", summary)
+    new = _command(
+        verbs, "new", "tokens.new", "Create a token, with the lines for clients.toml or workers.toml"
+    )
+    whose = new.add_mutually_exclusive_group(required=True)
+    whose.add_argument("--client", metavar="NAME", help="for a client, a table of clients.toml")
+    whose.add_argument("--worker", metavar="ID", help="for a worker, a table of workers.toml")
+    new.add_argument("--operator", action="store_true", help="may see and manage all jobs")
+    text = "Create a one-time password for a worker (operators)"
+    otp = _calling(verbs, "otp", "tokens.otp", text)
+    otp.add_argument("worker_id", metavar="WORKER", nargs="?", help="id of the worker (default: any worker)")
+    text = "Revoke the short-lived tokens of a worker (operators)"
     revoke = _calling(verbs, "revoke", "tokens.revoke", text)
     revoke.add_argument("worker_id", metavar="WORKER")
 
 
-#: Who adds the command of a name. The help has them in this order.
-_ADD: dict[str, Callable[[_Commands], None]] = {
-    "dev": _dev,
-    "serve": _serve,
-    "worker": _worker,
-    "jobs": _jobs,
-    "history": _history,
-    "workers": _workers,
-    "blueprints": _blueprints,
-    "webhooks": _webhooks,
-    "audit": _audit,
-    "schedules": _schedules,
-    "queues": _queues,
-    "upkeep": _upkeep,
-    "doctor": _doctor,
-    "whoami": _whoami,
-    "version": _version,
-    "tokens": _tokens,
+class _Entry(NamedTuple):
+    """A command: its group in the overview, its line there, and what adds its arguments."""
+
+    group: str
+    summary: str
+    add: Callable[[_Commands, str], None]
+
+
+#: Name → command, in the order of the overview.
+_COMMANDS: dict[str, _Entry] = {
+    "dev": _Entry("Run", "Run an app with its workers and reload it on changes", _dev),
+    "serve": _Entry("Run", "Run the orchestrator", _serve),
+    "worker": _Entry("Run", "Run the workers of an app", _worker),
+    "jobs": _Entry("Jobs", "Start, list, watch and manage jobs", _jobs),
+    "schedules": _Entry("Jobs", "Create and manage schedules", _schedules),
+    "blueprints": _Entry("Jobs", "List, draw and check blueprints", _blueprints),
+    "workers": _Entry("Operate", "List and drain workers", _workers),
+    "queues": _Entry("Operate", "Show waiting and running tasks by queue", _queues),
+    "webhooks": _Entry("Operate", "List and resend webhook deliveries", _webhooks),
+    "chores": _Entry("Operate", "Show background chores (operators)", _chores),
+    "audit": _Entry("Operate", "Show the audit log (operators)", _audit),
+    "history": _Entry("Operate", "Export jobs and their events", _history),
+    "tokens": _Entry("Access", "Create and revoke tokens", _tokens),
+    "whoami": _Entry("Access", "Show your client and quota", _whoami),
+    "doctor": _Entry("Tools", "Check this installation", _doctor),
+    "version": _Entry("Tools", "Print the version", _version),
 }
 
 
@@ -349,7 +398,7 @@ _ADD: dict[str, Callable[[_Commands], None]] = {
 
 def _verbs(commands: _Commands, name: str, text: str) -> _Commands:
     """A noun; alone, it says what it can do (`overview`)."""
-    noun = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+    noun = commands.add_parser(name, description=text, allow_abbrev=False)
     noun.set_defaults(overview=noun.print_help)
     return noun.add_subparsers(metavar="VERB", title="verbs")
 
@@ -366,7 +415,7 @@ def _noun(commands: _Commands, name: str, text: str) -> Add:
 def _calling(commands: _Commands, name: str, run: str, text: str) -> argparse.ArgumentParser:
     """A command that talks to an orchestrator."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        name, help=text, description=text, parents=[_talking(), _common()], allow_abbrev=False
+        name, description=text, parents=[_talking(), _common()], allow_abbrev=False, **_listed(name, text)
     )
     parser.set_defaults(run=run)
     return parser
@@ -380,7 +429,7 @@ def _one(verb: Add, name: str, text: str) -> argparse.ArgumentParser:
 
 def _command(commands: _Commands, name: str, run: str, text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
-        name, help=text, description=text, parents=[_common()], allow_abbrev=False
+        name, description=text, parents=[_common()], allow_abbrev=False, **_listed(name, text)
     )
     parser.set_defaults(run=run)
     return parser
@@ -394,20 +443,28 @@ def _common() -> argparse.ArgumentParser:
     return common
 
 
+def _listed(name: str, text: str) -> dict[str, str]:
+    """A verb gets its line in the list of its noun; the overview has those of the commands."""
+    is_command = name in _COMMANDS and _COMMANDS[name].summary == text
+    return {} if is_command else {"help": text}
+
+
 def _talking() -> argparse.ArgumentParser:
     talking = argparse.ArgumentParser(add_help=False)
-    text = "where the orchestrator is; default: as one left it in --dir, else http://127.0.0.1:8080"
+    text = "orchestrator URL (default: the one running in --dir, else http://127.0.0.1:8080)"
     _flag(talking, "--url", "REGISTA_URL", text)
-    text = "where a local orchestrator left its address and client token; default .regista"
+    text = "state directory (default .regista)"
     _flag(talking, "--dir", "REGISTA_DIR", text)
     return talking
 
 
 def _waiting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--wait", action="store_true", help="follow it to its end; the exit code mirrors the job"
+        "--wait", action="store_true", help="wait for the end; the exit code shows the result"
     )
-    parser.add_argument("--timeout", type=_seconds, metavar="S", help="with --wait: for so many seconds only")
+    parser.add_argument(
+        "--timeout", type=_seconds, metavar="S", help="with --wait: give up after this many seconds"
+    )
 
 
 def _some(text: str) -> int:
@@ -456,7 +513,7 @@ def _file(text: str) -> str | None:
 
 
 def _reason(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--reason", default="", help="for the record")
+    parser.add_argument("--reason", default="", help="reason for the audit log")
 
 
 def _flag(parser: argparse.ArgumentParser, name: str, env: str, text: str, **more: Any) -> None:

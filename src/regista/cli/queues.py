@@ -7,7 +7,7 @@ from .calls import client_for
 from .output import screen_for, span
 
 #: For a person, where there is no queue.
-_NOTHING = "no task waits or runs, and no worker is there; `regista worker APP` starts some"
+_NOTHING = "No tasks and no workers. Start some: regista worker APP"
 
 
 async def listing(asked: argparse.Namespace) -> int:

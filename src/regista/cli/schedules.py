@@ -1,4 +1,4 @@
-"""`regista schedules …`: what is started when, what became of it, and a hand on it."""
+"""`regista schedules …`: create and manage schedules."""
 
 import argparse
 import re
@@ -13,7 +13,7 @@ from .output import screen_for
 from .refusals import UsageError
 
 #: For a person, where there is none.
-_NOTHING = "no schedules; SCHEDULES_CONFIG_PATH names a file of them, `regista schedules create` makes one"
+_NOTHING = "No schedules. Create one: regista schedules create NAME BLUEPRINT --every 1h"
 
 #: Member of a schedule, as a pattern → the flag of `create` for it.
 _FLAGS = {
@@ -52,7 +52,7 @@ async def listing(asked: argparse.Namespace) -> int:
         ]
         for one in found
     ]
-    columns = ["schedule", "blueprint", "when", "zone", "next", "last", "fired", "skipped", "from"]
+    columns = ["schedule", "blueprint", "trigger", "zone", "next", "last", "fired", "skipped", "source"]
     screen.table(columns, rows, _NOTHING)
     return exits.OK
 
@@ -70,16 +70,16 @@ async def show(asked: argparse.Namespace) -> int:
     if one["records"]:
         screen.say()
         rows = [_record(record) for record in one["records"]]
-        screen.table(["at", "what", "tick", "ticks", "job", "why"], rows)
+        screen.table(["at", "result", "tick", "ticks", "job", "reason"], rows)
     return exits.OK
 
 
 def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
     facts = [
         ("name", one["name"]),
-        ("from", one["source"]),
+        ("source", one["source"]),
         ("blueprint", one["blueprint"]),
-        ("when", f"{one['when']} ({one['timezone']})"),
+        ("trigger", f"{one['when']} ({one['timezone']})"),
         ("next", "paused" if one["paused"] else _moment(one["next"])),
         ("last", _moment(one["last_tick"])),
         ("last job", one["last_job_id"] or ""),
@@ -189,7 +189,7 @@ async def delete(asked: argparse.Namespace) -> int:
     if screen.json:
         screen.document({"name": asked.name, "deleted": True})
     else:
-        screen.say(f"{asked.name} is gone; its jobs stay")
+        screen.say(f"{asked.name} deleted; its jobs are kept")
     return exits.OK
 
 

@@ -167,7 +167,7 @@ def greet(screen: Screen, config: Config, url: str) -> None:
     if screen.json:
         screen.record({"url": url, "docs": f"{url}/docs", "tokens": tokens_of(config)})
     else:
-        screen.say(f"Regista serves at {url} · tokens: {tokens_of(config)} · docs: {url}/docs")
+        screen.say(f"Regista is running at {url}   API docs: {url}/docs   tokens: {tokens_of(config)}")
 
 
 def tokens_of(config: Config) -> str:

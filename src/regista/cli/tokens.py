@@ -28,7 +28,7 @@ def new(asked: argparse.Namespace) -> int:
     if screen.json:
         screen.record({"token": token, "file": _file(asked), "toml": "\n".join(lines)})
     else:
-        screen.say(f"{token}\n\nIt is shown this once. For {_file(asked)}, and then SIGHUP or a restart:\n")
+        screen.say(f"{token}\n\nShown only once. Add to {_file(asked)}, then send SIGHUP:\n")
         screen.say("\n".join(lines))
     return exits.OK
 
@@ -42,8 +42,8 @@ async def otp(asked: argparse.Namespace) -> int:
         screen.document(made)
         return exits.OK
     screen.say(made["password"])
-    whose = made["worker_id"] or "one worker, whichever is first"
-    screen.note(f"REGISTA_TOKEN for {whose}; good once, for {made['expires_in']:.0f} seconds")
+    whose = made["worker_id"] or "any worker"
+    screen.note(f"REGISTA_TOKEN for {whose}; valid once, {made['expires_in']:.0f} s")
     return exits.OK
 
 

@@ -1,4 +1,4 @@
-"""`regista webhooks …`: what was told about jobs and not heard."""
+"""`regista webhooks …`: deliveries that failed or are pending."""
 
 import argparse
 from typing import Any
@@ -9,13 +9,13 @@ from .output import screen_for
 
 #: For a person, where there is none.
 _NOTHING = {
-    "dead": "nothing was given up; `--state pending` shows what is still tried",
-    "pending": "nothing waits to be told",
+    "dead": "No failed deliveries",
+    "pending": "No pending deliveries",
 }
 
 
 async def listing(asked: argparse.Namespace) -> int:
-    """Deliveries that were given up, or are still tried."""
+    """List failed or pending deliveries."""
     screen = screen_for(asked)
     async with client_for(asked) as client:
         found = await client.webhooks(asked.state)
@@ -26,7 +26,7 @@ async def listing(asked: argparse.Namespace) -> int:
         columns = ["id", "event", "url", "tries", "last answer", "next try"]
         screen.table(columns, [_row(delivery) for delivery in found], _NOTHING[asked.state])
     if tried:
-        screen.note(f"{len(tried)} still tried: --state pending")
+        screen.note(f"{len(tried)} pending: --state pending")
     return exits.OK
 
 
@@ -50,19 +50,19 @@ async def redeliver(asked: argparse.Namespace) -> int:
     if screen.json:
         screen.document({"items": sent})
     else:
-        screen.say(f"{len(sent)} on their way again")
+        screen.say(f"{len(sent)} deliveries queued")
     return exits.OK
 
 
 async def discard(asked: argparse.Namespace) -> int:
-    """Forget a delivery."""
+    """Delete a delivery."""
     screen = screen_for(asked)
     async with client_for(asked) as client:
         gone = await client.discard(asked.delivery_id)
     if screen.json:
         screen.document(gone)
     else:
-        screen.say(f"{asked.delivery_id} is not tried any more")
+        screen.say(f"{asked.delivery_id} deleted")
     return exits.OK
 
 

@@ -33,4 +33,4 @@ def _quota(quota: dict[str, Any] | None) -> str:
     if not quota["limit"]:
         return "no jobs: `monthly_attempts` of this client is 0"
     left = max(0, quota["limit"] - quota["used"])
-    return f"{quota['used']:,} of {quota['limit']:,} jobs this month, {left:,} left; it begins anew on {quota['resets_at']}"
+    return f"{quota['used']:,} of {quota['limit']:,} jobs this month, {left:,} left; resets on {quota['resets_at']}"

@@ -1,4 +1,4 @@
-"""`regista workers …`: who performs."""
+"""`regista workers …`: list and drain workers."""
 
 import argparse
 from typing import Any
@@ -8,7 +8,7 @@ from .calls import client_for
 from .output import screen_for
 
 #: For a person, where there is none.
-_NOTHING = "no worker has come yet; `regista worker APP` starts those of an app"
+_NOTHING = "No workers. Start one: regista worker APP"
 
 
 async def listing(asked: argparse.Namespace) -> int:
@@ -19,7 +19,7 @@ async def listing(asked: argparse.Namespace) -> int:
     if screen.json:
         screen.document({"items": found})
     else:
-        columns = ["worker", "state", "running", "skills", "queues", "connected by"]
+        columns = ["worker", "state", "running", "skills", "queues", "transport"]
         screen.table(columns, [_row(worker) for worker in found], _NOTHING)
     return exits.OK
 
@@ -40,7 +40,7 @@ async def drain(asked: argparse.Namespace) -> int:
     """Let a worker finish what it has and take nothing new."""
     async with client_for(asked) as client:
         answer = await client.drain(asked.worker_id)
-    return _told(asked, answer, "takes nothing new; what it has, it finishes")
+    return _told(asked, answer, "draining; running tasks will finish")
 
 
 async def undrain(asked: argparse.Namespace) -> int:

@@ -368,9 +368,9 @@ class Client:
         """As whom we are let in, and how much of the quota is used: name, plan, operator, quota."""
         return await self._document("GET", "/api/v1/me")
 
-    async def upkeep(self) -> dict[str, Any]:
+    async def chores(self) -> dict[str, Any]:
         """How the chores of the instance that answers have fared. For operators."""
-        return await self._document("GET", "/api/v1/upkeep")
+        return await self._document("GET", "/api/v1/chores")
 
     async def status(self) -> dict[str, Any]:
         """Is somebody there? Needs no token."""

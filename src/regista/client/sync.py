@@ -225,7 +225,7 @@ class SyncClient:
     webhook_secret = blocking(Client.webhook_secret)
     audit = blocking_iterator(Client.audit)
     me = blocking(Client.me)
-    upkeep = blocking(Client.upkeep)
+    chores = blocking(Client.chores)
     status = blocking(Client.status)
 
 

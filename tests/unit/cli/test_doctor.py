@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from regista.cli.doctor import address, certificate, clock, settings, storage_file, token_file
-from regista.config import Config
+from regista.cli.doctor import address, certificate, clock, orchestrator, settings, storage_file, token_file
+from regista.config import Config, Connection
 from tests.certificates import Authority
 
 
@@ -50,7 +50,7 @@ def test_clocks_that_disagree_are_noticed() -> None:
 
 
 def test_the_address_is_that_of_an_orchestrator_to_be() -> None:
-    assert address(Config()).found == "127.0.0.1:8080, if you start one here"
+    assert address(Config()).found == "would listen on 127.0.0.1:8080"
 
 
 def test_a_setting_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,3 +83,11 @@ def test_a_certificate_that_is_served_is_looked_at(tmp_path: Path) -> None:
     assert (good, "certificate has expired" in words) == (False, True)
     good, words = found(tls_cert_path=authority.cert(), tls_key_path=authority.key("old"))
     assert (good, "correct TLS_KEY_PATH" in words) == (False, True)
+
+
+async def test_an_orchestrator_that_nobody_named_need_not_run(tmp_path: Path) -> None:
+    (unnamed,) = await orchestrator(Connection(state_dir=str(tmp_path)))
+    (named,) = await orchestrator(Connection(url="http://127.0.0.1:1", state_dir=str(tmp_path)))
+
+    assert (unnamed.good, unnamed.skipped) == (True, True)
+    assert (named.good, named.skipped) == (False, False)

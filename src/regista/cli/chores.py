@@ -1,4 +1,4 @@
-"""`regista upkeep`: how the chores of the orchestrator have fared."""
+"""`regista chores`: the background chores of the orchestrator."""
 
 import argparse
 from datetime import datetime
@@ -13,12 +13,12 @@ async def listing(asked: argparse.Namespace) -> int:
     """Every chore of the instance that answers."""
     screen = screen_for(asked)
     async with client_for(asked) as client:
-        found = await client.upkeep()
+        found = await client.chores()
     if screen.json:
         screen.document(found)
         return exits.OK
     screen.note(f"instance {found['instance']}")
-    columns = ["chore", "every", "leads", "last run", "took", "did", "runs", "failures", "last failure"]
+    columns = ["chore", "every", "runs on", "last run", "took", "items", "runs", "failures", "last failure"]
     screen.table(columns, [_row(chore) for chore in found["items"]])
     return exits.OK
 
@@ -27,7 +27,9 @@ def _row(chore: dict[str, Any]) -> list[str]:
     last = chore["last_run_at"]
     took = chore["last_duration_s"]
     leads = (
-        {None: "-", True: "here", False: "elsewhere"}[chore["leading"]] if chore["needs_leader"] else "all"
+        {None: "-", True: "this instance", False: "another"}[chore["leading"]]
+        if chore["needs_leader"]
+        else "every"
     )
     return [
         chore["name"],
