@@ -307,10 +307,10 @@ class OrchestratorEngine:
 
     def _progressed(self, attempt_id: str, value: float | None, message: str) -> None:
         self.feed.progress(attempt_id, value, message)
-        self.relay.tell(attempt_id, value, message)
+        self.relay.publish(attempt_id, value, message)
 
     def _progress_elsewhere(self, text: str) -> None:
-        word = self.relay.heard(text)
+        word = self.relay.decode(text)
         if word is not None:
             self.feed.progress(word.attempt_id, word.value, word.message)
 

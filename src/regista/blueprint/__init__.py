@@ -1,4 +1,4 @@
-"""Blueprints: the scripts that jobs follow, and what their handlers may see and wish for."""
+"""Blueprints: the scripts that jobs follow, and what their handlers see and do."""
 
 from .actions import ActionFactory
 from .blueprint import StateMachineBlueprint

@@ -92,7 +92,7 @@ class ActionFactory(Struct, eq=False):
 
     _graph: Graph
     _state: str
-    #: May be a function: the token is an HMAC, and most handlers ask nobody.
+    #: May be a function: the token is an HMAC, and most handlers ask for no approval.
     _token: str | Callable[[], str] = ""
     _declared: Attributes = field(default_factory=dict)
     #: The first action that was called, and what it came to.
@@ -184,7 +184,7 @@ class ActionFactory(Struct, eq=False):
     def dispatch_parallel(self, tasks: Sequence[dict[str, Any]], aggregate_into: str) -> None:
         """Hand several tasks to workers at once; when all are over, the aggregator `aggregate_into` runs.
 
-        Each task is a dict with `type`, `params` and, if wished, any option of `dispatch_task`. With no
+        Each task is a dict with `type`, `params` and optionally any option of `dispatch_task`. With no
         task at all the aggregator runs at once, over nothing.
         """
         call = self._begin("dispatch_parallel")
@@ -276,7 +276,7 @@ class ActionFactory(Struct, eq=False):
         self._attributes = fit if self._attributes is None else self._attributes | fit
 
     def decision(self, data: dict[str, Any], duration_ms: float = 0.0) -> Decision:
-        """What the handler wished for, once it has returned. `data` is its `state_history`.
+        """The decision of a handler that has returned. `data` is its `state_history`.
 
         No action is an error that names the state, except in an end state, where it is the rule.
         """

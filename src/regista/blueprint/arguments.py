@@ -1,4 +1,4 @@
-"""The checks behind `actions`: an argument is right, or the error says what was expected and what came.
+"""The checks behind `actions`: an argument is valid, or the error says what was expected and what was given.
 
 Every function takes `call` (such as "state 'start': dispatch_task") for the message alone.
 """
@@ -120,7 +120,7 @@ def leads(call: str, value: object) -> dict[str, str]:
 
 
 def order(call: str, task_type: object, params: object, transitions: object) -> TaskOrder:
-    """What every task says, as a store would give it back: nothing of it is the handler's own any more.
+    """The order as a store would return it: it shares no object with the handler.
 
     What few ask for is added by `with_options`: a record of so many names is dear.
     """

@@ -208,7 +208,7 @@ class HandlerDecorator:
         self._condition = condition
 
     def when(self, condition: str) -> "HandlerDecorator":
-        """Only where the condition holds. See `conditions` for what it may say."""
+        """Only where the condition holds. See `conditions` for the grammar."""
         state = self._flags.name
         if self._condition is not None:
             raise ConditionError(f"state {state!r}: a handler has one condition; join them with `and`")

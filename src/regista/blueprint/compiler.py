@@ -10,7 +10,7 @@ from .source_analysis import Edge, SourceEdges, read_handler
 
 
 class HandlerSource(Struct, frozen=True):
-    """A handler and what its source says."""
+    """A handler and the edges in its source."""
 
     handler: Handler
     reading: SourceEdges

@@ -96,7 +96,7 @@ class JobContext(Struct, eq=False):
 
     @property
     def webhook_url(self) -> str | None:
-        """Where the client wants to be told."""
+        """The URL of the job's webhook."""
         return self._job.webhook_url
 
     @property

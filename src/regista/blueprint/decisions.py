@@ -1,4 +1,4 @@
-"""What a handler may wish for, as values. Nothing here happens until the machine says what it means."""
+"""Decisions of handlers, as values. The machine turns them into steps."""
 
 from typing import Any, final
 
@@ -34,7 +34,7 @@ class Transition(Struct, frozen=True, tag=True, gc=False):
 
 @final
 class Dispatch(Struct, frozen=True, tag=True, gc=False):
-    """Hand one task to a worker; its status says where to go on."""
+    """Hand one task to a worker; its status is the key into the transitions."""
 
     order: TaskOrder
 
@@ -47,7 +47,7 @@ class FanOut(Struct, frozen=True, tag=True, gc=False):
 
 
 class AskHuman(Struct, frozen=True, tag=True, gc=False):
-    """Wait for a person; the decision says where to go on."""
+    """Wait for a person; the decision is the key into the transitions."""
 
     message: str
     transitions: dict[str, str]
@@ -55,7 +55,7 @@ class AskHuman(Struct, frozen=True, tag=True, gc=False):
 
 
 class RunChild(Struct, frozen=True, tag=True, gc=False):
-    """Run another blueprint; how it ends says where to go on."""
+    """Run another blueprint; its outcome is the key into the transitions."""
 
     blueprint: str
     input: dict[str, Any]
@@ -85,7 +85,7 @@ Action = Transition | Dispatch | FanOut | AskHuman | RunChild | Sleep | Fail | F
 
 
 class Decision(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A handler's wish: one action, and what it leaves behind."""
+    """What a handler decided: one action, and the data that it leaves."""
 
     action: Action
     #: `context.state_history` as the handler left it.
@@ -96,10 +96,10 @@ class Decision(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
 
 class HandlerFailed(Struct, frozen=True, kw_only=True, gc=False):
-    """The handler raised, or wished for something impossible. What it wrote is dropped."""
+    """The handler raised, or took an impossible action. What it wrote is dropped."""
 
     message: str
     code: str = "handler_error"
-    #: Running it again cannot help (no handler matches, a wish against the graph).
+    #: Running it again cannot help (no handler matches, an action against the graph).
     final: bool = False
     duration_ms: float = 0.0

@@ -14,7 +14,7 @@ _HEAD = [
     '  node [shape=box, style="rounded,filled", fillcolor="#ffffff", color="#334155", fontname="Helvetica"];',
     '  edge [color="#64748b", fontname="Helvetica", fontsize=10];',
 ]
-#: Formats that are the text itself, for which nobody needs graphviz.
+#: Formats that are the text itself and need no graphviz.
 _TEXT_FORMATS = frozenset({"dot", "gv"})
 #: Ids that no state can have: a name has no space.
 _ENTRY, _ANYWHERE = "entry point", "any state"

@@ -46,7 +46,7 @@ class Graph(Struct, frozen=True, kw_only=True):
 
     def allows(self, source: str, target: str) -> bool:
         """`source` → `target` is an edge. `failed` can be reached from everywhere; a state from itself
-        only when it says so.
+        only when it declares that.
         """
         if target not in self.states or source not in self.states:
             return False

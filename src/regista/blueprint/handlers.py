@@ -32,7 +32,7 @@ class Handler(Struct, frozen=True, kw_only=True):
     #: Runs in a thread, because it would hold the loop.
     blocking: bool = False
     is_async: bool = False
-    #: Where it says that it leads, when it says so.
+    #: Its declared targets; None if it declares none.
     declared: frozenset[str] | None = None
     name: str = ""
     #: "file:line" of its definition.
@@ -58,11 +58,11 @@ class DeclaredState(Struct):
 
     @property
     def end_outcome(self) -> str:
-        """How a job ends here: what was said, else `failed` for the state of that name."""
+        """How a job ends here: as declared, else `failed` for the state of that name."""
         return self.outcome or ("failed" if self.name == FAILED_STATE else "finished")
 
     def add(self, handler: Handler) -> str | None:
-        """Take one more handler, or say why not."""
+        """Adds a handler; returns the problem if it cannot be added."""
         if handler.condition is not None:
             self.conditional.append(handler)
         elif self.default is None:
@@ -125,7 +125,7 @@ def signature_problem(handler: Handler) -> str | None:
         return "is async and blocking=True; only a plain function can move to a thread"
     try:
         signature = inspect.signature(func)
-    except (TypeError, ValueError):  # a builtin that does not tell
+    except (TypeError, ValueError):  # a builtin without a signature
         return None
     try:
         signature.bind(None, None, **({_FILES: None} if _wants_files(func) else {}))
@@ -137,7 +137,7 @@ def signature_problem(handler: Handler) -> str | None:
 def _wants_files(func: HandlerFunction) -> bool:
     try:
         found = inspect.signature(func).parameters.get(_FILES)
-    except (TypeError, ValueError):  # a builtin that does not tell
+    except (TypeError, ValueError):  # a builtin without a signature
         return False
     return found is not None and found.kind is not inspect.Parameter.POSITIONAL_ONLY
 

@@ -51,7 +51,7 @@ def _import(package: str, path: Path) -> ModuleType:
     try:
         return importlib.import_module(f"{package}.{path.stem}")
     except (Exception, SystemExit) as error:
-        # The outermost turn of somebody else's code: whatever it raises is a file that did not load.
+        # User code: whatever it raises means that the file was not loaded.
         reason = error.msg if isinstance(error, SyntaxError) else safe_text(error)
         described = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
         raise BlueprintLoadError(str(path), _line(error, str(path)), described) from error

@@ -76,7 +76,7 @@ class NameScope:
     def alias_of(self, name: str, matches: Callable[[ast.AST], bool]) -> bool:
         """The name is assigned once, to something that matches."""
         value = self._only(name)
-        # An alias of an alias is not followed: it could run in a circle, and nobody writes that.
+        # An alias of an alias is not followed: aliases could form a circle.
         if isinstance(value, ast.Name):
             return value.id not in self._assigned and matches(value)
         return isinstance(value, ast.Attribute) and matches(value)
@@ -139,7 +139,7 @@ class NameScope:
             return self._outer(node.id)
         if isinstance(node, ast.Attribute):
             owner = self._constant(node.value)
-            # Reading an attribute of anything else could run somebody's code, or change later.
+            # Reading an attribute of anything else could run user code, or change later.
             if isinstance(owner, type | ModuleType):
                 return getattr(owner, node.attr, _MISSING)
             if node.attr == "value" and isinstance(owner, Enum):
@@ -178,7 +178,7 @@ class NameScope:
         return values[0] if len(values) == 1 and name not in self._otherwise | self._parameters else None
 
     def _refuse_changes(self, name: str) -> None:
-        """A local dict counts as literal only while nobody can have changed it."""
+        """A local dict counts as literal only while it cannot have been changed."""
         for use in self._loads.get(name, []):
             parent = self._parents.get(use)
             if isinstance(parent, ast.keyword):

@@ -1,4 +1,4 @@
-"""Names: what a state or a blueprint may be called, and what to say when somebody mistypes one."""
+"""Names: what a state or a blueprint may be called, and suggestions for mistyped names."""
 
 import re
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ def name_problem(kind: str, name: object) -> str | None:
     return f"{kind}: expected 1 to 128 letters, digits or _ - . : got {name!r}"
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`; did you mean 'x' or 'y'?` when something similar is known, else nothing."""
-    close = get_close_matches(word, sorted(known), n=3, cutoff=0.6)
-    return f"; did you mean {' or '.join(repr(name) for name in close)}?" if close else ""
+    close = get_close_matches(name, sorted(known), n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(repr(match) for match in close)}?" if close else ""

@@ -1,6 +1,6 @@
 """Analysis: where a handler leads, read from its source.
 
-The graph is what makes a blueprint checkable, drawable and versioned, and the handlers have already said it:
+The graph is what makes a blueprint checkable, drawable and versioned, and the handlers contain it already:
 in the literal arguments of their actions. SourceEdges is cautious. Whatever it cannot follow makes the
 handler's targets *computed*, which counts as an edge to every state; it never guesses.
 """
@@ -31,7 +31,7 @@ class Edge(Struct, frozen=True, order=True):
 
 
 class SourceEdges(Struct, frozen=True):
-    """What the source of one handler says."""
+    """The edges in the source of one handler."""
 
     edges: tuple[Edge, ...] = ()
     #: Why not all targets are known; None when they are.
@@ -110,7 +110,7 @@ def _parse(function: FunctionType) -> tuple[ast.FunctionDef | ast.AsyncFunctionD
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == function.__name__:
                 return node, offset
-    raise NotStatic("its source cannot be told from what surrounds it")
+    raise NotStatic("its source cannot be separated from the code around it")
 
 
 class _ActionCallReader:

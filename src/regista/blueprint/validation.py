@@ -1,4 +1,4 @@
-"""Validation: everything that is wrong with a blueprint, said at once and with the state's name."""
+"""Validation: all problems of a blueprint at once, each with its state."""
 
 from collections.abc import Callable, Mapping
 

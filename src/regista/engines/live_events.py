@@ -1,4 +1,4 @@
-"""LiveEventFeed: what has just happened, handed to everybody who watches, each event once."""
+"""LiveEventFeed: new events of jobs, passed to all subscriptions, each event once."""
 
 import asyncio
 import logging
@@ -14,18 +14,18 @@ from ..storage.base import StorageBackend
 
 log = logging.getLogger("regista.feed")
 
-#: Events that may wait for one reader; whoever is slower is told to come back (FENCES, *What costs*).
+#: Events that may wait in one subscription. A slower reader is disconnected and resumes from its last event.
 MAX_BEHIND = 1000
-#: A hint may get lost, so the outbox is looked at this often anyway (FENCES 4).
+#: Hints may be lost, so the outbox is read this often anyway (FENCES 4).
 RECHECK_S = 2.0
-#: Entries read in one go.
+#: Entries that are read at once.
 _PAGE = 1000
-#: Owners of jobs that are remembered: most entries of a job say nothing about its client.
+#: Cached clients of jobs: most entries of a job do not name its client.
 _OWNERS_KEPT = 10_000
 
 
 class LiveEvent:
-    """One event on its way to readers, and the entry that brought it. `body` is left here by the first who encodes it."""
+    """One event, and the outbox entry that contained it. `body` caches its encoded form for all readers."""
 
     __slots__ = ("body", "event", "number", "offset")
 
@@ -37,18 +37,18 @@ class LiveEvent:
 
 
 class EventSubscription:
-    """Somebody who watches one job, the jobs of one client, or all.
+    """A subscription to the events of one job, of the jobs of one client, or of all jobs.
 
-    What it was told waits here until it takes it. A reader that lets too much gather is cut off: what it
-    has been told is whole up to there, and it comes back with the id of the last event.
+    Events wait here until the reader takes them. A reader that is too slow is disconnected: what it has taken is
+    complete, and it resumes from the id of its last event.
     """
 
     def __init__(self, job_id: str | None, client: str | None) -> None:
         self.job_id = job_id
         self.client = client
-        #: The entry after which it hears everything.
+        #: All events behind this entry arrive.
         self.since = 0
-        #: Some entries went by unheard: the store has them.
+        #: Some entries were missed: the store has them.
         self.missed = False
         self.slow = False
         self.over = False
@@ -56,7 +56,7 @@ class EventSubscription:
         self._waiter: asyncio.Future[None] | None = None
 
     async def take(self, timeout_s: float) -> list[LiveEvent | Progress]:
-        """What has gathered; waits for something. Nothing when the time is up, or nothing more will come."""
+        """The waiting events, or the next one. Empty after the timeout and after the end."""
         if not self._news and not self.over:
             self._waiter = asyncio.get_running_loop().create_future()
             await wait_or_timeout(self._waiter, timeout_s)
@@ -65,8 +65,8 @@ class EventSubscription:
         self._news.clear()
         return news
 
-    def tell(self, news: LiveEvent | Progress) -> None:
-        """One more thing; progress gives way to events where it gets tight."""
+    def push(self, news: LiveEvent | Progress) -> None:
+        """Adds an event or progress. Progress is dropped first when the subscription fills up."""
         room = MAX_BEHIND if isinstance(news, LiveEvent) else MAX_BEHIND // 2
         if self.over:
             return
@@ -76,13 +76,13 @@ class EventSubscription:
             self.slow = self.over = True
         self._wake()
 
-    def miss(self) -> None:
-        """Something may have gone by: look into the store."""
+    def mark_missed(self) -> None:
+        """Events may have been missed: the reader must read the store."""
         self.missed = True
         self._wake()
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Ends the subscription."""
         self.over = True
         self._wake()
 
@@ -92,7 +92,7 @@ class EventSubscription:
 
 
 class LiveEventFeed:
-    """Reads the outbox behind the commits, once for all readers. Idle, and free, while there are none."""
+    """Reads the outbox once for all subscriptions. It does nothing while there are none."""
 
     def __init__(self, storage: StorageBackend, history: HistoryStorage, clock: Clock) -> None:
         self._storage = storage
@@ -101,7 +101,7 @@ class LiveEventFeed:
         self._by_job: dict[str, list[EventSubscription]] = {}
         self._wide: list[EventSubscription] = []
         self._owners: OrderedDict[str, str] = OrderedDict()
-        #: The last entry that readers were told of; None while nobody reads.
+        #: The last entry that was passed on; None without subscriptions.
         self._cursor: int | None = None
         self._joining = asyncio.Lock()
         self._woken = asyncio.Event()
@@ -111,17 +111,17 @@ class LiveEventFeed:
     # -- life ------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Take readers (again)."""
+        """Accepts subscriptions."""
         self._open = True
 
     def close(self) -> None:
-        """Say goodbye to everybody, at once."""
+        """Ends all subscriptions."""
         self._open = False
         for reader in self._readers():
             reader.close()
 
     async def stop(self) -> None:
-        """The same, and stop reading. Twice is fine, and so is before `start`."""
+        """The same, and stops reading. A second call changes nothing."""
         self.close()
         pump, self._pump = self._pump, None
         if pump is not None:
@@ -134,8 +134,8 @@ class LiveEventFeed:
 
     # -- readers ---------------------------------------------------------------------------------
 
-    async def join(self, *, job_id: str | None = None, client: str | None = None) -> EventSubscription:
-        """A reader that hears everything flushed from now on. What was before is in the store and in history."""
+    async def subscribe(self, *, job_id: str | None = None, client: str | None = None) -> EventSubscription:
+        """A subscription to everything that is flushed from now on. Earlier events are in the store and the history."""
         reader = EventSubscription(job_id, client)
         (self._wide if job_id is None else self._by_job.setdefault(job_id, [])).append(reader)
         if not self._open:
@@ -146,7 +146,7 @@ class LiveEventFeed:
                 if self._cursor is None:
                     self._cursor = await self._newest()
         except BaseException:
-            self.leave(reader)
+            self.unsubscribe(reader)
             raise
         reader.since = self._cursor
         if self._pump is None:
@@ -154,8 +154,8 @@ class LiveEventFeed:
         self.wake()
         return reader
 
-    def leave(self, reader: EventSubscription) -> None:
-        """It reads no more. Twice is fine."""
+    def unsubscribe(self, reader: EventSubscription) -> None:
+        """Ends a subscription. A second call changes nothing."""
         group = self._wide if reader.job_id is None else self._by_job.get(reader.job_id, [])
         if reader in group:
             group.remove(reader)
@@ -163,14 +163,14 @@ class LiveEventFeed:
             self._by_job.pop(reader.job_id, None)
 
     async def _newest(self) -> int:
-        """The number of the newest flushed entry, recorded or not."""
+        """The number of the newest flushed entry."""
         newest = await self._recorded() or 0
         while entries := await self._storage.outbox(newest, _PAGE):
             newest = entries[-1].number
         return newest
 
     async def _recorded(self) -> int | None:
-        """The last entry that history has; None while it is away. Who watches live needs the outbox only."""
+        """The last entry in the history; None while it is away. Live events need the outbox only."""
         try:
             return await self._history.cursor()
         except HistoryUnavailable:
@@ -179,12 +179,12 @@ class LiveEventFeed:
     # -- news ------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """There may be something new. Cheap while nobody reads."""
+        """New entries may be there. Cheap without subscriptions."""
         if self._pump is not None:
             self._woken.set()
 
     def progress(self, attempt_id: str, value: float | None, message: str) -> None:
-        """How far an attempt is: for those who watch right now, and nobody else."""
+        """Passes the progress of an attempt to the current subscriptions; it is not stored."""
         if self._pump is None:
             return
         task_id, _ = split_attempt_id(attempt_id)
@@ -198,9 +198,9 @@ class LiveEventFeed:
                 at=at, job_id=job_id, task_id=task_id, attempt_id=attempt_id, progress=value, message=message
             )
             for reader in readers:
-                reader.tell(news)
+                reader.push(news)
 
-    async def owner(self, entry: OutboxEntry) -> str:
+    async def owner_of(self, entry: OutboxEntry) -> str:
         """The client that the entry's job belongs to."""
         if entry.summary is not None:
             found = entry.summary.client
@@ -231,9 +231,9 @@ class LiveEventFeed:
             except StorageUnavailable:
                 await asyncio.sleep(
                     RECHECK_S
-                )  # it says so itself; what is missed meanwhile leaves a gap, and is looked up
+                )  # the store logs the outage; the gap in the numbers is read from the store
             except StorageError:
-                self.close()  # the store has told the orchestrator
+                self.close()  # the orchestrator stops
                 break
             except Exception:
                 log.exception(
@@ -242,37 +242,37 @@ class LiveEventFeed:
         self._pump = self._cursor = None
 
     async def _look_behind(self) -> None:
-        """A hint may have been lost, and what it was about may be recorded and pruned by now (FENCES 4)."""
+        """Entries whose hint was lost may be recorded and pruned by now (FENCES 4)."""
         recorded = await self._recorded()
         if self._cursor is not None and recorded is not None and recorded > self._cursor:
             self._cursor = recorded
             for reader in self._readers():
-                reader.miss()
+                reader.mark_missed()
 
     async def _step(self) -> bool:
-        """Tell of one page of entries; True when there may be more."""
+        """Passes on one page of entries; True when there may be more."""
         cursor = self._cursor or 0
         entries = await self._storage.outbox(cursor, _PAGE)
         for entry in entries:
             if entry.number != cursor + 1:
-                # Recorded and pruned before we came, or the leap at a restart: those who care look it up.
+                # Recorded and pruned already, or numbers skipped at a restart: readers look into the store.
                 for reader in self._wide:
-                    reader.miss()
+                    reader.mark_missed()
             cursor = entry.number
-            await self._tell(entry)
+            await self._pass_on(entry)
         self._cursor = cursor
         return len(entries) == _PAGE
 
-    async def _tell(self, entry: OutboxEntry) -> None:
+    async def _pass_on(self, entry: OutboxEntry) -> None:
         readers = [*self._by_job.get(entry.job_id, ()), *await self._wide_readers(entry)]
         if readers:
             for offset, event in enumerate(entry.numbered()):
-                told = LiveEvent(event, entry.number, offset)
+                live = LiveEvent(event, entry.number, offset)
                 for reader in readers:
-                    reader.tell(told)
+                    reader.push(live)
 
     async def _wide_readers(self, entry: OutboxEntry) -> list[EventSubscription]:
         if not self._wide:
             return []
-        owner = await self.owner(entry)
+        owner = await self.owner_of(entry)
         return [reader for reader in self._wide if reader.client is None or reader.client == owner]

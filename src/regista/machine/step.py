@@ -75,15 +75,11 @@ class Step(Struct, frozen=True, kw_only=True, gc=False):
         base: Job | None,
         token: str,
         *,
-        tasks: tuple[TaskWrite, ...] | None = None,
         consumes_message: str | None = None,
         quota: Quota | None = None,
         keep_lease_s: float | None = None,
     ) -> Change:
-        """The write that takes the stored job from `base` (None: not stored yet) to this one.
-
-        `tasks` replaces the step's own tasks: the same ones, now offered to workers.
-        """
+        """The write that takes the stored job from `base` (None: not stored yet) to this one."""
         revision = 1 if base is None else base.revision + 1
         job = replace(self.job, revision=revision, token=token)
         return Change(
@@ -91,7 +87,7 @@ class Step(Struct, frozen=True, kw_only=True, gc=False):
             token=token,
             job=job,
             expected=None if base is None else base.revision,
-            tasks=self.tasks if tasks is None else tasks,
+            tasks=self.tasks,
             drop_tasks=self.drop_tasks,
             opens_branches=self.opens_branches,
             closes_branches=self.closes_branches,

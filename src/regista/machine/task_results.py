@@ -90,17 +90,17 @@ def apply_result(
     if job is None:
         return ResultVerdict.JOB_NOT_FOUND
     if (job_id_of_task(result.task_id) if task is None else task.job_id) != job.id:
-        return ResultVerdict.STALE_TASK  # a result counts for the job of its attempt, whatever it says
+        return ResultVerdict.STALE_TASK  # a result counts only for the job of its attempt
     if task is None or task.attempt_id != result.task_id or task.state is AttemptState.CLOSED:
         return _late(job, task, result.task_id)
     if result.worker_id and result.worker_id != task.worker_id:
         return ResultVerdict.WORKER_MISMATCH  # another worker has the attempt, or it was never offered to any
-    heard = (*task.accepted_attempts, task.attempt)
+    accepted = (*task.accepted_attempts, task.attempt)
     if result.checkpoint is not None:
         task, result = replace(task, checkpoint=result.checkpoint), replace(result, checkpoint=None)
     outcome = retries.after_result(task, result, context.now, context.random)
     events = (*_started(job, task, result), _reported(job, task, result, context.now))
-    return close_attempt(job, task, result, outcome, events, context, heard)
+    return close_attempt(job, task, result, outcome, events, context, accepted)
 
 
 def with_siblings(base: Job, step: Step, siblings: list[Task]) -> Step:
@@ -123,8 +123,8 @@ def is_held(task: Task | None, result: TaskResult) -> bool:
 def _late(job: Job, task: Task | None, attempt_id: str) -> ResultVerdict:
     """A result of a closed attempt: accepted again if it was accepted before, else stale."""
     task_id, number = split_attempt_id(attempt_id)
-    heard = was_accepted(job, task_id, number) if task is None else number in task.accepted_attempts
-    if heard:
+    accepted = was_accepted(job, task_id, number) if task is None else number in task.accepted_attempts
+    if accepted:
         return ResultVerdict.ACCEPTED
     if job.status is JobStatus.CANCELLED:
         return ResultVerdict.JOB_CANCELLED
@@ -180,11 +180,11 @@ def close_attempt(
     outcome: AttemptOutcome,
     events: tuple[Event, ...],
     context: DecisionContext,
-    heard: tuple[int, ...],
+    accepted: tuple[int, ...],
 ) -> Step | TaskStep:
-    """The end of an attempt as a change. `heard` lists the attempts whose result was accepted, maybe with this one."""
+    """The end of an attempt as a change. `accepted` lists the attempts whose result was accepted, maybe with this one."""
     if isinstance(outcome, RetryTask) and job.status is not JobStatus.CANCELLING:
-        again = replace(outcome.task, accepted_attempts=heard)
+        again = replace(outcome.task, accepted_attempts=accepted)
         return TaskStep(
             job_id=job.id,
             revision=job.revision,
@@ -192,7 +192,7 @@ def close_attempt(
             events=(*events, _retried(job, again, context)),
         )
     if task.branch or job.status is JobStatus.CANCELLING:
-        closed = replace(task, state=AttemptState.CLOSED, result=result, accepted_attempts=heard)
+        closed = replace(task, state=AttemptState.CLOSED, result=result, accepted_attempts=accepted)
         if job.status is JobStatus.CANCELLING:
             return _settle_cancelling(job, task, closed, events, context)
         if not _fails_job(outcome, result):
@@ -200,7 +200,7 @@ def close_attempt(
             return _branch_over(job, task, closed, events)
     else:
         closed = task  # it is dropped with this write, so only its fence counts
-    step = _follow(job, task, result, outcome, context, heard)
+    step = _follow(job, task, result, outcome, context, accepted)
     return replace(
         step, tasks=(_write(closed, task), *step.tasks), drop_tasks=True, events=(*events, *step.events)
     )
@@ -209,7 +209,7 @@ def close_attempt(
 def _settle_cancelling(
     job: Job, task: Task, closed: Task, events: tuple[Event, ...], context: DecisionContext
 ) -> Step | TaskStep:
-    """CancelJob wins: whatever the worker says is recorded, not followed (FENCES 15)."""
+    """Cancel wins: the result is recorded and not followed (FENCES 15)."""
     if task.branch:
         return _branch_over(job, task, closed, events)
     step = signals.cancelled(job, [closed], context)
@@ -238,9 +238,11 @@ def _follow(
     result: TaskResult,
     outcome: AttemptOutcome,
     context: DecisionContext,
-    heard: tuple[int, ...],
+    accepted: tuple[int, ...],
 ) -> Step:
-    finished_tasks = transitions.with_wave(job, task.id, 1, {} if heard == (1,) else {task.index: heard})
+    finished_tasks = transitions.add_finished_tasks(
+        job, task.id, 1, {} if accepted == (1,) else {task.index: accepted}
+    )
     if isinstance(outcome, FollowTransition):
         return transitions.enter_after_result(
             job, outcome.to, context, _merged(job, task, result), finished_tasks, outcome.fault

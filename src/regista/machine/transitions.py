@@ -246,13 +246,13 @@ def with_finished_tasks(job: Job, tasks: tuple[Task, ...]) -> tuple[FinishedTask
     for task in tasks:
         if task.accepted_attempts != (1,):
             odd[task.index] = task.accepted_attempts
-    return with_wave(job, tasks[0].id, len(tasks), odd)
+    return add_finished_tasks(job, tasks[0].id, len(tasks), odd)
 
 
-def with_wave(
+def add_finished_tasks(
     job: Job, task_id: str, size: int, odd: dict[int, tuple[int, ...]]
 ) -> tuple[FinishedTasks, ...]:
-    """The same for as many tasks, of which this is one; `odd` are those of whom not just the first attempt was heard."""
+    """The same for `size` tasks of which this is one. `odd` names those where not just the first attempt was accepted."""
     visit = int(task_id.rsplit("_", 2)[1])
     return (*job.finished_tasks, FinishedTasks(visit, size, odd))[-FINISHED_TASKS_KEPT:]
 
@@ -316,7 +316,7 @@ def _run_child(job: Job, run: RunChild, context: DecisionContext) -> Step:
         )
         return quarantine(job, Fault("too_deep", message), context)
     child_id = derived_id("child", job.id, str(job.visit))
-    born = Job(
+    child = Job(
         id=child_id,
         blueprint=graph.blueprint,
         version=graph.version,
@@ -332,9 +332,11 @@ def _run_child(job: Job, run: RunChild, context: DecisionContext) -> Step:
         parent_id=job.id,
         depth=job.depth + 1,
         tracing_context=job.trace,
+        visit=1,
+        entered_at=context.now,
     )
-    first = create(replace(born, visit=1, entered_at=context.now), context)
-    child = ChildJob(first.job, first.events)
+    first = create(child, context)
+    created = ChildJob(first.job, first.events)
     unhandled = context.graph.failed_state if context.graph is not None else None
     wait = AwaitChild(child_id, run.blueprint, run.transitions, unhandled)
     event = Event(
@@ -344,7 +346,7 @@ def _run_child(job: Job, run: RunChild, context: DecisionContext) -> Step:
         detail={"child_id": child_id, "blueprint": run.blueprint},
     )
     return Step(
-        job=wait_for(job, JobStatus.WAITING_FOR_CHILD, wait, context), children=(child,), events=(event,)
+        job=wait_for(job, JobStatus.WAITING_FOR_CHILD, wait, context), children=(created,), events=(event,)
     )
 
 

@@ -64,7 +64,7 @@ class EventService:
 
         Yields an empty list when all is quiet; raises SlowReader.
         """
-        subscription = await self._feed.join(client=caller.visible_client)
+        subscription = await self._feed.subscribe(client=caller.visible_client)
         try:
             position: Position = (subscription.since, math.inf) if after is None else after
             subscription.missed = after is not None
@@ -89,12 +89,12 @@ class EventService:
                 if fresh or not news:
                     yield fresh
         finally:
-            self._feed.leave(subscription)
+            self._feed.unsubscribe(subscription)
 
     # -- one job ---------------------------------------------------------------------------------
 
     async def _follow_job(self, job: Job, after_seq: int) -> AsyncIterator[News]:
-        subscription = await self._feed.join(job_id=job.id)
+        subscription = await self._feed.subscribe(job_id=job.id)
         try:
             last = after_seq
             while page := await _retry_while_unavailable(subscription, self._stored, job.id, last):
@@ -120,7 +120,7 @@ class EventService:
                 if _has_end(fresh):
                     return
         finally:
-            self._feed.leave(subscription)
+            self._feed.unsubscribe(subscription)
 
     async def _stored(self, job_id: str, after_seq: int) -> list[LiveEvent]:
         try:
@@ -154,7 +154,7 @@ class EventService:
             return entries, upto
         if not unrecorded:
             return None
-        own = [one for one in unrecorded if client is None or await self._feed.owner(one) == client]
+        own = [one for one in unrecorded if client is None or await self._feed.owner_of(one) == client]
         return own, unrecorded[-1].number
 
 

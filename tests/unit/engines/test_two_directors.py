@@ -198,13 +198,13 @@ async def a_reader_at_one_sees_live_what_happens_at_the_other(pair: Pair) -> Non
     here, there = pair.directors
     hands = await pair.join(there)
     job = await there.submit("script")
-    reader = await here.feed.join(job_id=job.id)
+    reader = await here.feed.subscribe(job_id=job.id)
     await there.engine.deliver(result_of(await hands.next()))
     seen: list[EventType] = []
     async with asyncio.timeout(5):
         while EventType.JOB_FINISHED not in seen:
             seen += [told.event.type for told in await reader.take(1.0) if hasattr(told, "event")]
-    here.feed.leave(reader)
+    here.feed.unsubscribe(reader)
 
 
 async def a_worker_registers_with_one_and_connects_to_the_other(pair: Pair) -> None:
@@ -375,7 +375,7 @@ async def progress_at_one_is_seen_live_at_the_other(pair: Pair) -> None:
     hands = await pair.join(there)
     job = await here.submit("script")
     task = await hands.next()
-    readers = [await director.feed.join(job_id=job.id) for director in pair.directors]
+    readers = [await director.feed.subscribe(job_id=job.id) for director in pair.directors]
     for value in (0.1, 0.2, 0.7):
         there.workers.progress(task.attempt_id, value, "on it", worker_id="w")
     for reader, director in zip(readers, pair.directors, strict=True):
@@ -384,7 +384,7 @@ async def progress_at_one_is_seen_live_at_the_other(pair: Pair) -> None:
             while 0.7 not in seen:
                 seen += [told.progress for told in await reader.take(1.0) if isinstance(told, Progress)]
         assert len(seen) == (3 if director is there else 1)  # there every word, here the newest
-        director.feed.leave(reader)
+        director.feed.unsubscribe(reader)
 
 
 async def a_list_of_workers_tells_the_same_at_both(pair: Pair) -> None:

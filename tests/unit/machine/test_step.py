@@ -5,7 +5,6 @@ from typing import TypeVar
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from regista.machine.step import MachineSettings, Step, backoff_s, retry_at
 from regista.model import (
@@ -106,14 +105,10 @@ def test_the_change_goes_from_the_stored_revision_to_the_next(
     assert (change.tasks, change.events, change.messages) == (step.tasks, step.events, step.messages)
 
 
-def test_a_change_carries_the_quota_and_the_tasks_that_were_matched_meanwhile() -> None:
+def test_a_change_carries_the_quota() -> None:
     job = Job(id="j", blueprint="b", version="v", state="s", created_at=BEGINNING, updated_at=BEGINNING)
-    task = Task(id="j_1_0", job_id="j", type="work")
-    matched, quota = (TaskWrite(replace(task, worker_id="w")),), Quota("ada", 5, 60.0)
-
-    change = Step(job=job, tasks=(TaskWrite(task),)).change(None, "token", tasks=matched, quota=quota)
-
-    assert (change.tasks, change.quota) == (matched, quota)
+    quota = Quota("ada", 5, 60.0)
+    assert Step(job=job).change(None, "token", quota=quota).quota == quota
 
 
 POLICIES = st.builds(
