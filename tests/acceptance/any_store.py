@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import require_binary
+from tests.postgres_server import PostgresServer
 from tests.redis_server import RedisServer
 
 
@@ -26,6 +27,9 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def history(storage: str, tmp_path: Path) -> str:
+def history(request: pytest.FixtureRequest, storage: str) -> str:
     """The setting that names a history for it: Redis alone has none of its own."""
-    return f"sqlite:{tmp_path / 'history.db'}" if storage.startswith("redis:") else ""
+    if not storage.startswith("redis:"):
+        return ""
+    server: PostgresServer = request.getfixturevalue("history_server")
+    return server.place()

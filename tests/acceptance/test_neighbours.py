@@ -40,7 +40,7 @@ def test_serve_waits_for_a_redis_that_comes_later(house: House, require: Require
         server.start()
         assert serving.stdout is not None
         assert house.url in serving.stdout.readline(), house.logs()
-        house.until_logged("it is there; going on")
+        house.until_logged("it is reachable; going on")
         assert house.logs().count("waiting for it") == 1
         assert house.end(serving) == 0
     finally:

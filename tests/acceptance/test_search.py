@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -15,6 +14,7 @@ from regista.storage.redis.store import RedisStorage
 from regista.testing.conformance.history import START, make_entry, make_summary
 from tests.acceptance.any_store import history, redis_server, storage
 from tests.acceptance.serving import House, serving
+from tests.postgres_server import PostgresServer
 from tests.redis_server import RedisServer
 
 __all__ = ["history", "redis_server", "storage"]
@@ -256,13 +256,13 @@ async def test_a_long_story_is_exported_whole() -> None:
 
 
 async def test_a_key_that_redis_has_forgotten_tells_its_new_story_whole(
-    redis_server: RedisServer, tmp_path: Path
+    redis_server: RedisServer, history_server: PostgresServer
 ) -> None:
     """The store forgets an ended job; the same key makes another job of the same id, whose story counts."""
     assert redis_server.ask("FLUSHALL") == "+OK"
 
     store = RedisStorage(redis_server.url, ended_ttl_s=0.3)
-    uri = f"sqlite:{tmp_path / 'history.db'}"
+    uri = history_server.place()
     async with serving(media(), storage=store, history_database_uri=uri) as house:
         wish: dict[str, Any] = {"idempotency_key": "k", "search_attributes": {"AssetId": "a"}}
         first = await house.submit("TranscodeWorkflow", {"ends": "done"}, **wish)

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from regista.payloads.local import LocalPayloads
+from regista.payloads.directory import DirectoryPayloads
 from regista.payloads.memory import MemoryPayloads
 from regista.testing.conformance.payloads import PayloadsConformance, PayloadsFactory
 
@@ -13,7 +13,7 @@ class TestMemoryPayloads(PayloadsConformance):
         return MemoryPayloads
 
 
-class TestLocalPayloads(PayloadsConformance):
+class TestDirectoryPayloads(PayloadsConformance):
     @pytest.fixture
     def payloads_factory(self, tmp_path: Path) -> PayloadsFactory:
-        return lambda: LocalPayloads(tmp_path / "payloads")
+        return lambda: DirectoryPayloads(tmp_path / "payloads")

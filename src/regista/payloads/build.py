@@ -38,9 +38,9 @@ def _build(url: str, config: PayloadConfig) -> Payloads:
 
 def _local(directory: Path, config: PayloadConfig) -> Payloads:
     """A directory. A relative one is another for every process that starts somewhere else, so that is said."""
-    from .local import LocalPayloads
+    from .directory import DirectoryPayloads
 
-    store = LocalPayloads(directory, config.s3_max_concurrency)
+    store = DirectoryPayloads(directory, config.s3_max_concurrency)
     if not directory.is_absolute():
         log.warning(
             "REGISTA_PAYLOADS: file:%s is %s for this process; workers that start elsewhere would use another "

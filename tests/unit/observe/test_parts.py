@@ -6,7 +6,7 @@ from regista.clock import SystemClock
 from regista.errors import FileMissing
 from regista.observe.metrics import Metrics
 from regista.observe.parts import counted_start, watched_payloads
-from regista.payloads.local import LocalPayloads
+from regista.payloads.directory import DirectoryPayloads
 
 
 async def test_jobs_of_schedules_are_counted_by_blueprint() -> None:
@@ -21,7 +21,7 @@ async def test_jobs_of_schedules_are_counted_by_blueprint() -> None:
 
 async def test_operations_on_a_payload_store_are_counted_and_timed(tmp_path: Path) -> None:
     of = Metrics()
-    files = watched_payloads(LocalPayloads(tmp_path), of, SystemClock())
+    files = watched_payloads(DirectoryPayloads(tmp_path), of, SystemClock())
 
     await files.put("jobs/j/a.txt", b"abc")
     assert await files.get("jobs/j/a.txt") == b"abc"

@@ -10,9 +10,9 @@ from regista import Config, WorkerConfig
 from regista.config.payloads import payloads_url
 from regista.errors import ConfigError, PayloadUnavailable
 from regista.payloads.build import build_payloads
-from regista.payloads.local import LocalPayloads
+from regista.payloads.directory import DirectoryPayloads
 from regista.payloads.memory import MemoryPayloads
-from regista.payloads.s3 import S3Service, s3_config_hash
+from regista.payloads.s3 import S3Service
 
 S3 = {"S3_ENDPOINT_URL": "http://127.0.0.1:9", "S3_ACCESS_KEY": "key", "S3_SECRET_KEY": "a-secret"}
 
@@ -42,7 +42,7 @@ def test_the_word_wins_and_may_have_a_prefix(tmp_path: Path) -> None:
     assert isinstance(build_payloads(Config(payloads="memory")), MemoryPayloads)
     for word in (f"file:{tmp_path / 'a b'}", f"file://{tmp_path / 'a b'}"):
         local = build_payloads(Config(payloads=word))
-        assert isinstance(local, LocalPayloads)
+        assert isinstance(local, DirectoryPayloads)
         assert local.path_of(local.uri("jobs/j1/a")) == "jobs/j1/a"
 
 
@@ -83,21 +83,14 @@ def test_a_secret_is_never_shown() -> None:
     assert "a-secret" not in repr(Config.from_env(S3))
 
 
-def test_the_hash_names_the_place_and_not_the_secret() -> None:
-    config = Config.from_env(S3)
-
-    assert s3_config_hash(config) == s3_config_hash(WorkerConfig.from_env({**S3, "S3_SECRET_KEY": "another"}))
-    assert s3_config_hash(config) != s3_config_hash(Config.from_env({**S3, "S3_DEFAULT_BUCKET": "other"}))
-    assert len(s3_config_hash(config)) == 16
-
-
-def test_without_the_extra_it_is_said_what_to_install() -> None:
+def test_without_the_extra_a_directory_works_and_s3_says_what_to_install(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['obstore'] = None\n"
         "from regista import Config\n"
         "from regista.payloads.build import build_payloads\n"
         "assert build_payloads(Config(payloads='memory'))\n"
-        "build_payloads(Config(payloads='file:x'))\n"
+        f"assert build_payloads(Config(payloads='file:{tmp_path / 'x'}'))\n"
+        "build_payloads(Config(payloads='s3://bucket'))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 

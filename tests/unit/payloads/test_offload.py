@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regista.payloads.base import MARK, broken, refs_of
-from regista.payloads.local import LocalPayloads
+from regista.payloads.directory import DirectoryPayloads
 from regista.payloads.memory import MemoryPayloads
 from regista.payloads.offload import Offloader, shown, unfetched
 from regista.testing.clock import Clock
@@ -250,7 +250,7 @@ async def test_a_value_that_was_written_long_ago_is_written_again() -> None:
 async def test_a_value_is_had_while_files_hold_all_turns(tmp_path: Path) -> None:
     """Or a crowd of readers would be taken for a store that is away, and the job for broken."""
 
-    store = LocalPayloads(tmp_path, concurrency=1)
+    store = DirectoryPayloads(tmp_path, concurrency=1)
     packed = await Offloader(store, LIMIT, Clock()).pack("j1", {"large": "x" * 200})
     await store.put("jobs/j1/a", b"x" * 3_000_000)
     held = cast(AsyncGenerator[bytes, None], store.stream("jobs/j1/a"))

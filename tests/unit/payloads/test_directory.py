@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from regista.errors import BadFileName, FileMissing
-from regista.payloads.local import LocalPayloads
+from regista.payloads.directory import DirectoryPayloads
 
 
 async def test_half_a_file_is_never_listed_and_goes_with_the_job(tmp_path: Path) -> None:
-    store = LocalPayloads(tmp_path)
+    store = DirectoryPayloads(tmp_path)
     await store.put("jobs/j1/whole", b"x")
     (tmp_path / "jobs" / "j1" / "half#1").write_bytes(b"x")  # as the library calls it until it is whole
 
@@ -21,7 +21,7 @@ async def test_half_a_file_is_never_listed_and_goes_with_the_job(tmp_path: Path)
 
 
 async def test_many_files_are_removed_in_several_calls(tmp_path: Path) -> None:
-    store = LocalPayloads(tmp_path)
+    store = DirectoryPayloads(tmp_path)
     (tmp_path / "jobs" / "j1").mkdir(parents=True)
     for number in range(1005):
         (tmp_path / "jobs" / "j1" / str(number)).touch()
@@ -36,7 +36,7 @@ async def test_a_name_that_a_disk_cannot_have_beside_another_is_refused_and_is_n
     async def pieces() -> AsyncIterator[bytes]:
         yield b"x"
 
-    store = LocalPayloads(tmp_path)
+    store = DirectoryPayloads(tmp_path)
     await store.put("jobs/j1/a", b"a")
     await store.put("jobs/j1/d/e", b"e")
 

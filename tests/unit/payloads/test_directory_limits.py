@@ -8,11 +8,11 @@ from typing import Any, cast
 import pytest
 
 from regista.errors import PayloadError
-from regista.payloads.local import LocalPayloads
+from regista.payloads.directory import DirectoryPayloads
 
 
 async def test_no_more_reads_and_writes_at_once_than_allowed(tmp_path: Path) -> None:
-    store = LocalPayloads(tmp_path, concurrency=2)
+    store = DirectoryPayloads(tmp_path, concurrency=2)
     running, most = 0, 0
 
     async def slow() -> AsyncIterator[bytes]:
@@ -30,7 +30,7 @@ async def test_no_more_reads_and_writes_at_once_than_allowed(tmp_path: Path) -> 
 
 
 async def test_whoever_copies_does_not_wait_for_himself(tmp_path: Path) -> None:
-    store = LocalPayloads(tmp_path, concurrency=1)
+    store = DirectoryPayloads(tmp_path, concurrency=1)
     await store.put("jobs/j1/a", b"x" * 100)
 
     async with asyncio.timeout(5):
@@ -40,7 +40,7 @@ async def test_whoever_copies_does_not_wait_for_himself(tmp_path: Path) -> None:
 
 
 async def test_a_writer_that_is_cancelled_gives_its_turn_back(tmp_path: Path) -> None:
-    store = LocalPayloads(tmp_path, concurrency=1)
+    store = DirectoryPayloads(tmp_path, concurrency=1)
 
     async def never() -> AsyncIterator[Any]:
         await asyncio.sleep(60)
@@ -56,7 +56,7 @@ async def test_a_writer_that_is_cancelled_gives_its_turn_back(tmp_path: Path) ->
 
 
 async def test_a_path_that_the_library_cannot_read_is_a_bad_name(tmp_path: Path) -> None:
-    store = LocalPayloads(tmp_path)
+    store = DirectoryPayloads(tmp_path)
 
     for path in ("records/j1/../x", "records/j1/a\x00b"):
         with pytest.raises(PayloadError):
@@ -64,7 +64,7 @@ async def test_a_path_that_the_library_cannot_read_is_a_bad_name(tmp_path: Path)
 
 
 async def test_whoever_is_apart_has_turns_of_his_own(tmp_path: Path) -> None:
-    store = LocalPayloads(tmp_path, concurrency=1)
+    store = DirectoryPayloads(tmp_path, concurrency=1)
     outside = store.apart(1)
     await store.put("jobs/j1/a", b"x" * 3_000_000)
 
