@@ -7,7 +7,7 @@ from typing import Any
 from regista import ClientConfig, Config, OrchestratorEngine, StateMachineBlueprint
 from regista.model.audit import AUDIT_COLLECTION, AuditRecord, audit_record
 from regista.services.caller import Caller, client_caller
-from regista.storage.base import Shelves, StorageBackend
+from regista.storage.base import SharedState, StorageBackend
 
 #: Two clients that must not see each other, and an operator who sees both.
 ADA = client_caller(ClientConfig(name="ada"), "192.0.2.1")
@@ -30,11 +30,11 @@ async def orchestrator(
         await director.stop(0.0)
 
 
-async def audit_records(records: Shelves) -> list[AuditRecord]:
+async def audit_records(records: SharedState) -> list[AuditRecord]:
     """All audit records, newest first."""
-    return [audit_record(item) for item in await records.items(AUDIT_COLLECTION, limit=1000)]
+    return [audit_record(item) for item in await records.records(AUDIT_COLLECTION, limit=1000)]
 
 
-async def actions_of(records: Shelves, caller: Caller) -> list[tuple[str, str]]:
+async def actions_of(records: SharedState, caller: Caller) -> list[tuple[str, str]]:
     """Action and target of everything that is recorded about this caller, newest first."""
     return [(one.action, one.target) for one in await audit_records(records) if one.actor == caller.actor]

@@ -15,7 +15,7 @@ from .history.memory import MemoryHistory
 from .history.store_only import NoHistory
 from .machine.step import MachineSettings
 from .model import RetryPolicy
-from .storage.base import StorageBackend
+from .storage.base import StorageBackend, shared_secret
 from .storage.memory import MemoryStorage
 
 
@@ -45,8 +45,11 @@ def told_apart(config: Config, storage: StorageBackend) -> Config:
     return msgspec.structs.replace(config, instance_id=f"{host}-{os.getpid()}")
 
 
-def build_storage(name: str, clock: Clock) -> StorageBackend:
-    """The store that a setting names: `memory`, `sqlite:PATH`, or the URL of a Redis."""
+def build_storage(name: str, clock: Clock, *, has_history: bool = True) -> StorageBackend:
+    """The store that a setting names: `memory`, `sqlite:PATH`, or the URL of a Redis.
+
+    Without a history of its own, a shared store cuts its outbox at a limit.
+    """
     kind, _, path = name.partition(":")
     if kind == "memory" and not path:
         return MemoryStorage(clock)
@@ -55,17 +58,17 @@ def build_storage(name: str, clock: Clock) -> StorageBackend:
 
         return SqliteStorage(path, clock)
     if kind in ("redis", "rediss", "unix") and path.startswith("//"):
-        return _redis_storage(name, clock)
+        return _redis_storage(name, clock, has_history)
     raise ConfigError("REGISTA_STORAGE", "memory, sqlite:PATH or redis://HOST", name)
 
 
-def _redis_storage(url: str, clock: Clock) -> StorageBackend:
+def _redis_storage(url: str, clock: Clock, has_history: bool) -> StorageBackend:
     try:
-        from .storage.redis.store import RedisStorage
+        from .storage.redis.store import OUTBOX_LIMIT, RedisStorage
     except ModuleNotFoundError as error:
         got = f"no module named {error.name}"
         raise ConfigError("REGISTA_STORAGE", "the redis extra (pip install 'regista[redis]')", got) from None
-    return RedisStorage(url, clock)
+    return RedisStorage(url, clock, outbox_limit=None if has_history else OUTBOX_LIMIT)
 
 
 def build_history(uri: str, storage: StorageBackend) -> HistoryStorage:
@@ -83,8 +86,11 @@ def build_history(uri: str, storage: StorageBackend) -> HistoryStorage:
         return _postgres_history(uri, storage)
     if uri:
         raise ConfigError("HISTORY_DATABASE_URI", "sqlite:PATH or postgresql://HOST/DATABASE", uri)
-    newest = getattr(storage, "newest", None)
-    if newest is not None:  # others share it, so what lies beside it here would have holes
+    if storage.shared:  # what lies beside it here would have holes
+
+        async def newest() -> int:
+            return (await storage.outbox(0, 0)).newest
+
         return NoHistory(newest)
     beside = getattr(storage, "path", None)
     if beside is not None:
@@ -116,4 +122,4 @@ async def history_version(uri: str) -> str:
 
 async def _cluster_of(storage: StorageBackend) -> str:
     """Names the store, as `WorkerService.cluster_id` does."""
-    return sha256(await storage.secret("cluster")).hexdigest()[:16]
+    return sha256(await shared_secret(storage, "cluster")).hexdigest()[:16]

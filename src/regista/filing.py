@@ -21,7 +21,7 @@ from .payloads.offload import Offloader
 from .payloads.records import RecordOffloader
 from .payloads.service import FileService, build_files
 from .payloads.task_files import TaskFiles
-from .storage.base import Hint, HintKind, StorageBackend
+from .storage.base import Hint, HintKind, StorageBackend, shared_secret
 
 log = logging.getLogger("regista.payloads")
 
@@ -92,9 +92,9 @@ class Filing:
     async def start(self) -> None:
         """Make sure that the payload store is there. A configured one that is not stops the start."""
         if self.service is not None:
-            self.secret = await self._storage.secret("files")
+            self.secret = await shared_secret(self._storage, "files")
             await self.service.start()
-            cluster = sha256(await self._storage.secret("cluster")).hexdigest()[:16]
+            cluster = sha256(await shared_secret(self._storage, "cluster")).hexdigest()[:16]
             self._owner = await claimed(self.service.store, cluster)
 
     async def stop(self) -> None:

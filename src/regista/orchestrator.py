@@ -115,15 +115,15 @@ class OrchestratorEngine:
         self.clock: Clock = clock or SystemClock()
         name = storage if isinstance(storage, str) else self.config.storage
         self.storage = (
-            build_storage(name, self.clock) if storage is None or isinstance(storage, str) else storage
+            build_storage(name, self.clock, has_history=bool(history or self.config.history_database_uri))
+            if storage is None or isinstance(storage, str)
+            else storage
         )
         if self.storage.shared:
             self.clock = StoreClock(self.clock)
         self._ids = ids or IdGenerator(self.clock)
         self.config = told_apart(self.config, self.storage)
         self.history = history or build_history(self.config.history_database_uri, self.storage)
-        if not isinstance(self.history, NoHistory) and (keep := getattr(self.storage, "keep_outbox", None)):
-            keep()
         self.library = BlueprintRegistry(declared_types(self.config.search_attributes))
         self._workers: list[LocalWorker] = []
         self._clients = dict(clients or {})
@@ -232,7 +232,7 @@ class OrchestratorEngine:
                 HintKind.PROGRESS: [lambda hint: self._progress_elsewhere(hint.id)],
                 HintKind.DEADLINE: [lambda hint: self.maintenance.run_soon("watcher")],
                 # The sender's chore has the name of its collection.
-                HintKind.ITEM: [lambda hint: self.maintenance.run_soon(hint.id)],
+                HintKind.RECORD: [lambda hint: self.maintenance.run_soon(hint.id)],
             },
         )
         self.services = self._build_services()
@@ -387,7 +387,7 @@ class OrchestratorEngine:
             await self.recorder.start()
         self.grace.restart()
         await self._tokens.start()
-        self._unsubscribe = self.storage.listen(self.hints.dispatch)
+        self._unsubscribe = self.storage.subscribe(self.hints.dispatch)
         await self.engine.start()
         self.feed.start()
         for worker in self._workers:

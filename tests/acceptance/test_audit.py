@@ -180,7 +180,7 @@ def test_reading_the_files_anew_is_told_as_the_systems_deed(tmp_path: Path) -> N
             file.write_text("[ops]\ntoken = 7\n")
             os.kill(os.getpid(), signal.SIGHUP)
             await asyncio.sleep(0.1)
-            told = [audit_record(item) for item in await director.storage.items("audit")]
+            told = [audit_record(item) for item in await director.storage.records("audit")]
             assert [(one.actor, one.action, one.target, one.facts["outcome"]) for one in told] == [
                 ("system", "config.reload", str(file), "refused"),
                 ("system", "config.reload", str(file), "done"),

@@ -102,7 +102,7 @@ def test_both_list_all_jobs_and_tell_their_stories_after_the_outbox_is_pruned(
             assert all(job.status == "finished" for job in jobs)
 
             async def pruned() -> bool:
-                return await stage.one.director.storage.outbox(0, 1) == []
+                return (await stage.one.director.storage.outbox(0, 1)).entries == []
 
             for client in clients:
                 assert await listed(client) == {job.id for job in jobs}

@@ -135,13 +135,13 @@ class Moody(MemoryStorage):
         self._say()
         return await super().get(job_ids)
 
-    async def lanes(self) -> Any:
+    async def queue_status(self) -> Any:
         self._say()
-        return await super().lanes()
+        return await super().queue_status()
 
-    async def workers(self) -> Any:
+    async def workers(self, ids: Any = None, *, lapsed_only: bool = False) -> Any:
         self._say()
-        return await super().workers()
+        return await super().workers(ids, lapsed_only=lapsed_only)
 
     def _say(self) -> None:
         self.asked += 1

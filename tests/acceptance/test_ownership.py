@@ -74,7 +74,7 @@ async def things_of_ada(house: House) -> dict[str, str]:
     """A job and a dead letter of one client, and what belongs to nobody."""
     job = await house.submit("asks", {"note": "for-ada-alone"}, search_attributes={})
     dead = delivery(job=job["id"], client="ada", url="https://for-ada-alone.example.com")
-    await house.director.storage.put([dead_write(dead)])
+    await house.director.storage.put_records([dead_write(dead)])
     return {"job_id": job["id"], "delivery_id": dead.id, "name": "BLUEPRINT", "worker_id": "WORKER"}
 
 

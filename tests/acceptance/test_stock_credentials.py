@@ -51,7 +51,7 @@ def test_both_come_with_their_certificates_and_go_on_with_short_lived_tokens(
                 await here.joined(name)
 
             async def rotated() -> bool:
-                logins = await here.director.storage.items(SHELF)
+                logins = await here.director.storage.records(SHELF)
                 return {login.key.partition(".")[0] for login in logins} == {"stock-new", "stock-old"}
 
             await until(rotated, 15)  # they ask for one after five seconds

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from regista import ActionFactory, EventType, JobContext, JobStatus, MemoryStorage, StateMachineBlueprint
 from regista.model import TaskResult
+from regista.storage.base import Heartbeat
 from regista.worker import Worker
 from regista.workers.protocol import frames
 from tests.acceptance.stream_kit import TOKEN, House, connected, play, until, until_async
@@ -403,9 +404,9 @@ class Stuck(MemoryStorage):
         self.moves = asyncio.Event()
         self.moves.set()
 
-    async def heartbeat(self, worker_id: str, session: int, lease_s: float) -> bool:
+    async def heartbeat(self, beats: Sequence[Heartbeat]) -> list[bool]:
         await self.moves.wait()
-        return await super().heartbeat(worker_id, session, lease_s)
+        return await super().heartbeat(beats)
 
 
 def test_beats_that_stood_in_line_say_nothing_of_what_was_offered_since() -> None:
@@ -485,7 +486,7 @@ def test_an_idle_worker_whose_session_is_over_is_told_with_its_next_beat() -> No
             for _ in range(2):
                 await worker.say(frames.HeartbeatFrame([]))
                 assert await worker.hear() == frames.HeartbeatAckFrame([])
-            assert await house.director.storage.forget("raw", worker.session)
+            assert await house.director.storage.forget_worker("raw", worker.session)
             await worker.say(frames.HeartbeatFrame([]))
             assert await worker.hear() == frames.RegisterAgainFrame()
             assert await worker.closed() == 1000

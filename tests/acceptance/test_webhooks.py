@@ -380,7 +380,7 @@ def test_the_command_line_shows_sends_again_and_discards(tmp_path: Path) -> None
 async def test_a_delivery_that_nobody_can_read_is_left_out_of_the_lists() -> None:
     async with house() as (served, _):
         for collection in (WEBHOOK_COLLECTION, DEAD_COLLECTION):
-            await served.director.storage.put([RecordWrite(collection, "spoiled-000001", b"\xc1")])
+            await served.director.storage.put_records([RecordWrite(collection, "spoiled-000001", b"\xc1")])
         for state in ("pending", "dead"):
             listed = await served.get(f"/api/v1/webhooks?state={state}", token="t-ops")
             assert (listed.status, listed.json["items"]) == (200, [])
@@ -392,9 +392,9 @@ async def test_what_is_on_its_way_already_is_not_sent_again_nor_told_in_the_audi
     async with house() as (served, receiver):
         waits = delivery(client="ada", url=f"http://127.0.0.1:{receiver.port}/")
         due = served.director.clock.now() + timedelta(hours=1)
-        await served.director.storage.put([delivery_write(waits, due)])
+        await served.director.storage.put_records([delivery_write(waits, due)])
         for _ in range(3):
             assert (await served.post(f"/api/v1/webhooks/{waits.id}/redeliver")).status == 200
-        (item,) = await served.director.storage.items(WEBHOOK_COLLECTION)
+        (item,) = await served.director.storage.records(WEBHOOK_COLLECTION)
         assert item.due == due
         assert (await served.get("/api/v1/audit", token="t-ops")).json["items"] == []

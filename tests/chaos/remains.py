@@ -55,7 +55,7 @@ async def _read_outbox(url: str) -> tuple[dict[str, list[Event]], int]:
     events: dict[str, list[Event]] = defaultdict(list)
     await store.start()
     try:
-        while page := await store.outbox(after, _PAGE):
+        while page := (await store.outbox(after, _PAGE)).entries:
             after, entries = page[-1].number, entries + len(page)
             for entry in page:
                 events[entry.job_id] += entry.numbered()

@@ -25,12 +25,13 @@ from regista.model import (
     ChildJob,
     Job,
     JobStatus,
+    OutboxEntry,
     Quota,
     RecordWrite,
     Task,
     TaskWrite,
 )
-from regista.storage.base import StorageBackend
+from regista.storage.base import Heartbeat, StorageBackend, find_worker
 from regista.storage.memory import MemoryStorage
 from regista.storage.sqlite import SqliteStorage
 from regista.testing.clock import Clock
@@ -83,6 +84,10 @@ item_writes = st.builds(
     expected=st.sampled_from([None, None, 0, 1, 2]),
     ttl_s=st.none() | lifetimes,
 )
+
+
+async def entries_of(store: StorageBackend, after: int) -> list[OutboxEntry]:
+    return (await store.outbox(after, ALL)).entries
 
 
 class StorageMachine(RuleBasedStateMachine):
@@ -363,7 +368,7 @@ class StorageMachine(RuleBasedStateMachine):
     def extend(self, instance: str, lease_s: float) -> None:
         now = self.clock.elapsed()
         asked = [*self.model.jobs, "unknown"]
-        kept = self.both(lambda store: store.extend(instance, asked, lease_s))
+        kept = self.both(lambda store: store.extend_leases(instance, asked, lease_s))
         mine = {job_id: until for job_id, (who, until) in self.model.leases.items() if who == instance}
         assert {job_id for job_id, until in mine.items() if until > now} <= set(kept) <= set(mine)
         for job_id in kept:
@@ -372,7 +377,7 @@ class StorageMachine(RuleBasedStateMachine):
     @rule(instance=instances)
     def relinquish(self, instance: str) -> None:
         mine = [job_id for job_id, (who, _) in self.model.leases.items() if who == instance]
-        assert self.both(lambda store: store.relinquish(instance)) <= len(mine)
+        assert self.both(lambda store: store.release_leases(instance)) <= len(mine)
         for job_id in mine:
             del self.model.leases[job_id]
 
@@ -392,28 +397,28 @@ class StorageMachine(RuleBasedStateMachine):
         sessions = self.sessions.get(worker, [])
         session = sessions[-1 - pick % len(sessions) % 3] if sessions else 0
         if forget:
-            answer = self.both(lambda store: store.forget(worker, session))
+            answer = self.both(lambda store: store.forget_worker(worker, session))
         else:
-            answer = self.both(lambda store: store.heartbeat(worker, session, lease_s))
+            (answer,) = self.both(lambda store: store.heartbeat([Heartbeat(worker, session, lease_s)]))
         assert not (answer and session != sessions[-1])
 
     @rule(worker=st.sampled_from(WORKERS), old=some, draining=some, instance=instances)
     def note(self, worker: str, old: bool, draining: bool, instance: str) -> None:
-        known = self.both(lambda store: store.worker(worker))
+        known = self.both(lambda store: find_worker(store, worker))
         if known is None:
-            assert self.both(lambda store: store.note(make_worker(worker))) is None
+            assert self.both(lambda store: store.update_worker(make_worker(worker))) is None
             return
         asked = replace(
             known, draining=draining, instance=instance, record_version=known.record_version - old
         )
-        noted = self.both(lambda store: store.note(asked))
+        noted = self.both(lambda store: store.update_worker(asked))
         wanted = replace(asked, record_version=asked.record_version + 1)
         assert noted == (wanted if not old or wanted == known else None)
-        assert self.both(lambda store: store.worker(worker)) == (noted or known)
+        assert self.both(lambda store: find_worker(store, worker)) == (noted or known)
 
     @rule(share=st.integers(0, 4))
     def prune(self, share: int) -> None:
-        entries = self.both(lambda store: store.outbox(self.pruned, ALL))
+        entries = self.both(lambda store: entries_of(store, self.pruned))
         if entries and share:
             last = len(entries) * share // 4 - 1 if len(entries) >= 4 else 0
             self.pruned = entries[last].number
@@ -428,12 +433,12 @@ class StorageMachine(RuleBasedStateMachine):
 
     @rule(writes=st.lists(item_writes, max_size=3))
     def put(self, writes: list[RecordWrite]) -> None:
-        done = self.both(lambda store: store.put(writes))
+        done = self.both(lambda store: store.put_records(writes))
         assert done == [self.model.put(write, self.clock.elapsed()) for write in writes]
 
     @rule(n=st.integers(0, 4), bucket=st.sampled_from("xy"))
     def take(self, n: int, bucket: str) -> None:
-        taken = self.both(lambda store: store.take(bucket, n, 5, 40.0))
+        taken = self.both(lambda store: store.take_tokens(bucket, n, 5, 40.0))
         assert taken.ok == self.model.take(bucket, n, 5, 40.0, self.clock.elapsed())
 
     @rule(crash=some)
@@ -468,7 +473,7 @@ class StorageMachine(RuleBasedStateMachine):
         model = self.model
         job_ids = [*model.jobs, "unknown"]
         seen = self.both(lambda store: picture(store, job_ids))
-        self.both(lambda store: store.lapsed())
+        self.both(lambda store: store.workers(lapsed_only=True))
         assert seen["jobs"] == seen["got"] == [*model.jobs.values(), None]
         assert seen["tasks"] == {job_id: model.tasks_of(job_id) for job_id in job_ids}
         assert set(seen["ready"]) == model.ready(self.clock.elapsed())
@@ -496,9 +501,9 @@ class StorageMachine(RuleBasedStateMachine):
         now, elapsed = self.clock.now(), self.clock.elapsed()
 
         async def look(store: StorageBackend) -> list[Any]:
-            shelves = [await store.items(collection, limit=ALL) for collection in SHELVES]
-            ripe = [await store.ripe(collection, now, ALL) for collection in SHELVES]
-            return [shelves, ripe, [await store.used(counter) for counter in COUNTERS]]
+            shelves = [await store.records(collection, limit=ALL) for collection in SHELVES]
+            ripe = [await store.due_records(collection, now, ALL) for collection in SHELVES]
+            return [shelves, ripe, [await store.quota_used(counter) for counter in COUNTERS]]
 
         shelves = [self.model.collection(collection, elapsed) for collection in SHELVES]
         ripe = [ripe_of(items, now) for items in shelves]

@@ -101,4 +101,4 @@ async def test_tasks_are_offered_in_the_same_order_as_by_memory(server: RedisSer
                 ]
                 asked = (make_worker(session=3), lanes, chance.randint(1, 7), at(step))
                 assert await memory.claim_tasks(*asked) == await redis.claim_tasks(*asked)
-            assert await memory.lanes() == await redis.lanes()
+            assert await memory.queue_status() == await redis.queue_status()

@@ -28,12 +28,12 @@ from regista.model import (
 from regista.model.delivery import WebhookDelivery, delivery_write
 from regista.storage import state as state_module
 from regista.storage.base import Due, DueKind
-from regista.storage.counters import Quotas
+from regista.storage.counters import QuotaCounters
 from regista.storage.deadlines import DeadlineIndex
 from regista.storage.group_commit import GroupCommit
-from regista.storage.journal import Batch, JobRow, Snapshot
+from regista.storage.journal import JobRow, JournalBatch, Snapshot
 from regista.storage.memory import MemoryStorage
-from regista.storage.shelves import Shelves
+from regista.storage.records import RecordTable
 from regista.storage.state import State
 from regista.storage.task_queues import ClientQueue
 from regista.storage.task_table import TaskTable
@@ -264,7 +264,7 @@ def flush_half_a_batch(patch: pytest.MonkeyPatch) -> None:
 
     original = SimulatedDisk._keep
 
-    def keep(self: SimulatedDisk, batch: Batch) -> None:
+    def keep(self: SimulatedDisk, batch: JournalBatch) -> None:
         batch.tasks = {}
         original(self, batch)
 
@@ -273,8 +273,8 @@ def flush_half_a_batch(patch: pytest.MonkeyPatch) -> None:
 
 def count_a_quota_apart_from_its_job(patch: pytest.MonkeyPatch) -> None:
     """A power cut takes the count and leaves the job."""
-    original = Quotas.count
-    patch.setattr(Quotas, "count", lambda self, quota, batch: original(self, quota, Batch()))
+    original = QuotaCounters.count
+    patch.setattr(QuotaCounters, "count", lambda self, quota, batch: original(self, quota, JournalBatch()))
 
 
 def count_a_quota_when_it_is_only_asked_for(patch: pytest.MonkeyPatch) -> None:
@@ -282,7 +282,7 @@ def count_a_quota_when_it_is_only_asked_for(patch: pytest.MonkeyPatch) -> None:
     original = State.apply
 
     def apply(
-        self: State, change: Change, batch: Batch, number: int, instance: str, elapsed: float
+        self: State, change: Change, batch: JournalBatch, number: int, instance: str, elapsed: float
     ) -> CommitOutcome:
         outcome = original(self, change, batch, number, instance, elapsed)
         if change.quota is not None and outcome.kind is CommitStatus.REPEATED:
@@ -294,14 +294,19 @@ def count_a_quota_when_it_is_only_asked_for(patch: pytest.MonkeyPatch) -> None:
 
 def write_a_word_apart_from_its_commit(patch: pytest.MonkeyPatch) -> None:
     """A power cut takes the word to the webhook and leaves the end that it tells of."""
-    original = Shelves.put
+    original = RecordTable.put
 
     def put(
-        self: Shelves, writes: Sequence[RecordWrite], batch: Batch, number: int, *, fenced: bool = True
+        self: RecordTable,
+        writes: Sequence[RecordWrite],
+        batch: JournalBatch,
+        number: int,
+        *,
+        fenced: bool = True,
     ) -> list[bool]:
-        return original(self, writes, batch if fenced else Batch(), number, fenced=fenced)
+        return original(self, writes, batch if fenced else JournalBatch(), number, fenced=fenced)
 
-    patch.setattr(Shelves, "put", put)
+    patch.setattr(RecordTable, "put", put)
 
 
 def forget_a_word_before_it_was_heard(patch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from ..clock import Clock
 from ..config import Config
 from ..config.rates import Context, rates_of
 from ..model import ClientConfig, Rate
-from ..storage.base import Counters
+from ..storage.base import SharedState
 from .address import client_address
 from .buckets import Bucket
 from .limits import Limits
@@ -28,9 +28,9 @@ _DETAILS = {
 class RateLimiter:
     """Counts requests, and refuses those that are too many with 429."""
 
-    def __init__(self, config: Config, clock: Clock, shared: Counters | None) -> None:
+    def __init__(self, config: Config, clock: Clock, shared: SharedState | None) -> None:
         self.limits = Limits(
-            rates_of(config.rate_limits), clock.elapsed, None if shared is None else shared.take
+            rates_of(config.rate_limits), clock.elapsed, None if shared is None else shared.take_tokens
         )
 
     async def close(self) -> None:

@@ -157,7 +157,7 @@ class TaskClaimer:
         """Learn what waits from the store itself: hints may be lost, and say nothing of what was there before."""
         asked, known = self._index.now, list(self._index.waiting)
         self._look = False
-        found = dict.fromkeys(status.queue_key for status in await self._storage.lanes())
+        found = dict.fromkeys(status.queue_key for status in await self._storage.queue_status())
         self._clear([queue_key for queue_key in known if queue_key not in found], asked)
         for queue_key in found:
             self._index.mark_waiting(queue_key)

@@ -188,7 +188,7 @@ class Dispatcher:
 
     async def explain(self, task: Task) -> Explanation:
         """Why the task is not being done: every condition, for how many workers, and what would change it."""
-        lanes = await self._storage.lanes()
+        lanes = await self._storage.queue_status()
         known = await self._storage.workers()
         others = [worker for worker in known if self._connected.find(worker.id) is None]
         return explain(task, lanes, class_facts(self._connected.classes, others, task.type))

@@ -4,10 +4,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+import msgspec
 from msgspec.structs import replace
 
 from ..errors import StorageOutcomeUnknown
-from ..model import FreeSlots, Worker, queue_key_text
+from ..model import FreeSlots, RecordWrite, Worker, queue_key_text
 from ..storage.base import Hint, HintKind, StorageBackend
 from .connected import ConnectedWorkers
 from .elsewhere import Elsewhere
@@ -18,6 +19,10 @@ log = logging.getLogger("regista.dispatch")
 _EVERY_S = 0.05
 #: Our word counts for so long; the recovery chore repeats it every two seconds. A frozen instance is chosen in vain until then.
 _TTL_S = 4.0
+#: The collection with a record for each instance, and how many instances are read.
+SLOTS, _INSTANCES = "slots", 10_000
+_encode_slots = msgspec.msgpack.Encoder().encode
+_decode_slots = msgspec.msgpack.Decoder(list[FreeSlots]).decode
 #: So long a task waits for the one instance that was woken for it. After that whoever has a slot may take it.
 PATIENCE_S = 0.25
 
@@ -113,7 +118,7 @@ class Exchange:
 
     async def _call(self, hints: list[Hint]) -> None:
         try:
-            await self._store.nudge(hints)
+            await self._store.publish(hints)
         except StorageOutcomeUnknown:
             pass  # when it is back, everybody looks at all lanes
         except Exception:
@@ -124,14 +129,18 @@ class Exchange:
     async def _tell(self) -> None:
         slots = [_nameless(kind.slots()) for kind in self._seats.open]
         if slots != self._told:
-            await self._store.show_slots(self._instance, slots, _TTL_S)
+            write = RecordWrite(SLOTS, self._instance, _encode_slots(slots), ttl_s=_TTL_S)
+            await self._store.put_records([write])
+            await self._store.publish([Hint(HintKind.SLOTS, self._instance)])
             self._told = slots
 
     async def _learn(self) -> None:
         if self._news:
             self._news = False
-            known = await self._store.slots()
-            self._elsewhere.learn({name: slots for name, slots in known.items() if name != self._instance})
+            known = await self._store.records(SLOTS, limit=_INSTANCES)
+            self._elsewhere.learn(
+                {record.key: _decode_slots(record.value) for record in known if record.key != self._instance}
+            )
 
 
 def _nameless(slots: FreeSlots) -> FreeSlots:

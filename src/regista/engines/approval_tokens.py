@@ -3,7 +3,7 @@
 import hmac
 
 from ..model import Job
-from ..storage.base import StorageBackend
+from ..storage.base import StorageBackend, shared_secret
 
 
 class ApprovalTokens:
@@ -16,7 +16,7 @@ class ApprovalTokens:
 
     async def start(self) -> None:
         """Reads the shared secret, if no other is set."""
-        self._secret = self._secret or await self._storage.secret("approval")
+        self._secret = self._secret or await shared_secret(self._storage, "approval")
 
     def token(self, job: Job) -> str:
         """The token of the question that the job asks in its current visit."""

@@ -165,7 +165,7 @@ class LiveEventFeed:
     async def _newest(self) -> int:
         """The number of the newest flushed entry."""
         newest = await self._recorded() or 0
-        while entries := await self._storage.outbox(newest, _PAGE):
+        while entries := (await self._storage.outbox(newest, _PAGE)).entries:
             newest = entries[-1].number
         return newest
 
@@ -252,7 +252,7 @@ class LiveEventFeed:
     async def _step(self) -> bool:
         """Passes on one page of entries; True when there may be more."""
         cursor = self._cursor or 0
-        entries = await self._storage.outbox(cursor, _PAGE)
+        entries = (await self._storage.outbox(cursor, _PAGE)).entries
         for entry in entries:
             if entry.number != cursor + 1:
                 # Recorded and pruned already, or numbers skipped at a restart: readers look into the store.

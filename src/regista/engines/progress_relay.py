@@ -73,7 +73,7 @@ class ProgressRelay:
 
     async def _publish(self, hints: list[Hint]) -> None:
         try:
-            await self._storage.nudge(hints)
+            await self._storage.publish(hints)
         except StorageOutcomeUnknown:
             pass  # the next update replaces this one
         except Exception:

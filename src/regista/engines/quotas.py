@@ -41,6 +41,6 @@ def next_month(moment: datetime) -> datetime:
 
 async def quota_exceeded(storage: StorageBackend, monthly: MonthlyQuota, now: datetime) -> QuotaExceeded:
     """The error for a client that has used up its quota."""
-    used = await storage.used(monthly.quota.counter)
+    used = await storage.quota_used(monthly.quota.counter)
     wait_s = (monthly.resets_at - now).total_seconds()
     return QuotaExceeded(monthly.quota.limit or 0, used, monthly.resets_at, max(1, math.ceil(wait_s)))

@@ -86,7 +86,7 @@ async def count_jobs(
 async def _unrecorded(storage: Outbox, history: HistoryStorage) -> Mapping[str, JobSummary]:
     """The newest summary of every job that history has not heard of, or not lately."""
     recorded = await history.cursor()
-    entries = await storage.outbox(recorded, _UNRECORDED)
+    entries = (await storage.outbox(recorded, _UNRECORDED)).entries
     return {entry.job_id: _as_kept(entry.summary) for entry in entries if entry.summary is not None}
 
 

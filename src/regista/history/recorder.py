@@ -115,7 +115,7 @@ class HistoryRecorder:
         async with self._turn:
             # Forgotten until all went well: after a failure only history knows how far it came.
             after, self._cursor = await self._position(), None
-            entries = self._anew or await self._storage.outbox(after, self._limit)
+            entries = self._anew or (await self._storage.outbox(after, self._limit)).entries
             if not entries:
                 # Kept until they are recorded: the store would not tell them again.
                 entries = self._anew = await self._retold(after)
@@ -137,12 +137,11 @@ class HistoryRecorder:
         Its numbers are behind our cursor, and would not be looked at. So it goes on counting from above, and what it
         has told since it came back gets higher numbers too: the newer word counts. Without that there is nothing.
         """
-        newest, leap = getattr(self._storage, "newest", None), getattr(self._storage, "leap", None)
-        if newest is None or leap is None or not after or await newest() >= after:
+        if not after or (await self._storage.outbox(after, 1)).newest >= after:
             return []
-        last = await leap(after)
+        last = await self._storage.skip_outbox_numbers(after)
         told: list[OutboxEntry] = []
-        while page := await self._storage.outbox(told[-1].number if told else 0, self._limit):
+        while page := (await self._storage.outbox(told[-1].number if told else 0, self._limit)).entries:
             told += (entry for entry in page if entry.number <= last)
             if page[-1].number >= last:
                 break

@@ -9,7 +9,7 @@ from ..clock import Clock
 from ..config import Config
 from ..model import Record, RecordWrite
 from ..model.audit import AUDIT_COLLECTION, SYSTEM, AuditRecord, audit_record, audit_write
-from ..storage.base import Shelves
+from ..storage.base import SharedState
 from .chore import ChoreResult
 
 log = logging.getLogger("regista.audit")
@@ -35,7 +35,7 @@ class AuditTrimmer:
     name = "audit_trimmer"
     needs_leader = True
 
-    def __init__(self, shelves: Shelves, interval_s: float = 3600.0, most: int = MOST) -> None:
+    def __init__(self, shelves: SharedState, interval_s: float = 3600.0, most: int = MOST) -> None:
         self.interval_s = interval_s
         self._shelves = shelves
         self._most = most
@@ -50,11 +50,11 @@ class AuditTrimmer:
         """
         if not self._after:
             self._room = _Room(self._most)
-        items = await self._shelves.items(AUDIT_COLLECTION, self._after, _BITE)
+        items = await self._shelves.records(AUDIT_COLLECTION, after=self._after, limit=_BITE)
         self._after = items[-1].key if len(items) == _BITE else ""
         gone = [RecordWrite(AUDIT_COLLECTION, item.key, None) for item in items if not self._room.has(item)]
         if gone:
-            await self._shelves.put(gone)
+            await self._shelves.put_records(gone)
         return ChoreResult(done=len(gone), run_again_in_s=_NEXT_BITE_S if self._after else None)
 
 
@@ -91,7 +91,7 @@ def _who(item: Record) -> tuple[str, str]:
 
 
 async def note(
-    shelves: Shelves, clock: Clock, config: Config, action: str, target: str, **facts: str
+    shelves: SharedState, clock: Clock, config: Config, action: str, target: str, **facts: str
 ) -> None:
     """Leave a record of what nobody asked for by a request: a signal, a chore."""
     told = " ".join(part for part in (target, *facts.values()) if part)
@@ -104,4 +104,4 @@ async def note(
         instance=config.instance_id,
         facts=facts,
     )
-    await shelves.put([audit_write(record, config.audit_days * _DAY_S)])
+    await shelves.put_records([audit_write(record, config.audit_days * _DAY_S)])

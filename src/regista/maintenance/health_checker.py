@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from ..dispatch.dispatcher import Dispatcher
-from ..storage.base import StorageBackend, WorkerStore
+from ..storage.base import JobStorage, StorageBackend
 from ..workers.service import WorkerService
 from .chore import ChoreResult
 from .loop import ExpiryGrace
@@ -38,7 +38,7 @@ class HealthChecker:
         if not self._grace.over:
             return ChoreResult()
         lost = 0
-        for worker in await self._storage.lapsed():
+        for worker in await self._storage.workers(lapsed_only=True):
             if self._grace.over_for(worker.lease_s or 0.0):
                 lost += await self._service.remove(worker.id, worker.session)
         if not self._grace.over_for(self._longest_lease_s):
@@ -75,7 +75,7 @@ class WorkerIndexCleaner:
 
     def __init__(
         self,
-        storage: WorkerStore,
+        storage: JobStorage,
         dispatcher: Dispatcher,
         service: WorkerService,
         interval_s: float | None = None,

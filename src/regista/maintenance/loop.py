@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ..aio import wait_for_event
 from ..clock import Clock
 from ..errors import HistoryUnavailable, StorageFailed, StorageUnavailable
-from ..storage.base import Leadership
+from ..storage.base import SharedState
 from .chore import Chore, ChoreStatus
 from .stalls import STALL_CHECK_S, StallDetector
 
@@ -61,7 +61,7 @@ class MaintenanceLoop:
         self,
         chores: Sequence[Chore],
         clock: Clock,
-        leadership: Leadership,
+        leadership: SharedState,
         grace: ExpiryGrace,
         instance: str,
         chance: random.Random,

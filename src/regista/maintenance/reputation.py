@@ -11,7 +11,7 @@ from ..clock import Clock
 from ..errors import HistoryDisabled, HistoryUnavailable
 from ..history.base import HistoryStorage
 from ..model import Event, EventType, FailureKind, OutboxEntry, Record, RecordWrite
-from ..storage.base import StorageBackend
+from ..storage.base import StorageBackend, find_record
 from ..workers.service import WorkerService
 from .chore import ChoreResult
 
@@ -134,11 +134,11 @@ class ReputationCalculator:
 
     async def of(self, worker_id: str, now: datetime) -> float | None:
         """The reputation of a worker that comes back; None: nothing is known."""
-        item = await self._storage.item(SHELF, worker_id)
+        item = await find_record(self._storage, SHELF, worker_id)
         return None if item is None else _standing(item).aged(now).reputation
 
     async def _read(self, now: datetime) -> dict[str, tuple[float, float]]:
-        item = await self._storage.item(CURSOR_SHELF, CURSOR_KEY)
+        item = await find_record(self._storage, CURSOR_SHELF, CURSOR_KEY)
         newest = await self._history.cursor()
         stored = 0 if item is None else int(item.value)
         cursor, events = max(min(max(stored, self._looked_upto), newest), newest - MOST), list[Event]()
@@ -152,7 +152,7 @@ class ReputationCalculator:
             return {}  # whoever reads it again finds nothing, either: not worth a write
         revision = 0 if item is None else item.revision
         write = RecordWrite(CURSOR_SHELF, CURSOR_KEY, str(cursor).encode(), expected=revision)
-        (mine,) = await self._storage.put([write])
+        (mine,) = await self._storage.put_records([write])
         return counted if mine else {}
 
     async def _page(self, cursor: int, newest: int) -> tuple[list[OutboxEntry], int]:
@@ -160,15 +160,19 @@ class ReputationCalculator:
         stretch = await self._history.entries(cursor, PAGE)
         if stretch.upto > cursor:
             return stretch.entries, stretch.upto
-        left = [entry for entry in await self._storage.outbox(cursor, PAGE) if entry.number <= newest]
+        left = [
+            entry for entry in (await self._storage.outbox(cursor, PAGE)).entries if entry.number <= newest
+        ]
         return left, left[-1].number if len(left) == PAGE else newest
 
     async def _count(self, worker_id: str, good: float, bad: float, now: datetime) -> None:
-        item = await self._storage.item(SHELF, worker_id)
+        item = await find_record(self._storage, SHELF, worker_id)
         standing = Standing(now) if item is None else _standing(item).aged(now)
         value = msgspec.json.encode(standing.plus(good, bad))
         revision = 0 if item is None else item.revision
-        await self._storage.put([RecordWrite(SHELF, worker_id, value, expected=revision, ttl_s=KEEP_S)])
+        await self._storage.put_records(
+            [RecordWrite(SHELF, worker_id, value, expected=revision, ttl_s=KEEP_S)]
+        )
 
     async def _tell(self, counted: Iterable[str], now: datetime) -> int:
         """Write new reputations into records: of whom something was counted, and of whoever was not perfect."""

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from ..config import Config
 from ..history.base import HistoryStorage
-from ..storage.base import JobStore
+from ..storage.base import JobStorage
 from .chore import Chore, ChoreResult
 
 log = logging.getLogger("regista.maintenance")
@@ -36,7 +36,7 @@ class Retention:
         *,
         interval_s: float = INTERVAL_S,
         bite: int = BITE,
-        forget_ended: Callable[[Sequence[str]], Awaitable[None]] | None = None,
+        forget_jobs: Callable[[Sequence[str]], Awaitable[None]] | None = None,
     ) -> None:
         self.interval_s = interval_s
         self._history = history
@@ -44,7 +44,7 @@ class Retention:
         self._max_jobs = max_jobs
         self._bite = bite
         #: Lets the store forget the same jobs, where it keeps them for good.
-        self._forget_ended = forget_ended
+        self._forget_jobs = forget_jobs
 
     async def run_once(self, now: datetime) -> ChoreResult:
         """Forget up to so many bites of what is too old, or too many."""
@@ -56,8 +56,8 @@ class Retention:
             gone = await self._history.expired(before, self._max_jobs or None, self._bite)
             if not gone:
                 break
-            if self._forget_ended is not None:
-                await self._forget_ended(gone)  # first: what history has forgotten nobody could name again
+            if self._forget_jobs is not None:
+                await self._forget_jobs(gone)  # first: what history has forgotten nobody could name again
             await self._history.delete_jobs(gone)
             done += len(gone)
         if done:
@@ -73,9 +73,10 @@ def _long_ago(now: datetime, age_s: float) -> datetime | None:
         return None
 
 
-def retention_of(config: Config, history: HistoryStorage, storage: JobStore) -> list[Chore]:
+def retention_of(config: Config, history: HistoryStorage, storage: JobStorage) -> list[Chore]:
     """The chore that the settings ask for, if they do."""
     if not config.history_max_age_s and not config.history_max_jobs:
         return []
-    forget_ended = getattr(storage, "forget_ended", None)
-    return [Retention(history, config.history_max_age_s, config.history_max_jobs, forget_ended=forget_ended)]
+    return [
+        Retention(history, config.history_max_age_s, config.history_max_jobs, forget_jobs=storage.forget_jobs)
+    ]

@@ -9,7 +9,7 @@ from ..machine import signals, task_results
 from ..machine.step import DecisionContext, Step
 from ..machine.task_results import TaskStep
 from ..model import AttemptState, AwaitRetry, AwaitTimer, Job, Task
-from ..storage.base import Deadlines, Due, DueKind
+from ..storage.base import Due, DueKind, JobStorage
 from .chore import ChoreResult
 from .loop import ExpiryGrace
 
@@ -30,7 +30,7 @@ class Watcher:
 
     def __init__(
         self,
-        deadlines: Deadlines,
+        deadlines: JobStorage,
         engine: NativeEngine,
         grace: ExpiryGrace,
         interval_s: float = 1.0,

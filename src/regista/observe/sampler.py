@@ -49,7 +49,7 @@ class StoreSampler:
     async def run_once(self, now: datetime) -> ChoreResult:
         """Look, and hand over what was found."""
         try:
-            silent = {worker.id for worker in await self._storage.lapsed()}
+            silent = {worker.id for worker in await self._storage.workers(lapsed_only=True)}
             known = [worker for worker in await self._storage.workers() if worker.id not in silent]
             queues = await self._queues(now)
             history_up, entries, lag_s = await self._lag(now)
@@ -69,7 +69,7 @@ class StoreSampler:
     async def _queues(self, now: datetime) -> dict[str, tuple[int, float]]:
         """How many wait in each, and for how many seconds the first of them has."""
         lines: dict[str, tuple[int, float]] = {}
-        for status in await self._storage.lanes():
+        for status in await self._storage.queue_status():
             waiting, age_s = lines.get(status.queue_key.queue, (0, 0.0))
             if status.oldest is not None:
                 age_s = max(age_s, (now - status.oldest).total_seconds())
@@ -81,7 +81,7 @@ class StoreSampler:
         if self._history is None:
             return None, 0, 0.0
         up = await self._ask(self._history)
-        entries = await self._storage.outbox(self._cursor, LAG_COUNTED)
+        entries = (await self._storage.outbox(self._cursor, LAG_COUNTED)).entries
         moments = [event.at for entry in entries[:1] for event in entry.events]
         return up, len(entries), max([0.0, *((now - at).total_seconds() for at in moments)])
 

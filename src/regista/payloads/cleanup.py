@@ -20,7 +20,7 @@ from hashlib import sha256
 from ..errors import PayloadError
 from ..maintenance.chore import ChoreResult
 from ..model import Job
-from ..storage.base import StorageBackend
+from ..storage.base import StorageBackend, shared_secret
 from .base import JOBS, RECORDS, Payloads, claimed, job_prefix
 from .task_files import FilesRoom
 
@@ -211,7 +211,7 @@ class FileSweeper:
 
     async def _owns(self) -> bool:
         """Whether the place is ours; one without an owner becomes ours now."""
-        cluster = sha256(await self._storage.secret("cluster")).hexdigest()[:16]
+        cluster = sha256(await shared_secret(self._storage, "cluster")).hexdigest()[:16]
         owner = await claimed(self._store, cluster)
         if owner != cluster:
             log.warning(

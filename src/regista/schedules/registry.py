@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ..clock import Clock, add_seconds
 from ..errors import ScheduleExists, ScheduleInFile, ScheduleInvalid, ScheduleNotFound, StorageError
 from ..model import Record, RecordWrite
-from ..storage.base import Shelves
+from ..storage.base import SharedState, find_record
 from .calendar import Calendar
 from .schedule import NAME, Schedule, check
 from .state import (
@@ -67,7 +67,7 @@ class ScheduleRegistry:
     What a file says about a schedule wins over what is stored under its name.
     """
 
-    def __init__(self, shelves: Shelves, clock: Clock, tz: str, keep: int = KEEP) -> None:
+    def __init__(self, shelves: SharedState, clock: Clock, tz: str, keep: int = KEEP) -> None:
         self._shelves = shelves
         self._clock = clock
         self.tz = tz
@@ -91,7 +91,7 @@ class ScheduleRegistry:
         """The schedule of that name."""
         if NAME.fullmatch(name) is None:
             return None
-        return self._entry(name, await self._shelves.item(SHELF, name))
+        return self._entry(name, await find_record(self._shelves, SHELF, name))
 
     async def get(self, name: str) -> StoredSchedule:
         """The same, or ScheduleNotFound."""
@@ -104,7 +104,7 @@ class ScheduleRegistry:
         """Every schedule, by name."""
         items: dict[str, Record | None] = dict.fromkeys(self._file_schedules)
         after = ""
-        while page := await self._shelves.items(SHELF, after, _PAGE):
+        while page := await self._shelves.records(SHELF, after=after, limit=_PAGE):
             items |= {item.key: item for item in page}
             after = page[-1].key
         found = (self._readable(name, item) for name, item in sorted(items.items()))
@@ -112,7 +112,9 @@ class ScheduleRegistry:
 
     async def due(self, now: datetime, limit: int) -> list[StoredSchedule]:
         """Those that somebody should look at."""
-        found = (self._readable(item.key, item) for item in await self._shelves.ripe(SHELF, now, limit))
+        found = (
+            self._readable(item.key, item) for item in await self._shelves.due_records(SHELF, now, limit)
+        )
         return [entry for entry in found if entry is not None]
 
     def _readable(self, name: str, item: Record | None) -> StoredSchedule | None:
@@ -167,7 +169,7 @@ class ScheduleRegistry:
         """Write the state, if nobody has written since it was read; None: somebody has."""
         due = self.next_due(replace(entry, state=state))
         write = RecordWrite(SHELF, entry.name, encode(state), due=due, expected=entry.revision)
-        (done,) = await self._shelves.put([write])
+        (done,) = await self._shelves.put_records([write])
         return (
             replace(entry, state=state, revision=entry.revision + 1, unsaved=False, due=due) if done else None
         )
@@ -224,10 +226,12 @@ class ScheduleRegistry:
         if NAME.fullmatch(name) is None:
             raise ScheduleNotFound(name)
         for _ in range(_MAX_RACES):
-            item = await self._shelves.item(SHELF, name)
+            item = await find_record(self._shelves, SHELF, name)
             if item is None:
                 raise ScheduleNotFound(name)
-            (done,) = await self._shelves.put([RecordWrite(SHELF, name, None, expected=item.revision)])
+            (done,) = await self._shelves.put_records(
+                [RecordWrite(SHELF, name, None, expected=item.revision)]
+            )
             if done:
                 self._calendars.pop(name, None)
                 return

@@ -15,7 +15,7 @@ from ..clock import Clock
 from ..errors import StorageOutcomeUnknown
 from ..model import Record
 from ..model.audit import AUDIT_COLLECTION, AuditedAction, AuditRecord, audit_record, audit_write
-from ..storage.base import Shelves
+from ..storage.base import SharedState
 from .caller import Caller, Role
 from .pages import RecordPage, record_page
 
@@ -42,7 +42,7 @@ class AuditFilter(Struct, frozen=True):
 class AuditService:
     """Writes and reads audit records. They contain no tokens and nothing of what was sent."""
 
-    def __init__(self, records: Shelves, clock: Clock, instance: str, keep_days: float) -> None:
+    def __init__(self, records: SharedState, clock: Clock, instance: str, keep_days: float) -> None:
         self._records = records
         self._clock = clock
         self._instance = instance
@@ -96,7 +96,7 @@ class AuditService:
         self.log(caller, action, target)
         record = self._record(caller, action, target, facts)
         try:
-            await self._records.put([audit_write(record, self._keep_s)])
+            await self._records.put_records([audit_write(record, self._keep_s)])
         except StorageOutcomeUnknown:
             log.warning("%s: not recorded, the store is unavailable", action, extra={"action": action})
 

@@ -148,7 +148,7 @@ class EventService:
     async def _entries(self, client: str | None, base: int) -> tuple[Sequence[OutboxEntry], int] | None:
         """The next entries above this number that concern the client, and how far they reach; None at the end."""
         # The outbox first: an entry leaves it only when it is recorded.
-        unrecorded = await self._storage.outbox(base, _PAGE)
+        unrecorded = (await self._storage.outbox(base, _PAGE)).entries
         entries, upto = await self._history.entries(base, _PAGE, client)
         if upto != base:
             return entries, upto

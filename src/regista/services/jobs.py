@@ -134,7 +134,7 @@ class JobService:
         quota = self._quota(caller)
         if quota is None:
             return None
-        used = await self._storage.used(quota.quota.counter)
+        used = await self._storage.quota_used(quota.quota.counter)
         return QuotaUsage(quota.quota.limit or 0, used, quota.resets_at)
 
     # -- read and wait ---------------------------------------------------------------------------

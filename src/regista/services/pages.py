@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
 from ..model import Record
-from ..storage.base import Shelves
+from ..storage.base import SharedState
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ class RecordPage(NamedTuple, Generic[T]):
 
 
 async def record_page(
-    shelves: Shelves, collection: str, select: Callable[[Record], T | None], after: str, limit: int
+    shelves: SharedState, collection: str, select: Callable[[Record], T | None], after: str, limit: int
 ) -> RecordPage[T]:
     """Up to `limit` records behind the key `after`, in the order of keys.
 
@@ -32,7 +32,7 @@ async def record_page(
     """
     found: list[T] = []
     for _ in range(_MAX_EXAMINED // _CHUNK):
-        items = await shelves.items(collection, after, _CHUNK)
+        items = await shelves.records(collection, after=after, limit=_CHUNK)
         for item in items:
             after = item.key
             record = select(item)
@@ -42,5 +42,5 @@ async def record_page(
                 break
         if len(found) == limit or len(items) < _CHUNK:
             break
-    more = bool(after) and bool(await shelves.items(collection, after, 1))
+    more = bool(after) and bool(await shelves.records(collection, after=after, limit=1))
     return RecordPage(found, after if more else None)

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from msgspec import Struct, field
 
-from ..storage.base import TaskQueue
+from ..storage.base import JobStorage
 from ..workers.info import WorkerInfo
 from ..workers.service import WorkerService
 from .caller import Caller
@@ -31,7 +31,7 @@ class Totals(Struct, frozen=True):
 class QueueService:
     """Counts tasks: for a client its own, for an operator all."""
 
-    def __init__(self, tasks: TaskQueue, workers: WorkerService) -> None:
+    def __init__(self, tasks: JobStorage, workers: WorkerService) -> None:
         self._tasks = tasks
         self._workers = workers
 
@@ -60,7 +60,7 @@ class QueueService:
             for skill in worker.skills if worker.queues is None else ():
                 unrestricted.setdefault(skill, set()).add(worker.id)
         client = caller.visible_client
-        for status in await self._tasks.lanes():
+        for status in await self._tasks.queue_status():
             if client in (None, status.client):
                 queue = queues.setdefault(status.queue_key.queue, QueueCounts())
                 queue.workers |= unrestricted.get(status.queue_key.type, set())

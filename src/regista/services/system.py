@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from ..errors import NotReady
 from ..maintenance.chore import ChoreStatus
-from ..storage.base import Deadlines
+from ..storage.base import JobStorage
 from .caller import Caller
 
 
@@ -14,7 +14,7 @@ class SystemService:
     def __init__(
         self,
         is_running: Callable[[], bool],
-        store: Deadlines,
+        store: JobStorage,
         chores: Callable[[], Sequence[ChoreStatus]],
     ) -> None:
         self._is_running = is_running

@@ -16,7 +16,7 @@ from ..model.delivery import (
     delivery_write,
     readable_delivery,
 )
-from ..storage.base import Shelves
+from ..storage.base import SharedState, find_record
 from ..webhooks.registry import WebhookRegistry
 from .audit import AuditService
 from .caller import Caller
@@ -56,7 +56,7 @@ class WebhookService:
     """Lists, resends and discards deliveries. A client sees its own, an operator all."""
 
     def __init__(
-        self, records: Shelves, receivers: WebhookRegistry, clock: Clock, audit: AuditService
+        self, records: SharedState, receivers: WebhookRegistry, clock: Clock, audit: AuditService
     ) -> None:
         self._records = records
         self._receivers = receivers
@@ -79,7 +79,7 @@ class WebhookService:
     async def get(self, caller: Caller, delivery_id: str) -> FoundDelivery:
         """A pending or dead delivery; DeliveryNotFound says the same of other clients' and of absent ones."""
         for state in DeliveryState:
-            item = await self._records.item(_SHELVES[state], delivery_id)
+            item = await find_record(self._records, _SHELVES[state], delivery_id)
             delivery = None if item is None else readable_delivery(item)
             if item is not None and delivery is not None and caller.may_see(delivery.job.client):
                 return FoundDelivery(delivery, item, state)
@@ -100,7 +100,7 @@ class WebhookService:
         """Delete a delivery: it is not tried any more. Returns it as it was."""
         found = await self.get(caller, delivery_id)
         # From both shelves: the sender may have moved it since it was read.
-        work = self._records.put(
+        work = self._records.put_records(
             [RecordWrite(collection, found.item.key, None) for collection in _SHELVES.values()]
         )
         await self._audit.perform(caller, "webhook.discard", delivery_id, work)
@@ -125,7 +125,7 @@ class WebhookService:
                 writes = [delivery_write(fresh, now, 0), removal]
             else:
                 writes = [delivery_write(fresh, now, found.item.revision)]
-            written = await self._records.put(writes)
+            written = await self._records.put_records(writes)
             if written[0]:
                 return FoundDelivery(fresh, replace(found.item, due=now), DeliveryState.PENDING)
         raise StorageError(

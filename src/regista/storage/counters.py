@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ..clock import Clock, add_seconds
 from ..model import Quota, TokenGrant
 from .codec import micros
-from .journal import Batch, CountRow
+from .journal import CountRow, JournalBatch
 
 #: Buckets that may be full are looked for when so many have come since the last look.
 _SWEEP_AFTER = 1024
@@ -30,7 +30,7 @@ def taken(ahead_s: float, n: int, limit: int, window_s: float) -> TokenGrant:
     return TokenGrant(ok, max(left, 0), ahead, wait_s)
 
 
-class Buckets:
+class TokenBuckets:
     """Token buckets by name. One that nobody knows is full, so full ones are forgotten."""
 
     def __init__(self, clock: Clock) -> None:
@@ -57,7 +57,7 @@ class Buckets:
         self._swept = len(self._levels)
 
 
-class Quotas:
+class QuotaCounters:
     """How often each quota was used."""
 
     def __init__(self, clock: Clock) -> None:
@@ -73,7 +73,7 @@ class Quotas:
         """One more may be created."""
         return quota.limit is None or self.used(quota.counter) < quota.limit
 
-    def count(self, quota: Quota, batch: Batch) -> None:
+    def count(self, quota: Quota, batch: JournalBatch) -> None:
         """One more was created; `check_quota` has seen the quota."""
         expires = micros(add_seconds(self._clock.now(), quota.ttl_s))
         row = CountRow(quota.counter, self.used(quota.counter) + 1, expires)
@@ -81,7 +81,7 @@ class Quotas:
         if len(self._rows) > 2 * self._swept + _SWEEP_AFTER:
             self._sweep(batch)
 
-    def _sweep(self, batch: Batch) -> None:
+    def _sweep(self, batch: JournalBatch) -> None:
         now = micros(self._clock.now())
         for name in [name for name, row in self._rows.items() if row.expires <= now]:
             del self._rows[name]

@@ -12,7 +12,7 @@ BatchT = TypeVar("BatchT")
 class GroupCommit(Generic[BatchT]):
     """Collects writes in an open batch while the batch before it is being flushed.
 
-    A writer adds to `batch()`, calls `touch()` and gets the number of the batch that carries its
+    A writer adds to `batch()`, calls `mark_dirty()` and gets the number of the batch that carries its
     write; `wait(number)` returns once that is flushed. One flush runs at a time, so batch n is durable
     before batch n + 1, and the open batch grows while the disk works: the slower the disk, the bigger
     the groups.
@@ -32,7 +32,7 @@ class GroupCommit(Generic[BatchT]):
         self._flush = flush
         self._on_flushed = on_flushed
         self._open = new_batch()
-        self._touched = False
+        self._dirty = False
         self._number = 1
         self._waiters: dict[int, list[asyncio.Future[None]]] = {}
         self._worker: asyncio.Task[None] | None = None
@@ -53,9 +53,9 @@ class GroupCommit(Generic[BatchT]):
             raise self.failure
         return self._open
 
-    def touch(self) -> int:
+    def mark_dirty(self) -> int:
         """Say that the open batch was written to; returns its number and sees to its flush."""
-        self._touched = True
+        self._dirty = True
         if self._worker is None:
             # A task starts with the next turn of the loop, so what this turn writes shares the flush.
             self._worker = asyncio.get_running_loop().create_task(self._work(), name="group-commit")
@@ -73,13 +73,13 @@ class GroupCommit(Generic[BatchT]):
 
     async def drain(self) -> None:
         """Wait for everything written so far."""
-        await self.wait(self._number if self._touched else self._number - 1)
+        await self.wait(self._number if self._dirty else self._number - 1)
 
     async def _work(self) -> None:
         try:
-            while self._touched:
+            while self._dirty:
                 number, batch = self._number, self._open
-                self._open, self._number, self._touched = self._new_batch(), number + 1, False
+                self._open, self._number, self._dirty = self._new_batch(), number + 1, False
                 try:
                     await self._flush(batch)
                 except StorageUnavailable as error:

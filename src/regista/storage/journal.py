@@ -16,7 +16,7 @@ class JobRow(NamedTuple):
     body: bytes
 
 
-class ItemRow(NamedTuple):
+class RecordRow(NamedTuple):
     """An item as it is stored. Times are microseconds since 1970."""
 
     collection: str
@@ -38,10 +38,10 @@ class CountRow(NamedTuple):
     expires: int
 
 
-class Batch:
+class JournalBatch:
     """What one flush writes: the newest form of every row that changed. None deletes a row."""
 
-    __slots__ = ("counts", "entries", "hints", "items", "jobs", "messages", "meta", "prune", "tasks")
+    __slots__ = ("counts", "entries", "hints", "jobs", "messages", "prune", "records", "tasks")
 
     def __init__(self) -> None:
         self.jobs: dict[str, JobRow] = {}
@@ -50,19 +50,18 @@ class Batch:
         #: (number, encoded entry)
         self.entries: list[tuple[int, bytes]] = []
         self.prune = 0
-        self.meta: dict[str, bytes] = {}
-        self.items: dict[tuple[str, str], ItemRow] = {}
+        self.records: dict[tuple[str, str], RecordRow] = {}
         self.counts: dict[str, CountRow] = {}
-        #: Who to nudge once it is durable. A dictionary: no set order may leak into a trace.
+        #: To be sent once it is durable. A dictionary: no set order may leak into a trace.
         self.hints: dict[Hint, None] = {}
 
 
-def halves_of(batch: Batch) -> tuple[Batch, Batch] | None:
+def halves_of(batch: JournalBatch) -> tuple[JournalBatch, JournalBatch] | None:
     """Two batches that write the same, one after the other; None where there is nothing to share out."""
-    first, second = Batch(), Batch()
+    first, second = JournalBatch(), JournalBatch()
     second.prune = batch.prune
     most = len(batch.entries)
-    for name in ("jobs", "tasks", "messages", "meta", "items", "counts"):
+    for name in ("jobs", "tasks", "messages", "records", "counts"):
         rows = list(getattr(batch, name).items())
         most = max(most, len(rows))
         setattr(first, name, dict(rows[: (len(rows) + 1) // 2]))
@@ -79,10 +78,9 @@ class Snapshot(NamedTuple):
     tasks: list[bytes]
     messages: list[bytes]
     entries: list[bytes]
-    meta: dict[str, bytes]
     #: The highest id of any job that is kept, live or ended.
     last_id: str
-    items: Sequence[ItemRow] = ()
+    records: Sequence[RecordRow] = ()
     counts: Sequence[CountRow] = ()
 
 
@@ -96,12 +94,16 @@ class Journal(Protocol):
         """Take possession and read what is there."""
         ...
 
-    async def write(self, batch: Batch) -> None:
+    async def write(self, batch: JournalBatch) -> None:
         """Return when the batch is durable. A failure is final."""
         ...
 
     def find_job(self, job_id: str) -> bytes | None:
         """The body of a job that memory does not hold (any more)."""
+        ...
+
+    async def forget(self, job_ids: Sequence[str]) -> None:
+        """Delete these jobs, where they have ended."""
         ...
 
     async def close(self) -> None:
@@ -115,12 +117,15 @@ class NoJournal:
     keeps_ended = False
 
     async def open(self) -> Snapshot:
-        return Snapshot([], [], [], [], {}, "")
+        return Snapshot([], [], [], [], "")
 
-    async def write(self, batch: Batch) -> None:
+    async def write(self, batch: JournalBatch) -> None:
         return None
 
     def find_job(self, job_id: str) -> bytes | None:
+        return None
+
+    async def forget(self, job_ids: Sequence[str]) -> None:
         return None
 
     async def close(self) -> None:

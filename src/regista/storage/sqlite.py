@@ -16,10 +16,10 @@ from ..clock import Clock
 from ..errors import StorageError, StorageFailed, StorageUnavailable
 from ..places import Places, real
 from ..together import together
-from .journal import Batch, Snapshot
+from .journal import JournalBatch, Snapshot
 from .memory import MemoryStorage
 from .sqlite_batch import Statement, statements_of
-from .sqlite_file import connect, migrate, read_all, stretch
+from .sqlite_file import connect, prepare, read_all, stretch
 from .sqlite_owner import own
 from .sqlite_refusals import refuse_misfit, refuse_orphan
 
@@ -50,7 +50,7 @@ class SqliteStorage(MemoryStorage):
 class SqliteJournal:
     """Writes batches to the file. Only this class knows SQLite.
 
-    A batch is one statement (see `flush` in sql/) run by a thread of its own in autocommit mode:
+    A batch is one statement (see `flush` in schema.sql) run by a thread of its own in autocommit mode:
     rows, commit and fsync are one call that does not hold the GIL.
     """
 
@@ -91,7 +91,7 @@ class SqliteJournal:
             refuse_orphan(self._path)
             refuse_misfit(self._path)
             self._writer = connection = connect(self._path)
-            migrate(connection, self._path)
+            prepare(connection, self._path)
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             self._reader = connect(self._path)
             assert self._owner is not None
@@ -100,7 +100,7 @@ class SqliteJournal:
         except sqlite3.Error as error:
             raise StorageError(f"cannot open {self._path}: {error}") from error
 
-    async def write(self, batch: Batch) -> None:
+    async def write(self, batch: JournalBatch) -> None:
         if self._thread is None:
             raise StorageFailed(f"{self._path} is closed")
         statements = statements_of(batch)

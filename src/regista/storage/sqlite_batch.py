@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from .journal import Batch, CountRow, ItemRow, JobRow, halves_of
+from .journal import CountRow, JobRow, JournalBatch, RecordRow, halves_of
 
-_INSERT_BATCH = f"INSERT INTO flush VALUES ({', '.join(17 * '?')})"
+_INSERT_BATCH = f"INSERT INTO flush VALUES ({', '.join(15 * '?')})"
 #: An index for json_each, and the bodies glued together; of nothing, as most batches have it of most tables.
 _Packed = tuple[str | None, bytearray]
 _NO_ROWS: _Packed = (None, bytearray())
@@ -21,7 +21,7 @@ _COLUMNS = 21
 _encode_json = msgspec.json.Encoder().encode
 
 
-def statements_of(batch: Batch) -> list[Statement]:
+def statements_of(batch: JournalBatch) -> list[Statement]:
     """What writes the batch: one statement, or several where one would carry more than SQLite takes."""
     statement = _statement(batch)
     large = any(type(part) is bytearray and len(part) > _STATEMENT_BYTES for part in statement[1])
@@ -30,7 +30,7 @@ def statements_of(batch: Batch) -> list[Statement]:
     return [statement]
 
 
-def _statement(batch: Batch) -> Statement:
+def _statement(batch: JournalBatch) -> Statement:
     """What writes the batch: columns of the view `flush`, and their values."""
     return _INSERT_BATCH, (
         *_pack_jobs(batch.jobs.values()),
@@ -38,8 +38,7 @@ def _statement(batch: Batch) -> Statement:
         *_pack_kept(batch.messages),
         *_pack_entries(batch.entries),
         batch.prune,
-        *_pack(batch.meta.items()),
-        *_pack_items(batch.items.values()),
+        *_pack_records(batch.records.values()),
         *_pack_counts(batch.counts.values()),
     )
 
@@ -108,8 +107,8 @@ def _pack_counts(rows: Collection[CountRow]) -> _Packed:
     return _index(index), _glue(names)
 
 
-def _pack_items(rows: Collection[ItemRow]) -> _Packed:
-    """The same for items, whose names are glued to their values."""
+def _pack_records(rows: Collection[RecordRow]) -> _Packed:
+    """The same for records, whose names are glued to their values."""
     if not rows:
         return _NO_ROWS
     index = []

@@ -10,7 +10,7 @@ import msgspec
 
 from ..errors import SchemaError
 from .codec import readable
-from .journal import CountRow, ItemRow, JobRow, Snapshot
+from .journal import CountRow, JobRow, RecordRow, Snapshot
 from .sqlite_refusals import refuse_strange
 
 log = logging.getLogger("regista.storage")
@@ -23,6 +23,8 @@ _WAL_BYTES = 8 << 20
 _AUTOCHECKPOINT_PAGES = _WAL_BYTES // 4200
 #: `->>` and `substr` on blobs as the batch statement uses them.
 _SQLITE_NEEDED = (3, 38, 0)
+#: The version of schema.sql. Those below it were never released.
+SCHEMA_VERSION = 4
 
 
 class _Numbered(msgspec.Struct):
@@ -71,28 +73,22 @@ def stretch(connection: sqlite3.Connection, path: Path) -> None:
         log.warning("cannot stretch the WAL of %s: %s", path, error, extra={"action": "wal"})
 
 
-def migrations() -> list[str]:
-    """The numbered steps, in order: the schema's version is how many were taken."""
-    return [step.read_text() for step in sorted(Path(__file__).with_name("sql").glob("*.sql"))]
-
-
-def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring the file up to date: all the steps that it lacks, or none."""
+def prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Create the schema in an empty file; SchemaError for a file of another version."""
     if sqlite3.sqlite_version_info < _SQLITE_NEEDED:
         needed = ".".join(map(str, _SQLITE_NEEDED))
         raise SchemaError(f"expected SQLite {needed} or newer, got {sqlite3.sqlite_version}")
-    steps = migrations()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version > len(steps):
-        raise SchemaError(
-            f"{path} has schema version {version}, this Regista knows {len(steps)}: it was written by a "
-            "newer one. Upgrade Regista, or use another file."
-        )
-    if version == len(steps):
+    if version == SCHEMA_VERSION:
         return
-    missing = "\n".join(steps[version:])
+    if version:
+        age = "a newer Regista: upgrade this one" if version > SCHEMA_VERSION else "a Regista before 0.1"
+        raise SchemaError(
+            f"{path} has schema version {version}, expected {SCHEMA_VERSION}: it was written by {age}, or use another file."
+        )
+    schema = Path(__file__).with_name("schema.sql").read_text()
     try:
-        connection.executescript(f"BEGIN;\n{missing}\nPRAGMA user_version = {len(steps)};\nCOMMIT;")
+        connection.executescript(f"BEGIN;\n{schema}\nPRAGMA user_version = {SCHEMA_VERSION};\nCOMMIT;")
     except sqlite3.Error:
         with contextlib.suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
@@ -104,7 +100,7 @@ def read_all(connection: sqlite3.Connection) -> Snapshot:
     jobs = connection.execute(
         "SELECT id, live, seq, open_branches, body FROM jobs INDEXED BY jobs_live WHERE live"
     )
-    items = connection.execute("SELECT shelf, key, revision, due, expires, value FROM items")
+    records = connection.execute("SELECT collection, key, revision, due, expires, value FROM records")
     return Snapshot(
         jobs=[
             JobRow(id, bool(live), seq, open_branches, body) for id, live, seq, open_branches, body in jobs
@@ -112,9 +108,8 @@ def read_all(connection: sqlite3.Connection) -> Snapshot:
         tasks=[body for (body,) in connection.execute("SELECT body FROM tasks")],
         messages=[body for (body,) in connection.execute("SELECT body FROM messages ORDER BY rowid")],
         entries=_read_outbox(connection),
-        meta=dict(connection.execute("SELECT key, value FROM meta")),
         last_id=connection.execute("SELECT coalesce(max(id), '') FROM jobs").fetchone()[0],
-        items=list(starmap(ItemRow, items)),
+        records=list(starmap(RecordRow, records)),
         counts=list(starmap(CountRow, connection.execute("SELECT counter, used, expires FROM counts"))),
     )
 

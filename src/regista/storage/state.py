@@ -30,12 +30,12 @@ from ..model import (
 )
 from .base import Due, DueKind, Hint, HintKind, Version
 from .codec import decode_entry, decode_job, decode_message, decode_task, encode, readable
-from .counters import Quotas, check_quota
+from .counters import QuotaCounters, check_quota
 from .deadlines import DeadlineIndex
-from .journal import Batch, JobRow, Snapshot
+from .journal import JobRow, JournalBatch, Snapshot
 from .outbox import OutboxIndex
 from .ready_queue import Leases, ReadyQueue
-from .shelves import Shelves, check_items
+from .records import RecordTable, check_records
 from .task_table import TaskTable, requeued
 
 log = logging.getLogger("regista.storage")
@@ -96,8 +96,8 @@ class State:
     def __init__(self, keep_ended: int, clock: Clock | None = None) -> None:
         self._keep_ended = keep_ended
         clock = clock or SystemClock()
-        self.shelves = Shelves(clock)
-        self.quotas = Quotas(clock)
+        self.records = RecordTable(clock)
+        self.quotas = QuotaCounters(clock)
         self._jobs: dict[str, _JobCell] = {}
         self._ended: OrderedDict[str, tuple[bytes, int]] = OrderedDict()
         #: No job above this id was ever forgotten. Ids mostly grow, so most new ones need no look at the journal.
@@ -135,7 +135,7 @@ class State:
     # -- changing --------------------------------------------------------------------------------
 
     def apply(
-        self, change: Change, batch: Batch, number: int, instance: str, elapsed: float
+        self, change: Change, batch: JournalBatch, number: int, instance: str, elapsed: float
     ) -> CommitOutcome:
         """Write the change whole, or refuse it and write nothing."""
         if change.job is None and not change.tasks:
@@ -203,7 +203,7 @@ class State:
                 not_offered.append(task.id)
             tasks.append((task, encode(task), write.notify_instance))
         children = self._encode_children(change)
-        check_items(change.records)
+        check_records(change.records)
         if cell is None and change.quota is not None:
             check_quota(change.quota)
         ahead = sum(child.entry is not None for child in children)
@@ -239,16 +239,16 @@ class State:
         entry = OutboxEntry(self.outbox.last + ahead + 1, job_id, seq + 1, events, summary)
         return _EncodedEntry(entry, encode(entry))
 
-    def _consume(self, change: Change, batch: Batch, number: int) -> CommitOutcome:
+    def _consume(self, change: Change, batch: JournalBatch, number: int) -> CommitOutcome:
         """A message that changes nothing (any more), whether or not its job still lives."""
-        check_items(change.records)
+        check_records(change.records)
         if change.consumes_message is None or self._messages.pop(change.consumes_message, None) is None:
             return _STALE
-        self.shelves.put(change.records, batch, number, fenced=False)
+        self.records.put(change.records, batch, number, fenced=False)
         batch.messages[change.consumes_message] = None
         return CommitOutcome(CommitStatus.APPLIED)
 
-    def _write_tasks(self, change: Change, cell: _JobCell, encoded: _Encoded, batch: Batch) -> None:
+    def _write_tasks(self, change: Change, cell: _JobCell, encoded: _Encoded, batch: JournalBatch) -> None:
         if change.drop_tasks and cell.tasks:
             self._drop_tasks(cell, batch)
         for task, body, notify_instance in encoded.tasks:
@@ -258,7 +258,7 @@ class State:
         cell.open -= change.closes_branches
 
     def _put_task(
-        self, cell: _JobCell, task: Task, body: bytes, batch: Batch, notify_instance: str = ""
+        self, cell: _JobCell, task: Task, body: bytes, batch: JournalBatch, notify_instance: str = ""
     ) -> None:
         if not self.tasks.put(task, body, batch, notify_instance):
             return
@@ -270,12 +270,12 @@ class State:
         else:
             cell.tasks.append(task.id)
 
-    def _drop_tasks(self, cell: _JobCell, batch: Batch) -> None:
+    def _drop_tasks(self, cell: _JobCell, batch: JournalBatch) -> None:
         self.tasks.drop(cell.tasks, batch)
         cell.tasks = ()
 
-    def _write_others(self, change: Change, encoded: _Encoded, batch: Batch, number: int) -> None:
-        """Children, messages and items."""
+    def _write_others(self, change: Change, encoded: _Encoded, batch: JournalBatch, number: int) -> None:
+        """Children, messages and records."""
         for child in encoded.children:
             self._put_child(child, batch, number)
         for message, body in encoded.messages:
@@ -285,7 +285,7 @@ class State:
             del self._messages[change.consumes_message]
             batch.messages[change.consumes_message] = None
         if change.records:
-            self.shelves.put(change.records, batch, number, fenced=False)
+            self.records.put(change.records, batch, number, fenced=False)
 
     def _was_applied(self, change: Change, cell: _JobCell) -> bool:
         """Only the answer of the change was lost. Others may have written since."""
@@ -306,7 +306,7 @@ class State:
         cell = self._jobs[job.id] = _JobCell(self._versions.setdefault(version, version))
         return cell
 
-    def _put_job(self, cell: _JobCell, job: Job, body: bytes, batch: Batch) -> None:
+    def _put_job(self, cell: _JobCell, job: Job, body: bytes, batch: JournalBatch) -> None:
         version = (job.blueprint, job.version)
         if cell.version != version:
             cell.version = self._versions.setdefault(version, version)
@@ -321,7 +321,7 @@ class State:
             if self.deadlines.set(DueKind.JOB, job.id, job.id, due):
                 batch.hints[Hint(HintKind.DEADLINE)] = None
 
-    def _put_child(self, child: _EncodedChild, batch: Batch, number: int) -> None:
+    def _put_child(self, child: _EncodedChild, batch: JournalBatch, number: int) -> None:
         job = child.job
         cell = self._open_cell(job)
         self._put_job(cell, job, child.body, batch)
@@ -331,7 +331,7 @@ class State:
         batch.jobs[job.id] = JobRow(job.id, True, cell.seq, 0, cell.body)
         self._queue_job(job.id, cell, batch)
 
-    def _wake(self, cell: _JobCell, change: Change, batch: Batch) -> bool:
+    def _wake(self, cell: _JobCell, change: Change, batch: JournalBatch) -> bool:
         """Queue the job if this change of tasks alone has closed its last branch. True: it has."""
         woken = change.closes_branches > 0 and cell.open == 0 and decode_job(cell.body).runnable(0)
         if woken:
@@ -343,7 +343,7 @@ class State:
         cell: _JobCell,
         job: Job,
         keep_lease_s: float | None,
-        batch: Batch,
+        batch: JournalBatch,
         instance: str,
         elapsed: float,
     ) -> bool:
@@ -360,13 +360,13 @@ class State:
                 self._queue_job(job.id, cell, batch)
         return True
 
-    def _end(self, job_id: str, cell: _JobCell, batch: Batch) -> None:
+    def _end(self, job_id: str, cell: _JobCell, batch: JournalBatch) -> None:
         if cell.tasks:
             self._drop_tasks(cell, batch)
         del self._jobs[job_id]
         self._ended[job_id] = (cell.body, cell.number)
 
-    def _put_entry(self, cell: _JobCell, encoded: _EncodedEntry, batch: Batch, number: int) -> None:
+    def _put_entry(self, cell: _JobCell, encoded: _EncodedEntry, batch: JournalBatch, number: int) -> None:
         cell.seq += len(encoded.entry.events)
         self.outbox.put(number, encoded.entry)
         batch.entries.append((encoded.entry.number, encoded.body))
@@ -374,14 +374,14 @@ class State:
     def claim_tasks(
         self,
         worker: Worker,
-        lanes: Collection[QueueKey],
+        keys: Collection[QueueKey],
         limit: int,
         now: datetime,
-        batch: Batch,
+        batch: JournalBatch,
         number: int,
     ) -> list[Task]:
-        """Offer the best tasks that wait in these lanes to the worker, in the open batch."""
-        offered = self.tasks.claim(worker, lanes, limit, now, batch)
+        """Offer the best tasks that wait under these keys to the worker, in the open batch."""
+        offered = self.tasks.claim(worker, keys, limit, now, batch)
         for task in offered:
             self._jobs[task.job_id].number = number
         return offered
@@ -411,7 +411,7 @@ class State:
 
     # -- ready queue -----------------------------------------------------------------------------
 
-    def _queue_job(self, job_id: str, cell: _JobCell, batch: Batch | None) -> None:
+    def _queue_job(self, job_id: str, cell: _JobCell, batch: JournalBatch | None) -> None:
         self.ready.add(cell.version, job_id, cell.revision)
         if batch is not None:
             batch.hints[Hint(HintKind.READY)] = None
@@ -463,13 +463,13 @@ class State:
         A row that cannot be read is logged and skipped: one damaged job must not stop all the others.
         """
         self._forgotten = snapshot.last_id
-        self.shelves.restore(snapshot.items)
+        self.records.restore(snapshot.records)
         self.quotas.restore(snapshot.counts)
         for message in readable(decode_message, snapshot.messages):
             self._messages[message.id] = encode(message)
         for row in snapshot.jobs:
             self._restore_job(row)
-        scratch = Batch()
+        scratch = JournalBatch()
         # Equal tasks of one job wait in dispatch order again; those of different jobs in the order of the
         # jobs' ids, which is that of their creation.
         for task in sorted(readable(decode_task, snapshot.tasks), key=lambda task: (task.job_id, task.index)):

@@ -9,7 +9,7 @@ from ..model import HELD_STATES, AttemptState, QueueKey, Task, TaskWrite, Worker
 from .base import DueKind, Hint, HintKind
 from .codec import decode_task, encode
 from .deadlines import DeadlineIndex
-from .journal import Batch
+from .journal import JournalBatch
 from .task_queues import ClientQueue, TaskQueues
 
 
@@ -80,7 +80,7 @@ class TaskTable:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def put(self, task: Task, body: bytes, batch: Batch, notify_instance: str = "") -> bool:
+    def put(self, task: Task, body: bytes, batch: JournalBatch, notify_instance: str = "") -> bool:
         """Store the task. True if it is new. `wakes` names the only instance that should take it from its queue."""
         cell = self._cells.get(task.id)
         is_new = cell is None
@@ -91,7 +91,9 @@ class TaskTable:
         self._link(cell, task, body, batch, notify_instance)
         return is_new
 
-    def _link(self, cell: TaskCell, task: Task, body: bytes, batch: Batch, notify_instance: str) -> None:
+    def _link(
+        self, cell: TaskCell, task: Task, body: bytes, batch: JournalBatch, notify_instance: str
+    ) -> None:
         """What follows from the record: deadline, and queue or worker. The cell is in neither."""
         cell.state = task.state
         cell.attempt = task.attempt
@@ -120,7 +122,7 @@ class TaskTable:
             if not held:
                 del self._held[cell.worker_id]
 
-    def drop(self, task_ids: Collection[str], batch: Batch) -> None:
+    def drop(self, task_ids: Collection[str], batch: JournalBatch) -> None:
         """Remove these tasks."""
         for task_id in task_ids:
             cell = self._cells.pop(task_id)
@@ -130,7 +132,7 @@ class TaskTable:
             batch.tasks[task_id] = None
 
     def claim(
-        self, worker: Worker, keys: Collection[QueueKey], limit: int, now: datetime, batch: Batch
+        self, worker: Worker, keys: Collection[QueueKey], limit: int, now: datetime, batch: JournalBatch
     ) -> list[Task]:
         """Offer the best tasks that wait under these keys to the worker, in the open batch."""
         offered: list[Task] = []

@@ -1,9 +1,9 @@
 """SimulatedDisk: a journal with a durable image of its own, and a plug that can be pulled. FENCES 3."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from ..storage.journal import Batch, CountRow, ItemRow, JobRow, Snapshot
+from ..storage.journal import CountRow, JobRow, JournalBatch, RecordRow, Snapshot
 
 
 class PowerCut(Exception):
@@ -27,8 +27,7 @@ class SimulatedDisk:
         self.messages: dict[str, bytes] = {}
         self.entries: dict[int, bytes] = {}
         self.pruned = 0
-        self.meta: dict[str, bytes] = {}
-        self.items: dict[tuple[str, str], ItemRow] = {}
+        self.records: dict[tuple[str, str], RecordRow] = {}
         self.counts: dict[str, CountRow] = {}
         self.writes = 0
 
@@ -42,26 +41,24 @@ class SimulatedDisk:
             tasks=list(self.tasks.values()),
             messages=list(self.messages.values()),
             entries=[self.entries[number] for number in sorted(self.entries)],
-            meta=dict(self.meta),
             last_id=max(self.jobs, default=""),
-            items=list(self.items.values()),
+            records=list(self.records.values()),
             counts=list(self.counts.values()),
         )
 
-    async def write(self, batch: Batch) -> None:
+    async def write(self, batch: JournalBatch) -> None:
         plug = self._plug
         await asyncio.sleep(self._delay())
         if plug != self._plug:
             raise PowerCut
         self._keep(batch)
 
-    def _keep(self, batch: Batch) -> None:
+    def _keep(self, batch: JournalBatch) -> None:
         self.writes += 1
         self.jobs.update(batch.jobs)
         _merge(self.tasks, batch.tasks)
         _merge(self.messages, batch.messages)
-        self.meta.update(batch.meta)
-        self.items = {name: row for name, row in (self.items | batch.items).items() if row.revision}
+        self.records = {name: row for name, row in (self.records | batch.records).items() if row.revision}
         self.counts = {name: row for name, row in (self.counts | batch.counts).items() if row.used}
         self.entries.update(batch.entries)
         last = max(self.entries, default=0)
@@ -72,6 +69,9 @@ class SimulatedDisk:
     def find_job(self, job_id: str) -> bytes | None:
         row = self.jobs.get(job_id)
         return row.body if row is not None else None
+
+    async def forget(self, job_ids: Sequence[str]) -> None:
+        return None
 
     async def close(self) -> None:
         return None

@@ -55,7 +55,7 @@ class Ears:
     async def check(self, jobs: dict[str, Job]) -> None:
         """1: the end of every job that has a webhook was told; where nobody is left to tell it, it lies on the shelf."""
         for _ in range(_PATIENCE_S):
-            waiting = await self._world.store.items(WEBHOOK_COLLECTION, limit=1000)
+            waiting = await self._world.store.records(WEBHOOK_COLLECTION, limit=1000)
             if not waiting or not any(instance.alive for instance in self._world.instances.values()):
                 break
             await asyncio.sleep(1.0)

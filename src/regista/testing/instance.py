@@ -31,8 +31,8 @@ class Line:
     async def stop(self) -> None:
         return None
 
-    def listen(self, hear: Callable[[Any], None]) -> Callable[[], None]:
-        deaf = self._world.store.listen(lambda hint: None if self.dead else hear(hint))
+    def subscribe(self, hear: Callable[[Any], None]) -> Callable[[], None]:
+        deaf = self._world.store.subscribe(lambda hint: None if self.dead else hear(hint))
         self._deaf.append(deaf)
         return deaf
 

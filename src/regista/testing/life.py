@@ -20,7 +20,7 @@ from ..sdk.local import LocalWorker
 from ..sdk.tasks import Worker
 from ..storage.base import HintKind
 from ..storage.codec import decode_entry
-from ..storage.journal import Batch, Snapshot
+from ..storage.journal import JournalBatch, Snapshot
 from ..storage.memory import MemoryStorage
 from .disk import PowerCut, SimulatedDisk
 from .letterbox import Letterbox
@@ -42,7 +42,7 @@ class Fuse(Struct):
     carries: Callable[[Event], bool] | None
     when: When
 
-    def blows(self, batch: Batch) -> bool:
+    def blows(self, batch: JournalBatch) -> bool:
         """Whether this write is the one."""
         if self.writes is not None:
             self.writes -= 1
@@ -70,7 +70,7 @@ class Outlet:
     async def open(self) -> Snapshot:
         return await self._disk.open()
 
-    async def write(self, batch: Batch) -> None:
+    async def write(self, batch: JournalBatch) -> None:
         if self.is_cut.is_set():
             raise PowerCut
         fuse = self.fuse
@@ -87,6 +87,9 @@ class Outlet:
 
     def find_job(self, job_id: str) -> bytes | None:
         return self._disk.find_job(job_id)
+
+    async def forget(self, job_ids: Sequence[str]) -> None:
+        return None
 
     async def close(self) -> None:
         return None
@@ -118,7 +121,11 @@ class Life:
         letterbox: Letterbox,
     ) -> None:
         self.outlet = Outlet(disk)
-        self.storage = _UnwatchedStorage(clock, self.outlet)
+        self.storage = _UnwatchedStorage(
+            clock,
+            self.outlet,
+            near_s=math.inf,  # the keeper sleeps until a hint comes
+        )
         self.director = OrchestratorEngine(
             self.storage, config, history=history, clients=clients, clock=clock, ids=ids
         )
@@ -142,9 +149,8 @@ class Life:
         # From here on both are driven by the keeper.
         await self.director.maintenance.stop()
         await self.director.recorder.stop()
-        self.storage.near_s = math.inf  # the keeper sleeps for as long as nobody tells it anything
         self.director.hints.handlers[HintKind.DEADLINE] = (lambda hint: self.wake(),)
-        self.storage.listen(lambda _: self.stirred.set())
+        self.storage.subscribe(lambda _: self.stirred.set())
         self.keeper = asyncio.get_running_loop().create_task(self._keep(), name="keeper")
 
     async def join(self, worker: Worker) -> None:

@@ -450,7 +450,7 @@ class World:
         """6: what a quota counts is the jobs that were accepted, each once."""
         for client, allowance in self.allowances.items():
             accepted = sum(client_of(number) == client for number in range(self._jobs))
-            used = await self.store.used(allowance.quota.counter)
+            used = await self.store.quota_used(allowance.quota.counter)
             if used != accepted:
                 raise InvariantBroken(6, client, f"{accepted} jobs were accepted, and {used} are counted")
 

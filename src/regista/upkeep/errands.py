@@ -22,7 +22,7 @@ from ..model.delivery import (
     delivery_of,
     readable_delivery,
 )
-from ..storage.base import Shelves
+from ..storage.base import SharedState
 
 log = logging.getLogger("regista.webhooks")
 
@@ -67,7 +67,7 @@ class Hands:
     lease in memory, and writes nothing: when it dies, nobody else has it, and its heir finds it due.
     """
 
-    def __init__(self, shelves: Shelves, clock: Clock, lease_s: float, alone: bool) -> None:
+    def __init__(self, shelves: SharedState, clock: Clock, lease_s: float, alone: bool) -> None:
         self._shelves = shelves
         self._clock = clock
         self._lease_s = lease_s
@@ -109,7 +109,9 @@ class Hands:
             self._until.update((errand.item.key, self._end(errand)) for errand in errands)
             return [True] * len(errands)
         due = add_seconds(now, self._lease_s)
-        return await self._shelves.put([errand.moved(due, errand.item.revision) for errand in errands])
+        return await self._shelves.put_records(
+            [errand.moved(due, errand.item.revision) for errand in errands]
+        )
 
     def owns(self, errand: Errand) -> bool:
         """It is ours still, as far as can be seen from here: others may have taken it on after its time."""
@@ -131,7 +133,7 @@ class Hands:
             self._until[errand.item.key] = self._end(renewed)
             return renewed
         due = add_seconds(self._clock.now(), self._lease_s)
-        (mine,) = await self._shelves.put([errand.moved(due, errand.revision)])
+        (mine,) = await self._shelves.put_records([errand.moved(due, errand.revision)])
         return replace(renewed, revision=errand.revision + 1) if mine else None
 
     def _end(self, errand: Errand) -> float:
@@ -147,7 +149,10 @@ class Hands:
         afters = {place: f"{delivery.job.id}-" for place, delivery in enumerate(deliveries)}
         while afters:
             pages = await asyncio.gather(  # they share a round trip
-                *(self._shelves.items(WEBHOOK_COLLECTION, after, 1) for after in afters.values())
+                *(
+                    self._shelves.records(WEBHOOK_COLLECTION, after=after, limit=1)
+                    for after in afters.values()
+                )
             )
             before = [
                 (place, item)

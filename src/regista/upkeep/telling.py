@@ -1,5 +1,6 @@
 """The sender of webhooks, put together as the settings say."""
 
+import functools
 import random
 from collections.abc import Callable
 
@@ -7,7 +8,7 @@ from ..clock import Clock
 from ..config import Config
 from ..model import AwaitHuman, Job
 from ..model.delivery import WebhookDelivery
-from ..storage.base import StorageBackend
+from ..storage.base import StorageBackend, shared_secret
 from ..webhooks.addresses import AddressPolicy
 from ..webhooks.base import DeliveryResult, DeliveryTransport
 from ..webhooks.body import render_body
@@ -41,7 +42,7 @@ def build_sender(
     return WebhookSender(
         storage,
         open_transport,
-        WebhookRegistry(policy, storage.secret),
+        WebhookRegistry(policy, functools.partial(shared_secret, storage)),
         body_of,
         clock,
         chance,

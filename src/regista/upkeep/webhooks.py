@@ -14,7 +14,7 @@ from ..errors import StorageOutcomeUnknown
 from ..maintenance.chore import ChoreResult
 from ..model import Record, RecordWrite
 from ..model.delivery import DEAD_COLLECTION, WEBHOOK_COLLECTION, WebhookDelivery, dead_write, delivery_write
-from ..storage.base import Shelves
+from ..storage.base import SharedState
 from ..webhooks.base import DeliveryResult, DeliveryTransport
 from ..webhooks.registry import WebhookRegistry
 from ..webhooks.signature import sign
@@ -46,7 +46,7 @@ class WebhookSender:
 
     def __init__(
         self,
-        shelves: Shelves,
+        shelves: SharedState,
         open_transport: Callable[[], DeliveryTransport],
         book: WebhookRegistry,
         render: Callable[[WebhookDelivery], bytes],
@@ -84,7 +84,7 @@ class WebhookSender:
     async def run_once(self, now: datetime) -> ChoreResult:
         """Take on what is due, as far as there is room. Returns before it was told; `drain` waits for that."""
         page = _PAGE + self._hands.full()
-        ripe = await self._shelves.ripe(WEBHOOK_COLLECTION, now, page)
+        ripe = await self._shelves.due_records(WEBHOOK_COLLECTION, now, page)
         writes: list[RecordWrite] = []
         chosen: list[tuple[Errand, Turn]] = []
         try:
@@ -100,7 +100,7 @@ class WebhookSender:
             else:
                 self._step_back(errand, turn)
         if writes:
-            await self._shelves.put(writes)
+            await self._shelves.put_records(writes)
             self._expect(writes)
         run_again_in_s = 0.0 if len(ripe) == page and not self._more else self._next_s(now)
         return ChoreResult(sum(taken), run_again_in_s)
@@ -219,7 +219,7 @@ class WebhookSender:
         writes = [errand.moved(due, errand.revision) for errand, due in away]
         try:
             if writes:
-                await self._shelves.put(writes)
+                await self._shelves.put_records(writes)
         except StorageOutcomeUnknown:
             return  # it says so itself; they are due again when their lease is over
         except Exception:
@@ -270,7 +270,7 @@ class WebhookSender:
             if log.isEnabledFor(logging.DEBUG):
                 told = _words("webhook_sent", errand)
                 log.debug("told %s of %s", errand.receiver, errand.delivery.id, extra=told)
-            await self._shelves.put([errand.removed()])
+            await self._shelves.put_records([errand.removed()])
             return
         told, now, delivery = _words("webhook_not_heard", errand), self._clock.now(), errand.delivery
         tried = replace(
@@ -279,13 +279,13 @@ class WebhookSender:
         if answer.final or tried.tries > len(PAUSES_S):
             log.error("gave up to tell %s: %s", errand.receiver, answer.error, extra=told)
             # Into the one before out of the other: a crash in between repeats it, and loses nothing.
-            _, mine = await self._shelves.put([dead_write(tried), errand.removed()])
+            _, mine = await self._shelves.put_records([dead_write(tried), errand.removed()])
             if not mine:  # somebody else has taken it on meanwhile, so it is not dead
-                await self._shelves.put([RecordWrite(DEAD_COLLECTION, delivery.id, None)])
+                await self._shelves.put_records([RecordWrite(DEAD_COLLECTION, delivery.id, None)])
             return
         log.warning("%s did not hear: %s", errand.receiver, answer.error, extra=told)
         write = delivery_write(tried, now + self._pause(tried.tries, answer), errand.revision)
-        await self._shelves.put([write])
+        await self._shelves.put_records([write])
         self._expect([write])
 
     def _pause(self, tries: int, answer: DeliveryResult) -> timedelta:

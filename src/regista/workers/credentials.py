@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from ..clock import Clock
 from ..model import Record, RecordWrite
-from ..storage.base import StorageBackend
+from ..storage.base import StorageBackend, find_record, shared_secret
 from ..tokens import digest
 
 log = logging.getLogger("regista.credentials")
@@ -204,7 +204,7 @@ class WorkerTokenStore:
         for key in keys:
             self._believed.pop(key, None)
         if keys:
-            await self._storage.put([RecordWrite(SHELF, key, None) for key in keys])
+            await self._storage.put_records([RecordWrite(SHELF, key, None) for key in keys])
 
     async def _end_oldest(self, worker_id: str) -> None:
         # Families are named by the time they began, so the first ones are the oldest.
@@ -216,7 +216,7 @@ class WorkerTokenStore:
         found: list[Record] = []
         after, prefix = f"{worker_id}.", f"{worker_id}."
         while True:
-            page = await self._storage.items(SHELF, after)
+            page = await self._storage.records(SHELF, after=after)
             ours = [item for item in page if item.key.startswith(prefix)]
             found += ours
             if not page or len(ours) < len(page):
@@ -227,7 +227,7 @@ class WorkerTokenStore:
 
     async def _look_up(self, kind: str, token: str) -> tuple[str, Record, TokenFamily]:
         key = key_of(kind, token)
-        item = await self._storage.item(SHELF, key) if key else None
+        item = await find_record(self._storage, SHELF, key) if key else None
         if item is None:
             raise TokenRefused("token_unknown", "this token is not known here (any more): begin anew")
         return key, item, _decode(item.value)
@@ -239,7 +239,7 @@ class WorkerTokenStore:
     async def _write(self, key: str, login: TokenFamily, expected: int) -> bool:
         self._believed.pop(key, None)
         write = RecordWrite(SHELF, key, _encode(login), expected=expected, ttl_s=self._lifetimes.refresh_s)
-        return (await self._storage.put([write]))[0]
+        return (await self._storage.put_records([write]))[0]
 
     # -- making ----------------------------------------------------------------------------------
 
@@ -272,7 +272,7 @@ class WorkerTokenStore:
 
     async def _mac(self, *parts: str) -> bytes:
         if not self._secret:
-            self._secret = await self._storage.secret("worker-tokens")
+            self._secret = await shared_secret(self._storage, "worker-tokens")
         # Each part says how long it is: no two lists of parts look alike.
         told = "".join(f"{len(part)}:{part}" for part in parts)
         return hmac.new(self._secret, told.encode("utf-8", "surrogateescape"), hashlib.sha256).digest()

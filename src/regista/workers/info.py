@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ..dispatch.connected import ConnectedWorker, worker_state
 from ..dispatch.dispatcher import Dispatcher
 from ..model import Worker
-from ..storage.base import StorageBackend
+from ..storage.base import StorageBackend, find_worker
 from .attempts import HeldTasks
 
 
@@ -63,7 +63,7 @@ async def describe_workers(
     storage: StorageBackend, tasks: HeldTasks, dispatcher: Dispatcher, instance: str
 ) -> list[WorkerInfo]:
     """All registered workers, in the order of their ids, as this instance sees them."""
-    silent = {worker.id for worker in await storage.lapsed()}
+    silent = {worker.id for worker in await storage.workers(lapsed_only=True)}
     workers = await storage.workers()
     # Concurrent questions share round trips to the store.
     found = (_describe(tasks, dispatcher, instance, worker, worker.id in silent) for worker in workers)
@@ -74,10 +74,10 @@ async def describe_worker(
     storage: StorageBackend, tasks: HeldTasks, dispatcher: Dispatcher, instance: str, worker_id: str
 ) -> WorkerInfo | None:
     """One worker; None if it is not registered."""
-    worker = await storage.worker(worker_id)
+    worker = await find_worker(storage, worker_id)
     if worker is None:
         return None
-    silent = any(lapsed.id == worker_id for lapsed in await storage.lapsed())
+    silent = any(lapsed.id == worker_id for lapsed in await storage.workers(lapsed_only=True))
     return await _describe(tasks, dispatcher, instance, worker, silent)
 
 

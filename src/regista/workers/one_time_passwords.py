@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..model import Record, RecordWrite
-from ..storage.base import StorageBackend
+from ..storage.base import StorageBackend, find_record
 from ..tokens import digest
 from .credentials import TokenRefused, WorkerTokens, WorkerTokenStore
 
@@ -69,7 +69,7 @@ class OneTimePasswords:
         write = RecordWrite(
             SHELF, digest(text), _encode(StoredPassword(worker_id)), expected=0, ttl_s=lifetime_s
         )
-        await self._storage.put([write])
+        await self._storage.put_records([write])
         told = {"action": "password_made", "worker_id": worker_id}
         log.info("a one-time password was made for %s", worker_id or "any worker", extra=told)
         return OneTimePassword(text, worker_id, lifetime_s)
@@ -96,7 +96,7 @@ class OneTimePasswords:
                 kept, worker_id=worker_id, family=self._credentials.new_family(), asked=digest(request)
             )
             write = RecordWrite(SHELF, item.key, _encode(kept), expected=item.revision, ttl_s=LIFETIME_S)
-            if not (await self._storage.put([write]))[0]:
+            if not (await self._storage.put_records([write]))[0]:
                 return await self.trade(text, worker_id, request)  # somebody was quicker: now it is used
         elif not hmac.compare_digest(kept.asked, digest(request)):
             told = {"action": "password_reused", "worker_id": worker_id}
@@ -116,16 +116,16 @@ class OneTimePasswords:
         """
         doomed: dict[str, StoredPassword] = {}
         after = ""
-        while page := await self._storage.items(SHELF, after):
+        while page := await self._storage.records(SHELF, after=after):
             kept = {item.key: _decode(item.value) for item in page}
             doomed |= {key: one for key, one in kept.items() if one.worker_id == worker_id}
             after = page[-1].key
         if doomed:
-            await self._storage.put([RecordWrite(SHELF, key, None) for key in doomed])
+            await self._storage.put_records([RecordWrite(SHELF, key, None) for key in doomed])
         return sum(not one.family for one in doomed.values())
 
     async def _item(self, text: str) -> Record | None:
-        return await self._storage.item(SHELF, digest(text)) if is_password(text) else None
+        return await find_record(self._storage, SHELF, digest(text)) if is_password(text) else None
 
 
 def is_password(text: str) -> bool:

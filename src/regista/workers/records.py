@@ -5,7 +5,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from ..model import Worker
-from ..storage.base import StorageBackend
+from ..storage.base import Heartbeat, StorageBackend, find_worker
 
 #: What a record keeps when the same process registers again: the rest is what the worker says of itself.
 _OF_SESSION = (
@@ -29,7 +29,7 @@ class WorkerRecords:
 
     async def find(self, worker_id: str) -> Worker | None:
         """What the store knows of a worker."""
-        return await self._storage.worker(worker_id)
+        return await find_worker(self._storage, worker_id)
 
     async def rewrite(
         self, worker_id: str, session: int | None, change: Callable[[Worker], Worker]
@@ -39,19 +39,19 @@ class WorkerRecords:
         Where another instance writes it at the same moment, it is read again, and changed as it is by then.
         """
         while True:
-            stored = await self._storage.worker(worker_id)
+            stored = await find_worker(self._storage, worker_id)
             if stored is None or session not in (None, stored.session):
                 return None
             wanted = change(stored)
-            written = stored if wanted == stored else await self._storage.note(wanted)
+            written = stored if wanted == stored else await self._storage.update_worker(wanted)
             if written is not None:
                 return written
 
     async def renew(self, worker_id: str, session: int, lease_s: float) -> Worker | None:
         """The record with its lease renewed; None when this session is over."""
-        if not await self._storage.heartbeat(worker_id, session, lease_s):
+        if not (await self._storage.heartbeat([Heartbeat(worker_id, session, lease_s)]))[0]:
             return None
-        return await self._storage.worker(worker_id)
+        return await find_worker(self._storage, worker_id)
 
     async def keep_session(self, worker: Worker, lease_s: float) -> Worker | None:
         """The live session of the process that registers, with what it says now; None: it needs a new session."""
@@ -59,16 +59,16 @@ class WorkerRecords:
         def renewed(stored: Worker) -> Worker:
             return replace(worker, **{name: getattr(stored, name) for name in _OF_SESSION})
 
-        stored = await self._storage.worker(worker.id) if worker.incarnation else None
+        stored = await find_worker(self._storage, worker.id) if worker.incarnation else None
         if stored is None or stored.incarnation != worker.incarnation:
             return None
-        if not await self._storage.heartbeat(worker.id, stored.session, lease_s):
+        if not (await self._storage.heartbeat([Heartbeat(worker.id, stored.session, lease_s)]))[0]:
             return None
         return await self.rewrite(worker.id, stored.session, renewed)
 
     async def is_other_process(self, worker: Worker) -> bool:
         """Another process registered under this id before. Workers that do not name their process count as the same one."""
-        stored = await self._storage.worker(worker.id)
+        stored = await find_worker(self._storage, worker.id)
         if stored is None or not stored.incarnation or not worker.incarnation:
             return False
         return stored.incarnation != worker.incarnation

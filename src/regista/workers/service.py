@@ -24,7 +24,7 @@ from ..model import (
     Worker,
     split_attempt_id,
 )
-from ..storage.base import StorageBackend
+from ..storage.base import Heartbeat, StorageBackend, find_worker, shared_secret
 from .attempts import AttemptTracker, HeldTasks, offer_again
 from .info import WorkerInfo, describe_worker, describe_workers
 from .records import WorkerRecords, with_reputation
@@ -79,7 +79,7 @@ class WorkerService:
     async def cluster_id(self) -> str:
         """Names the store: attempts that it gave are reported to it and to no other (FENCES 11)."""
         if not self._cluster_id:
-            self._cluster_id = sha256(await self._storage.secret("cluster")).hexdigest()[:16]
+            self._cluster_id = sha256(await shared_secret(self._storage, "cluster")).hexdigest()[:16]
         return self._cluster_id
 
     # -- coming ----------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ class WorkerService:
     async def sync_with_record(self, worker_id: str) -> None:
         """The record of a worker was written: it went elsewhere, is gone, or somebody wants it drained."""
         before = self._dispatcher.find(worker_id)
-        worker = await self._storage.worker(worker_id)
+        worker = await find_worker(self._storage, worker_id)
         connected = self._dispatcher.find(worker_id)
         # Whoever sat down while we read knows better than what we read.
         if connected is not None and connected is before:
@@ -275,7 +275,7 @@ class WorkerService:
         """Renew the lease and nothing else. False: the session is over."""
         connected = self._dispatcher.find(worker_id)
         lease_s = self.lease_s if connected is None else self.lease_of(connected.worker)
-        if not await self._storage.heartbeat(worker_id, session, lease_s):
+        if not (await self._storage.heartbeat([Heartbeat(worker_id, session, lease_s)]))[0]:
             return False
         if connected is not None and connected.worker.session == session:
             self._note_seen(connected)
@@ -288,14 +288,17 @@ class WorkerService:
         session is over: then its `heartbeat` says more.
         """
         holders = frozenset(await self._storage.holders())
-        renewed = []
-        for connected in workers:
-            worker, is_all = connected.worker, False
+        beats: dict[int, Heartbeat] = {}
+        for index, connected in enumerate(workers):
+            worker = connected.worker
             if connected.is_connected and not connected.attempts and worker.id not in holders:
-                is_all = await self._storage.heartbeat(worker.id, worker.session, self.lease_of(worker))
-            if is_all:
-                self._note_seen(connected)
-            renewed.append(is_all)
+                beats[index] = Heartbeat(worker.id, worker.session, self.lease_of(worker))
+        renewed = [False] * len(workers)
+        answers = await self._storage.heartbeat(list(beats.values())) if beats else []
+        for index, is_renewed in zip(beats, answers, strict=True):
+            renewed[index] = is_renewed
+            if is_renewed:
+                self._note_seen(workers[index])
         return renewed
 
     async def heartbeat(
@@ -404,8 +407,10 @@ class WorkerService:
         from then on is told to register again, and whoever holds attempts without a record is found by the
         next look, should this one end half-way.
         """
-        if session is not None and not await self._storage.forget(worker_id, session, lapsed=lapsed):
-            known = await self._storage.worker(worker_id)
+        if session is not None and not await self._storage.forget_worker(
+            worker_id, session, only_if_lapsed=lapsed
+        ):
+            known = await find_worker(self._storage, worker_id)
             if known is not None:
                 return 0  # it was heard after all, or has a newer session, and what it holds is that one's
         self._disconnect(worker_id, session)  # what the dead lose must not be offered to them again

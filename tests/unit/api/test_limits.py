@@ -9,7 +9,7 @@ from regista.api.limits import Limits
 from regista.config.rates import rates_of
 from regista.errors import StorageUnavailable
 from regista.model import Rate, TokenGrant
-from regista.storage.counters import Buckets
+from regista.storage.counters import TokenBuckets
 from regista.testing.clock import Clock
 
 RATE = Rate(100, 100.0)
@@ -19,7 +19,7 @@ class Store:
     """The shared bucket, and how often it was asked."""
 
     def __init__(self, clock: Clock) -> None:
-        self.buckets = Buckets(clock)
+        self.buckets = TokenBuckets(clock)
         self.asked = 0
         self.away = False
         self.silent = False

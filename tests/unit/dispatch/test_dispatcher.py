@@ -22,7 +22,7 @@ class Hall:
         self.dispatcher = Dispatcher(storage, clock)
         self.sent: dict[str, list[str]] = {}
         self.now = clock.now()
-        storage.listen(self._hear)
+        self.unsubscribe = storage.subscribe(self._hear)
 
     def _hear(self, hint: Hint) -> None:
         if hint.kind is HintKind.TASK:
@@ -165,8 +165,7 @@ def test_a_task_whose_hint_was_lost_is_found_at_the_next_wake() -> None:
     async def body(hall: Hall) -> None:
         hall.sit()
         await hall.settle()
-        hall._hear = lambda hint: None  # type: ignore[method-assign]
-        hall.storage._listeners.clear()
+        hall.unsubscribe()
         await hall.wait(make_task("unheard"))
         await hall.settle()
         assert hall.sent == {}

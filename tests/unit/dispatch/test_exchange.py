@@ -20,7 +20,7 @@ async def heard_after_leaving(stop: bool) -> list[Hint]:
     await storage.start()
     exchange = Exchange(storage, ConnectedWorkers(), elsewhere, "here")
     exchange.start()
-    storage.listen(heard.append)
+    storage.subscribe(heard.append)
     elsewhere.learn({"there": [FreeSlots(worker=Worker(id="w", skills=("encode",)), free=2, workers=1)]})
     for _ in range(2):
         rival = elsewhere.better_than(None, LANE)

@@ -122,4 +122,4 @@ async def test_a_job_with_a_quota_is_stored_before_its_first_handler_and_counted
         assert (job.status, job.revision) == ("pending", 1)
         ended = await director.wait(job.id, 5)
         assert (ended.status, ended.revision) == ("finished", 2)
-        assert await director.storage.used("ada") == 1
+        assert await director.storage.quota_used("ada") == 1

@@ -154,7 +154,7 @@ async def test_tasks_children_messages_and_events_are_kept_too() -> None:
     assert loaded.params == params
     (told,) = await records.messages(10)
     assert told.body["result"] == {"r": BIG}
-    (entry,) = [each for each in await storage.outbox(0, 10) if each.job_id == "j1"]
+    (entry,) = [each for each in (await storage.outbox(0, 10)).entries if each.job_id == "j1"]
     assert entry.events[0].snapshot is not None
     assert entry.events[0].snapshot["s"]["$offloaded"]["size"] > 1000
 

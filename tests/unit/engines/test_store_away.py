@@ -20,8 +20,9 @@ from tests.support import script
 
 #: What a store answers with errors while nobody can reach it.
 _CALLS = (
-    "commit", "load", "get", "tasks_of", "claim_ready", "extend", "attend", "stranded", "claim_tasks", "lanes", "held_by",
-    "holders", "due", "next_due", "messages", "register", "heartbeat", "workers", "lapsed", "outbox", "prune", "tail", "lead",
+    "commit", "load", "get", "tasks_of", "claim_ready", "extend_leases", "stranded", "claim_tasks", "queue_status", "held_by",
+    "holders", "due", "next_due", "messages", "register", "heartbeat", "workers", "outbox", "prune", "tail", "lead",
+    "put_records", "records", "due_records",
 )  # fmt: skip
 
 

@@ -22,11 +22,12 @@ from regista import (
 from regista.clock import SystemClock
 from regista.config import Config
 from regista.dispatch.connected import CallbackConnection
+from regista.dispatch.exchange import SLOTS
 from regista.history.memory import MemoryHistory
-from regista.model import FreeSlots, Profile, ResultVerdict, Task, TaskResult
+from regista.model import FreeSlots, Profile, RecordWrite, ResultVerdict, Task, TaskResult
 from regista.model import Worker as WorkerRecord
 from regista.schemas.jobs import Progress
-from regista.storage.base import HintKind, StorageBackend
+from regista.storage.base import Hint, HintKind, StorageBackend, find_worker
 from regista.workers.polling.service import PollingService, UnknownWorker
 from regista.workers.protocol.messages import Heartbeat, Registration
 from tests.conftest import Require
@@ -360,7 +361,9 @@ async def a_task_that_was_left_to_a_frozen_instance_is_done_here_a_moment_later(
     here, _ = pair.directors
     hands = await pair.join(here, cost=5.0)
     cheap = WorkerRecord(id="", skills=("work",), profile=Profile(cost_per_second=0.1))
-    await here.storage.show_slots("frozen", [FreeSlots(worker=cheap, free=9, workers=1)], 60.0)
+    slots = msgspec.msgpack.encode([FreeSlots(worker=cheap, free=9, workers=1)])
+    await here.storage.put_records([RecordWrite(SLOTS, "frozen", slots, ttl_s=60.0)])
+    await here.storage.publish([Hint(HintKind.SLOTS, "frozen")])
     await until(lambda: bool(here.dispatcher.elsewhere.rivals))
     # when: the one that should have it never looks
     loop = asyncio.get_running_loop()
@@ -476,11 +479,11 @@ class Between:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._storage, name)
 
-    async def note(self, worker: WorkerRecord) -> WorkerRecord | None:
+    async def update_worker(self, worker: WorkerRecord) -> WorkerRecord | None:
         what, self._what = self._what, None
         if what is not None:
             await what()
-        return await self._storage.note(worker)
+        return await self._storage.update_worker(worker)
 
 
 async def a_move_in_the_middle_of_a_drain_leaves_the_worker_seated_and_drained(pair: Pair) -> None:
@@ -497,7 +500,7 @@ async def a_move_in_the_middle_of_a_drain_leaves_the_worker_seated_and_drained(p
     assert await here.workers.ask_to_drain("w")
     # then
     await until(lambda: here.dispatcher.find("w") is None and _is_drained(there))
-    known = await there.storage.worker("w")
+    known = await find_worker(there.storage, "w")
     assert known is not None
     assert (known.instance, known.draining, known.record_version) == ("i1", True, 2)
 

@@ -14,6 +14,7 @@ from regista.history.postgres import PostgresHistory
 from regista.history.reader import read_events
 from regista.history.recorder import HistoryRecorder
 from regista.model import Event, OutboxEntry
+from regista.storage.base import OutboxPage
 from regista.testing.conformance.history import make_entry, make_summary, named, running, seqs
 from regista.testing.conformance.history_kit import summary_of
 from tests.conftest import Require
@@ -44,8 +45,13 @@ class SharedOutbox:
             make_entry(self.last, job_id, first_seq, 2, make_summary(job_id, f"seq {first_seq}"))
         )
 
-    async def outbox(self, after: int, limit: int) -> list[OutboxEntry]:
-        return [entry for entry in self.entries if entry.number > after][:limit]
+    async def outbox(self, after: int, limit: int) -> OutboxPage:
+        found = [entry for entry in self.entries if entry.number > after][:limit]
+        return OutboxPage(found, max(self.last, after))
+
+    async def skip_outbox_numbers(self, above: int) -> int:
+        self.last += above
+        return self.last - above
 
     async def prune(self, upto: int) -> None:
         self.pruned = max(self.pruned, upto)

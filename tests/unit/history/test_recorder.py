@@ -15,6 +15,7 @@ from regista.history.memory import MemoryHistory
 from regista.history.reader import read_events, read_events_of_jobs
 from regista.history.recorder import HistoryRecorder
 from regista.model import Event, OutboxEntry
+from regista.storage.base import OutboxPage
 from regista.testing.conformance.history import make_entry, seqs
 
 
@@ -46,8 +47,13 @@ class ListOutbox:
         first_seq = mine[-1].first_seq + len(mine[-1].events) if mine else 1
         self.entries.append(make_entry(self.last, job_id, first_seq, events))
 
-    async def outbox(self, after: int, limit: int) -> list[OutboxEntry]:
-        return [entry for entry in self.entries if entry.number > after][:limit]
+    async def outbox(self, after: int, limit: int) -> OutboxPage:
+        found = [entry for entry in self.entries if entry.number > after][:limit]
+        return OutboxPage(found, max(self.last, after))
+
+    async def skip_outbox_numbers(self, above: int) -> int:
+        self.last += above
+        return self.last - above
 
     async def prune(self, upto: int) -> None:
         if self.prune_failures:
@@ -139,7 +145,7 @@ async def test_drain_leaves_the_outbox_empty_and_history_synced() -> None:
 
 async def test_recording_goes_on_behind_the_cursor_of_the_backend() -> None:
     outbox, history = filled(4), SpyHistory()
-    await history.record(await outbox.outbox(0, 3))
+    await history.record((await outbox.outbox(0, 3)).entries)
     assert await HistoryRecorder(outbox, history).run_once() == 1
     assert await holds(history, 4)
 
@@ -486,12 +492,8 @@ async def test_events_have_no_gap_and_no_duplicate_while_the_recorder_runs(limit
 class ForgetfulOutbox(ListOutbox):
     """An outbox whose store may lose its last moments: entries, and the numbers that were counted."""
 
-    async def newest(self) -> int:
-        return self.last
-
-    async def leap(self, by: int) -> int:
-        self.last += by
-        return self.last - by
+    async def outbox(self, after: int, limit: int) -> OutboxPage:
+        return (await super().outbox(after, limit))._replace(newest=self.last)
 
     def lose(self, entries: int) -> None:
         self.last -= entries

@@ -15,7 +15,7 @@ def test_nothing_is_recorded_and_nothing_is_pruned() -> None:
     async def play() -> None:
         async with running(MemoryStorage()) as storage:
             await create(storage, make_job(), events=(event("kept"),))
-            entries = await storage.outbox(0, ALL)
+            entries = (await storage.outbox(0, ALL)).entries
 
             async def newest() -> int:
                 return entries[-1].number
@@ -23,7 +23,7 @@ def test_nothing_is_recorded_and_nothing_is_pruned() -> None:
             history = NoHistory(newest)
             assert await history.cursor() == entries[-1].number
             await HistoryRecorder(storage, history).drain()
-            assert await storage.outbox(0, ALL) == entries
+            assert (await storage.outbox(0, ALL)).entries == entries
             told = await read_events(storage, history, "job-1")
             assert [event.message for event in told] == ["kept"]
 

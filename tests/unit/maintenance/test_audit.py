@@ -19,13 +19,13 @@ def record(number: int) -> AuditRecord:
 
 
 async def targets(storage: MemoryStorage) -> list[str]:
-    return [audit_record(item).target for item in await storage.items(AUDIT_COLLECTION, limit=10_000)]
+    return [audit_record(item).target for item in await storage.records(AUDIT_COLLECTION, limit=10_000)]
 
 
 async def test_the_newest_comes_first_and_two_of_one_moment_are_two() -> None:
     storage = MemoryStorage(Clock())
     await storage.start()
-    await storage.put([audit_write(record(number), 60.0) for number in (1, 3, 2, 3)])
+    await storage.put_records([audit_write(record(number), 60.0) for number in (1, 3, 2, 3)])
     assert await targets(storage) == ["3", "3", "2", "1"]
     await storage.stop()
 
@@ -33,7 +33,7 @@ async def test_the_newest_comes_first_and_two_of_one_moment_are_two() -> None:
 async def test_beyond_so_many_the_oldest_are_removed() -> None:
     storage = MemoryStorage(Clock())
     await storage.start()
-    await storage.put([audit_write(record(number), 60.0) for number in range(2500)])
+    await storage.put_records([audit_write(record(number), 60.0) for number in range(2500)])
     trimmer = AuditTrimmer(storage, most=1200)
     # A run looks at a thousand of them and asks for the next one.
     reports = [await trimmer.run_once(THEN) for _ in range(3)]
@@ -68,7 +68,7 @@ async def test_nobody_flushes_out_what_others_did_by_doing_much() -> None:
     early = [("operator:ops", "drained"), ("system", "reloaded"), ("client:ada", "cancelled")]
     deeds = early + [("client:bob", "again")] * 500 + [(f"worker:w{n}", "reused") for n in range(500)]
     made = [replace(record(n), actor=who, target=what) for n, (who, what) in enumerate(deeds)]
-    await storage.put([audit_write(one, 60.0) for one in made])
+    await storage.put_records([audit_write(one, 60.0) for one in made])
     trimmer = AuditTrimmer(storage, most=1000)
     for _ in range(2):
         await trimmer.run_once(THEN)
@@ -83,13 +83,13 @@ async def test_what_is_too_old_is_gone_by_itself() -> None:
     storage = MemoryStorage(clock)
     await storage.start()
     await note(storage, clock, Config(instance_id="one", audit_days=2), "config.reload", "", outcome="done")
-    (item,) = await storage.items(AUDIT_COLLECTION)
+    (item,) = await storage.records(AUDIT_COLLECTION)
     kept = audit_record(item)
     assert (kept.actor, kept.action, kept.instance, kept.facts) == (
         "system", "config.reload", "one", {"outcome": "done"},
     )  # fmt: skip
     clock.move(days=2, seconds=1)
-    assert await storage.items(AUDIT_COLLECTION) == []
+    assert await storage.records(AUDIT_COLLECTION) == []
     await storage.stop()
 
 
@@ -97,6 +97,6 @@ async def test_a_record_that_cannot_be_read_may_be_an_operators_and_keeps_its_ro
     storage = MemoryStorage(Clock())
     await storage.start()
     writes = [audit_write(record(number), 60.0) for number in range(100)]
-    await storage.put([replace(write, value=b"of a newer version") for write in writes])
+    await storage.put_records([replace(write, value=b"of a newer version") for write in writes])
     assert (await AuditTrimmer(storage, most=100).run_once(THEN)).done == 0
     await storage.stop()

@@ -1,6 +1,7 @@
 """The HealthChecker and the ProgressWriter. FENCES 9, 12."""
 
 import asyncio
+from collections.abc import Collection
 
 from regista import JobStatus
 from regista.dispatch.connected import CallbackConnection
@@ -152,9 +153,9 @@ class Busy(MemoryStorage):
 
     asked = 0
 
-    async def workers(self) -> list[Worker]:
-        self.asked += 1
-        return await super().workers()
+    async def workers(self, ids: Collection[str] | None = None, *, lapsed_only: bool = False) -> list[Worker]:
+        self.asked += ids is None and not lapsed_only
+        return await super().workers(ids, lapsed_only=lapsed_only)
 
     async def holders(self) -> list[str]:
         return [worker.id for worker in await super().workers()]
@@ -189,7 +190,7 @@ def test_whoever_comes_back_while_another_is_buried_keeps_its_task() -> None:
 
         async def race() -> ChoreResult:
             for puppet in puppets:
-                await storage.forget(puppet.id, puppet.session)
+                await storage.forget_worker(puppet.id, puppet.session)
             last = (await storage.holders())[-1]
             back = storage.register(Worker(id=last, skills=("work",)), 1e6)
             report, _ = await asyncio.gather(chore.run_once(kit.clock.now()), back)
@@ -208,7 +209,7 @@ def test_a_seat_that_the_store_knows_nothing_of_is_taken_away() -> None:
         cleaner = WorkerIndexCleaner(director.storage, director.dispatcher, director.workers)
         assert kit.call(lambda: cleaner.run_once(kit.now)).done == 0
         # Another instance buries it, and the word of that is lost.
-        assert kit.call(lambda: director.storage.forget("puppet", puppet.session))
+        assert kit.call(lambda: director.storage.forget_worker("puppet", puppet.session))
 
         assert kit.call(lambda: cleaner.run_once(kit.now)).done == 1
         assert director.dispatcher.find("puppet") is None

@@ -13,6 +13,7 @@ from regista.history.memory import MemoryHistory
 from regista.history.store_only import NoHistory
 from regista.maintenance.reputation import MOST, SHELF, ReputationCalculator, Standing, tally
 from regista.model import Event, EventType, OutboxEntry
+from regista.storage.base import find_worker
 from regista.testing.orchestrator import TestOrchestrator
 from tests.support import Puppet, one_task
 
@@ -78,7 +79,7 @@ def run_once(kit: TestOrchestrator, chore: ReputationCalculator | None = None) -
 
 
 def reputation(kit: TestOrchestrator, worker_id: str = "puppet") -> float:
-    worker = kit.call(lambda: kit.director.storage.worker(worker_id))
+    worker = kit.call(lambda: find_worker(kit.director.storage, worker_id))
     assert worker is not None
     return worker.profile.reputation
 
@@ -170,7 +171,7 @@ def test_a_drained_worker_stays_drained() -> None:
         kit.call(lambda: kit.director.workers.ask_to_drain("puppet"))
         run_once(kit)
 
-        worker = kit.call(lambda: kit.director.storage.worker("puppet"))
+        worker = kit.call(lambda: find_worker(kit.director.storage, "puppet"))
         assert worker is not None
         assert (worker.draining, worker.profile.reputation) == (True, 0.5)
 
@@ -200,7 +201,7 @@ def test_of_a_long_history_only_the_newest_part_is_read() -> None:
         chore = ReputationCalculator(storage, history, kit.director.workers.set_reputation, 0)
         kit.call(lambda: chore.run_once(kit.now))
 
-        items = kit.call(lambda: storage.items(SHELF))
+        items = kit.call(lambda: storage.records(SHELF))
         assert [item.key for item in items] == ["new"]
 
 
@@ -212,7 +213,7 @@ def test_without_a_history_the_outbox_tells() -> None:
         storage = kit.director.storage
 
         async def newest() -> int:
-            return (await storage.outbox(0, 10_000))[-1].number
+            return ((await storage.outbox(0, 10_000)).entries)[-1].number
 
         chore = ReputationCalculator(storage, NoHistory(newest), kit.director.workers.set_reputation, 0)
         assert kit.call(lambda: chore.run_once(kit.now)).done == 1

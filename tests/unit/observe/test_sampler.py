@@ -41,7 +41,7 @@ def waiting_task(number: int, queue: str, age_s: float) -> Change:
 
 
 class Away(MemoryStorage):
-    async def lanes(self) -> Any:
+    async def queue_status(self) -> Any:
         raise StorageUnavailable("away")
 
 

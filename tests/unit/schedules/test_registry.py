@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from regista.errors import ScheduleExists, ScheduleInFile, ScheduleInvalid, ScheduleNotFound
 from regista.schedules.registry import SHELF
 from regista.schedules.schedule import CatchUp, Schedule
+from regista.storage.base import find_record
 from tests.schedule_kit import create, entry_of, every, kit_of, run_once, told
 
 
@@ -115,7 +116,7 @@ def test_a_state_that_nobody_has_a_schedule_for_any_more_is_left_alone() -> None
 
         assert len(kit.jobs()) == 1
         assert kit.call(book.all) == []
-        assert kit.call(lambda: kit.director.storage.item(SHELF, "f")) is not None
+        assert kit.call(lambda: find_record(kit.director.storage, SHELF, "f")) is not None
 
 
 def test_a_schedule_of_the_file_begins_when_it_is_first_seen() -> None:

@@ -269,7 +269,7 @@ def test_a_stored_schedule_that_cannot_be_read_does_not_stop_the_others(
         create(kit, every(), "b")
         newer = b'{"cursor":"2026-01-01T00:00:00Z","schedule":{"blueprint":"quick","of_tomorrow":1}}'
         due = kit.now
-        kit.call(lambda: kit.director.storage.put([RecordWrite(SHELF, "a", newer, due=due)]))
+        kit.call(lambda: kit.director.storage.put_records([RecordWrite(SHELF, "a", newer, due=due)]))
         kit.skip(180)
 
         assert told(kit, "b") == [("started", None)] * 3

@@ -373,7 +373,7 @@ def test_a_worker_that_was_forgotten_registers_again_with_its_next_beat() -> Non
             job = await director.submit("script")
             await asyncio.sleep(1)
             (known,) = await director.storage.workers()
-            await director.storage.forget(known.id, known.session)
+            await director.storage.forget_worker(known.id, known.session)
             job = await director.wait(job.id, 200)
             # Lost once; until it is back nothing more is offered to it, to be lost again.
             assert types(await director.events(job.id)).count("task_lost") == 1

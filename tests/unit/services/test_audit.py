@@ -12,7 +12,7 @@ from tests.services_kit import ADA, OPS, audit_records
 
 
 class Unavailable(MemoryStorage):
-    async def put(self, writes: object) -> list[bool]:
+    async def put_records(self, writes: object) -> list[bool]:
         raise StorageUnavailable("away")
 
 

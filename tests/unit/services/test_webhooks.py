@@ -14,6 +14,7 @@ from regista.model.delivery import (
     delivery_write,
 )
 from regista.services.webhooks import DeliveryState, WebhookService
+from regista.storage.base import find_record
 from regista.storage.memory import MemoryStorage
 from tests.services_kit import ADA, BOB, OPS, actions_of, orchestrator
 from tests.webhook_kit import THEN, delivery
@@ -26,11 +27,11 @@ class Raced(MemoryStorage):
         super().__init__()
         self.first: list[RecordWrite] = []
 
-    async def put(self, writes: Sequence[RecordWrite]) -> list[bool]:
+    async def put_records(self, writes: Sequence[RecordWrite]) -> list[bool]:
         first, self.first = self.first, []
         if first:
-            await super().put(first)
-        return await super().put(writes)
+            await super().put_records(first)
+        return await super().put_records(writes)
 
 
 def service(director: OrchestratorEngine) -> WebhookService:
@@ -40,7 +41,7 @@ def service(director: OrchestratorEngine) -> WebhookService:
 async def test_a_client_sees_its_own_deliveries_and_an_operator_all() -> None:
     async with orchestrator() as director:
         mine, yours = delivery(job="a", client="ada"), delivery(job="b", client="bob")
-        await director.storage.put([dead_write(mine), dead_write(yours)])
+        await director.storage.put_records([dead_write(mine), dead_write(yours)])
 
         async def seen(caller: object) -> list[str]:
             page = await service(director).list_page(caller, DeliveryState.DEAD)  # type: ignore[arg-type]
@@ -61,12 +62,12 @@ async def test_a_dead_delivery_is_sent_again_with_all_its_retries() -> None:
     async with orchestrator() as director:
         dead = delivery(client="ada", tries=9)
         await director.webhooks.stop(0.0)  # so that it stays where it is put
-        await director.storage.put([dead_write(dead)])
+        await director.storage.put_records([dead_write(dead)])
 
         found = await service(director).redeliver(ADA, dead.id)
 
         assert (found.state, found.delivery.tries) == (DeliveryState.PENDING, 0)
-        assert await director.storage.item(DEAD_COLLECTION, dead.id) is None
+        assert await find_record(director.storage, DEAD_COLLECTION, dead.id) is None
         assert await actions_of(director.storage, ADA) == [("webhook.redeliver", dead.id)]
 
 
@@ -74,13 +75,13 @@ async def test_redelivery_that_loses_the_race_to_the_sender_is_decided_again() -
     storage = Raced()
     async with orchestrator(storage=storage) as director:
         pending = delivery(client="ada", tries=3)
-        await storage.put([delivery_write(pending, THEN.replace(year=2100))])
+        await storage.put_records([delivery_write(pending, THEN.replace(year=2100))])
         # The sender has tried once more, and failed, between our read and our write.
         storage.first = [delivery_write(replace(pending, tries=4), THEN.replace(year=2101))]
 
         found = await service(director).redeliver(ADA, pending.id)
 
-        item = await storage.item(WEBHOOK_COLLECTION, pending.id)
+        item = await find_record(storage, WEBHOOK_COLLECTION, pending.id)
         assert found.delivery.tries == 0
         assert item is None or delivery_of(item).tries < 3  # it is due now, so the sender may have it
         assert await actions_of(storage, ADA) == [("webhook.redeliver", pending.id)]
@@ -90,13 +91,13 @@ async def test_redelivery_of_what_was_delivered_meanwhile_is_not_found_and_not_r
     storage = Raced()
     async with orchestrator(storage=storage) as director:
         pending = delivery(client="ada", tries=3)
-        await storage.put([delivery_write(pending, THEN.replace(year=2100))])
+        await storage.put_records([delivery_write(pending, THEN.replace(year=2100))])
         storage.first = [RecordWrite(WEBHOOK_COLLECTION, pending.id, None)]
 
         with pytest.raises(DeliveryNotFound):
             await service(director).redeliver(ADA, pending.id)
 
-        assert await storage.item(WEBHOOK_COLLECTION, pending.id) is None
+        assert await find_record(storage, WEBHOOK_COLLECTION, pending.id) is None
         assert await actions_of(storage, ADA) == []
 
 
@@ -104,7 +105,7 @@ async def test_a_delivery_that_was_not_tried_yet_stays_as_it_is() -> None:
     async with orchestrator() as director:
         pending = delivery(client="ada")
         later = THEN.replace(year=2100)
-        await director.storage.put([delivery_write(pending, later)])
+        await director.storage.put_records([delivery_write(pending, later)])
         found = await service(director).redeliver(ADA, pending.id)
         assert found.item.due == later
         assert await actions_of(director.storage, ADA) == []
@@ -114,7 +115,7 @@ async def test_a_discarded_delivery_is_gone_although_the_sender_gave_it_up_meanw
     storage = Raced()
     async with orchestrator(storage=storage) as director:
         pending = delivery(client="ada", tries=3)
-        await storage.put([delivery_write(pending, THEN.replace(year=2100))])
+        await storage.put_records([delivery_write(pending, THEN.replace(year=2100))])
         storage.first = [RecordWrite(WEBHOOK_COLLECTION, pending.id, None), dead_write(pending)]
 
         assert (await service(director).discard(ADA, pending.id)).delivery.id == pending.id

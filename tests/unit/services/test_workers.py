@@ -1,3 +1,5 @@
+from collections.abc import Collection
+
 import pytest
 
 from regista.errors import OperatorsOnly, WorkerNotFound
@@ -11,9 +13,11 @@ ELSEWHERE = WorkerRecord(id="w-1", skills=("work",), capacity=1, instance="other
 class Counted(MemoryStorage):
     lists = 0
 
-    async def workers(self) -> list[WorkerRecord]:
-        self.lists += 1
-        return await super().workers()
+    async def workers(
+        self, ids: Collection[str] | None = None, *, lapsed_only: bool = False
+    ) -> list[WorkerRecord]:
+        self.lists += ids is None and not lapsed_only
+        return await super().workers(ids, lapsed_only=lapsed_only)
 
 
 async def test_every_client_sees_the_workers() -> None:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from regista.errors import StorageFailed
 from regista.model import Quota
-from regista.storage.counters import Buckets, Quotas, check_quota, taken
-from regista.storage.journal import Batch
+from regista.storage.counters import QuotaCounters, TokenBuckets, check_quota, taken
+from regista.storage.journal import JournalBatch
 from regista.storage.memory import MemoryStorage
 from regista.testing.clock import Clock, LoopClock
 from regista.testing.conformance.storage.counters import counted
@@ -28,7 +28,7 @@ def test_a_bucket_never_gives_more_than_it_held_and_got(
     limit: int, window_s: float, steps: list[tuple[float, int]]
 ) -> None:
     clock = Clock()
-    buckets = Buckets(clock)
+    buckets = TokenBuckets(clock)
     given_out = 0
     for pause, n in steps:
         clock.move(pause)
@@ -46,14 +46,14 @@ def test_a_bucket_never_gives_more_than_it_held_and_got(
 
 def test_many_small_takes_add_up_exactly() -> None:
     clock = Clock()
-    buckets = Buckets(clock)
+    buckets = TokenBuckets(clock)
     clock.move(days=400)  # a large clock has coarse fractions
     assert [buckets.take("b", 1, 7777, 1.0).ok for _ in range(7778)].count(True) == 7777
 
 
 def test_full_buckets_are_forgotten() -> None:
     clock = Clock()
-    buckets = Buckets(clock)
+    buckets = TokenBuckets(clock)
     for n in range(20_000):
         buckets.take(f"address-{n}", 1, 10, 1.0)
         clock.move(0.001)
@@ -66,8 +66,8 @@ def test_whoever_asks_for_more_than_there_ever_is_is_told_to_wait_a_while() -> N
 
 
 def test_counts_of_long_ago_are_forgotten_here_and_in_the_file() -> None:
-    clock, batch = Clock(), Batch()
-    quotas = Quotas(clock)
+    clock, batch = Clock(), JournalBatch()
+    quotas = QuotaCounters(clock)
     for n in range(1000):
         quotas.count(Quota(f"old-{n}", None, 10.0), batch)
     clock.move(11)
@@ -99,8 +99,8 @@ def test_a_power_cut_never_parts_a_job_from_its_count(seed: int) -> None:
                 await writing
             storage = MemoryStorage(clock, disk)
             await storage.start()
-            assert await storage.used("ann:2026-03") == len(disk.jobs) <= limit
-        assert await storage.used("ann:2026-03") == len(disk.jobs) == limit
+            assert await storage.quota_used("ann:2026-03") == len(disk.jobs) <= limit
+        assert await storage.quota_used("ann:2026-03") == len(disk.jobs) == limit
         await storage.stop()
 
     loop = VirtualLoop()

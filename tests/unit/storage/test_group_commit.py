@@ -30,7 +30,7 @@ class Disk:
 
     async def write(self, word: str) -> None:
         self.group.batch().append(word)
-        await self.group.wait(self.group.touch())
+        await self.group.wait(self.group.mark_dirty())
 
 
 async def turns(count: int = 5) -> None:
@@ -189,10 +189,10 @@ def test_drain_waits_for_all_that_was_written() -> None:
         disk = Disk(gated=True)
         await disk.group.drain()
         disk.group.batch().append("a")
-        disk.group.touch()
+        disk.group.mark_dirty()
         await turns()
         disk.group.batch().append("b")
-        disk.group.touch()
+        disk.group.mark_dirty()
         drain = asyncio.create_task(disk.group.drain())
         await turns()
         disk.gates[0].set()
@@ -209,7 +209,7 @@ def test_drain_waits_for_all_that_was_written() -> None:
 def test_drain_waits_for_a_flush_that_is_under_way() -> None:
     async def body() -> None:
         disk = Disk(gated=True)
-        disk.group.touch()
+        disk.group.mark_dirty()
         await turns()
         drain = asyncio.create_task(disk.group.drain())
         await turns()
@@ -224,7 +224,7 @@ def test_drain_of_a_failed_group_says_so() -> None:
     async def body() -> None:
         disk = Disk()
         disk.error = OSError("gone")
-        disk.group.touch()
+        disk.group.mark_dirty()
         with pytest.raises(StorageFailed):
             await disk.group.drain()
 
@@ -243,7 +243,7 @@ def test_flushed_batches_are_told_in_order_after_they_count_as_flushed() -> None
         )
         for word in "abc":
             group.batch().append(word)
-            await group.wait(group.touch())
+            await group.wait(group.mark_dirty())
         assert told == [(["a"], 1), (["b"], 2), (["c"], 3)]
 
     play(body())

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from regista.model import AwaitTimer, JobStatus, TaskWrite
-from regista.storage.base import Hint, HintKind
-from regista.storage.journal import Batch, NoJournal
+from regista.storage.base import Hint, HintKind, shared_secret
+from regista.storage.journal import JournalBatch, NoJournal
 from regista.storage.memory import MemoryStorage
 from regista.testing.conformance.storage.kit import (
     ALL,
@@ -32,7 +32,7 @@ class GatedJournal(NoJournal):
         self.open_gate = asyncio.Event()
         self.waiting = 0
 
-    async def write(self, batch: Batch) -> None:
+    async def write(self, batch: JournalBatch) -> None:
         self.waiting += 1
         await self.open_gate.wait()
 
@@ -86,12 +86,12 @@ def test_get_of_a_job_that_has_just_ended_waits_too() -> None:
 def test_what_is_not_flushed_is_in_no_outbox_and_gives_no_hint() -> None:
     async def body(storage: MemoryStorage, journal: GatedJournal) -> None:
         hints: list[Hint] = []
-        storage.listen(hints.append)
+        storage.subscribe(hints.append)
         committing = asyncio.create_task(storage.commit([write(make_job(), events=(event(),))], "me"))
         await asyncio.sleep(0.001)
-        assert (await storage.outbox(0, ALL), await storage.tail("job-1", 0), hints) == ([], [], [])
+        assert ((await storage.outbox(0, ALL)).entries, await storage.tail("job-1", 0), hints) == ([], [], [])
         await waits(journal, committing)
-        assert len(await storage.outbox(0, ALL)) == len(await storage.tail("job-1", 0)) == 1
+        assert len((await storage.outbox(0, ALL)).entries) == len(await storage.tail("job-1", 0)) == 1
         assert hints
 
     play(body)
@@ -123,9 +123,9 @@ def test_an_offer_is_handed_over_after_its_flush() -> None:
 
 def test_a_secret_is_told_to_nobody_before_it_is_durable() -> None:
     async def body(storage: MemoryStorage, journal: GatedJournal) -> None:
-        first = asyncio.create_task(storage.secret("approval"))
+        first = asyncio.create_task(shared_secret(storage, "approval"))
         await asyncio.sleep(0.001)
-        one, other = await waits(journal, first, storage.secret("approval"))
+        one, other = await waits(journal, first, shared_secret(storage, "approval"))
         assert one == other
 
     play(body)
@@ -144,7 +144,7 @@ def test_asking_for_tasks_when_none_wait_costs_no_flush() -> None:
 async def test_a_deadline_that_is_far_off_wakes_nobody() -> None:
     async with running(MemoryStorage()) as storage:
         heard: list[HintKind] = []
-        storage.listen(lambda hint: heard.append(hint.kind))
+        storage.subscribe(lambda hint: heard.append(hint.kind))
         for job_id, seconds in (("far", 60), ("near", 1)):
             wait = AwaitTimer(datetime.now(UTC) + timedelta(seconds=seconds), "next")
             job = make_job(job_id, status=JobStatus.WAITING_FOR_TIMER, wait=wait)

@@ -18,8 +18,7 @@ import pytest
 from regista.errors import SchemaError, StorageError, StorageFailed, StorageOwned
 from regista.model import JobStatus, OutboxEntry
 from regista.storage import memory, sqlite_batch, sqlite_file
-from regista.storage.base import StorageBackend
-from regista.storage.codec import encode
+from regista.storage.base import Heartbeat, StorageBackend, shared_secret
 from regista.storage.sqlite import SqliteStorage
 from regista.testing.conformance.storage.kit import (
     ALL,
@@ -161,58 +160,24 @@ def schema(path: Path) -> list[str]:
     )
 
 
-def test_migrating_equals_creating(tmp_path: Path) -> None:
-    created = tmp_path / "created.db"
-    start(created)
-    steps = sqlite_file.migrations()
-    for taken in range(len(steps)):
-        migrated = tmp_path / f"from-{taken}.db"
-        connection = sqlite3.connect(migrated)
-        connection.executescript("".join(steps[:taken]) + f"PRAGMA user_version = {taken};")
-        connection.close()
-        start(migrated)
-        assert schema(migrated) == schema(created)
-        assert ask(migrated, "PRAGMA user_version") == [len(steps)]
-
-
-async def test_what_waited_in_the_outbox_of_an_older_file_is_told(path: Path) -> None:
-    steps = sqlite_file.migrations()[:2]
-    entries = [OutboxEntry(number, "job-1", number, (event(),)) for number in (1, 2)]
-    connection = sqlite3.connect(path)
-    connection.executescript("".join(steps) + f"PRAGMA user_version = {len(steps)};")
-    rows = [(entry.number, encode(entry)) for entry in entries]
-    with connection:
-        connection.executemany("INSERT INTO outbox VALUES (?, ?)", rows)
-    connection.close()
-
-    async with running(SqliteStorage(path)) as storage:
-        assert await storage.outbox(0, ALL) == entries
-
-
-def test_a_newer_file_is_refused_untouched(path: Path) -> None:
+def test_a_second_start_changes_no_schema(path: Path) -> None:
     start(path)
-    newer = len(sqlite_file.migrations()) + 1
-    ask(path, f"PRAGMA user_version = {newer}")
+    before = schema(path)
+    start(path)
+    assert schema(path) == before
+    assert ask(path, "PRAGMA user_version") == [sqlite_file.SCHEMA_VERSION]
+
+
+@pytest.mark.parametrize("other", [1, sqlite_file.SCHEMA_VERSION + 1])
+def test_a_file_of_another_version_is_refused_untouched(path: Path, other: int) -> None:
+    start(path)
+    ask(path, f"PRAGMA user_version = {other}")
     before = path.read_bytes()
-    with pytest.raises(SchemaError, match=f"schema version {newer}"):
+    with pytest.raises(SchemaError, match=f"schema version {other}"):
         start(path)
     assert path.read_bytes() == before
     with pytest.raises(SchemaError):
         start(path)  # and the refused start has let go of the lock
-
-
-def test_a_migration_that_fails_leaves_the_file_as_it_was(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start(path)
-    before = schema(path)
-    steps = [*sqlite_file.migrations(), "CREATE TABLE half (x); CREATE TABLE jobs (x);"]
-    with monkeypatch.context() as patch:
-        patch.setattr(sqlite_file, "migrations", lambda: steps)
-        with pytest.raises(StorageError, match="already exists"):
-            start(path)
-    assert schema(path) == before
-    start(path)
 
 
 def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
@@ -305,7 +270,7 @@ async def test_a_batch_of_more_than_sqlite_takes_at_once_is_several_statements_a
         assert commits.count("COMMIT") == 1
     async with running(SqliteStorage(path)) as storage:
         ready = await storage.claim_ready("me", [V1], ALL, 30)
-        entries = await storage.outbox(0, ALL)
+        entries = (await storage.outbox(0, ALL)).entries
         ids = [job.id for job in jobs]
         assert [job.id for job in ready] == [entry.job_id for entry in entries] == ids
 
@@ -331,7 +296,7 @@ def test_the_file_forgets_what_is_over(path: Path) -> None:
             await dispatch(storage, make_task(), events=(event(),), messages=(message("m"),))
             end = next_of(await job_of(storage), **FINISHED)
             await commit(storage, write(end, consumes_message="m", events=(event(),)))
-            await storage.prune((await storage.outbox(0, ALL))[-1].number)
+            await storage.prune(((await storage.outbox(0, ALL)).entries)[-1].number)
             await create(storage, make_job("job-2"))
 
     asyncio.run(body())
@@ -346,7 +311,7 @@ def test_the_outbox_has_a_row_for_each_batch_until_its_last_entry_is_pruned(path
             for name in ("a", "b"):
                 jobs = [make_job(f"{name}-{n}") for n in range(3)]
                 await asyncio.gather(*(create(storage, job, events=(event(),)) for job in jobs))
-            told = await storage.outbox(0, ALL)
+            told = (await storage.outbox(0, ALL)).entries
             await storage.prune(told[1].number)
             await create(storage, make_job("c"))
             return told
@@ -355,7 +320,7 @@ def test_the_outbox_has_a_row_for_each_batch_until_its_last_entry_is_pruned(path
         async with running(SqliteStorage(path)) as storage:
             await storage.prune(told[2].number)
             await create(storage, make_job("d"))
-            return await storage.outbox(0, ALL)
+            return (await storage.outbox(0, ALL)).entries
 
     told = asyncio.run(fill())
     assert ask(path, "SELECT number FROM outbox") == [told[2].number, told[5].number]
@@ -391,13 +356,13 @@ async def test_the_same_store_can_be_started_again(path: Path) -> None:
     await create(storage, make_job())
     await storage.claim_ready("me", [V1], 1, 3600)
     worker = await storage.register(make_worker(), 3600)
-    secret = await storage.secret("approval")
+    secret = await shared_secret(storage, "approval")
     await storage.stop()
     await storage.start()
     assert [job.id for job in await storage.claim_ready("you", [V1], 1, 30)] == ["job-1"]
     assert await storage.workers() == []
     assert (await storage.register(make_worker(), 30)).session > worker.session
-    assert await storage.secret("approval") == secret
+    assert await shared_secret(storage, "approval") == secret
     await storage.stop()
 
 
@@ -412,26 +377,25 @@ async def everything(storage: StorageBackend) -> list[tuple[str, Callable[[], Aw
         ("tasks_of", lambda: storage.tasks_of("job-1")),
         ("get", lambda: shown(storage, "job-1")),
         ("claim_ready", lambda: storage.claim_ready("me", [V1], 1, 30)),
-        ("extend", lambda: storage.extend("me", ["job-1"], 30)),
-        ("attend", lambda: storage.attend("me", [V1], 30)),
-        ("stranded", lambda: storage.stranded(1)),
+        ("extend", lambda: storage.extend_leases("me", ["job-1"], 30)),
+        ("stranded", lambda: storage.stranded([], 1)),
         ("claim_tasks", lambda: storage.claim_tasks(worker, [make_task().queue_key], 1, START)),
-        ("lanes", lambda: storage.lanes()),
+        ("lanes", lambda: storage.queue_status()),
         ("held_by", lambda: storage.held_by("w1")),
         ("holders", lambda: storage.holders()),
         ("due", lambda: storage.due(START, 1)),
         ("next_due", lambda: storage.next_due()),
         ("messages", lambda: storage.messages(1)),
         ("register", lambda: storage.register(worker, 30)),
-        ("heartbeat", lambda: storage.heartbeat("w1", 1, 30)),
+        ("heartbeat", lambda: storage.heartbeat([Heartbeat("w1", 1, 30)])),
         ("workers", lambda: storage.workers()),
-        ("lapsed", lambda: storage.lapsed()),
-        ("forget", lambda: storage.forget("w1", 1)),
+        ("lapsed", lambda: storage.workers(lapsed_only=True)),
+        ("forget", lambda: storage.forget_worker("w1", 1)),
         ("outbox", lambda: storage.outbox(0, 1)),
         ("prune", lambda: storage.prune(1)),
         ("tail", lambda: storage.tail("job-1", 0)),
         ("lead", lambda: storage.lead("chore", "me", 30)),
-        ("secret", lambda: storage.secret("approval")),
+        ("secret", lambda: shared_secret(storage, "approval")),
     ]
 
 
@@ -439,7 +403,7 @@ async def test_a_full_disk_fails_those_who_wait_and_those_who_come(path: Path) -
     storage = SqliteStorage(path)
     await storage.start()
     await create(storage, make_job(), events=(event("safe"),))
-    await storage.secret("approval")
+    await shared_secret(storage, "approval")
     (pages,) = writer_of(storage).execute("PRAGMA page_count").fetchone()
     writer_of(storage).execute(f"PRAGMA max_page_count = {pages + 4}")
     large = [make_job(f"large-{n}", data={"x": "y" * 3_000_000}) for n in range(4)]
@@ -458,7 +422,7 @@ async def test_a_full_disk_fails_those_who_wait_and_those_who_come(path: Path) -
 
     await storage.start()  # from the file, with the limit gone together with its connection
     assert await storage.load(["job-1", "large-0"]) == ([await shown(storage, "job-1"), None], [])
-    assert [entry.job_id for entry in await storage.outbox(0, ALL)] == ["job-1"]
+    assert [entry.job_id for entry in (await storage.outbox(0, ALL)).entries] == ["job-1"]
     assert await commit(storage, write(large[0])) == [APPLIED]
     await storage.stop()
 
@@ -502,15 +466,17 @@ async def test_a_secret_that_was_never_durable_is_forgotten(path: Path) -> None:
     storage = SqliteStorage(path)
     await storage.start()
     writer_of(storage).execute("PRAGMA query_only = 1")
-    answers = await asyncio.gather(*(storage.secret("approval") for _ in range(2)), return_exceptions=True)
+    answers = await asyncio.gather(
+        *(shared_secret(storage, "approval") for _ in range(2)), return_exceptions=True
+    )
     assert [type(answer) for answer in answers] == [StorageFailed] * 2
     with pytest.raises(StorageFailed):
         await storage.stop()
     await storage.start()
-    secret = await storage.secret("approval")
+    secret = await shared_secret(storage, "approval")
     await storage.stop()
     async with running(SqliteStorage(path)) as again:
-        assert await again.secret("approval") == secret
+        assert await shared_secret(again, "approval") == secret
 
 
 def outcome(path: Path, lines: Sequence[str], code: int) -> list[str]:
@@ -543,7 +509,7 @@ async def test_what_was_acknowledged_survives_a_disk_that_really_fills_up(path: 
     assert 5 < acknowledged < 1000
 
     async with running(SqliteStorage(path)) as storage:
-        there = [job.id for job in await storage.stranded(ALL)]
+        there = [job.id for job in await storage.stranded([], ALL)]
         assert there[:acknowledged] == [f"job-{n:03}" for n in range(acknowledged)]
         assert len(there) <= acknowledged + 1  # the outcome of the one that failed is unknown
 

@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 
 from regista.model import AwaitTask, JobStatus, TaskWrite
-from regista.storage.journal import Batch
+from regista.storage.journal import JournalBatch
 from regista.storage.state import State
 from regista.testing.conformance.storage.kit import event, make_job, make_task, write
 
@@ -22,7 +22,7 @@ def test_a_parked_job_costs_less_than_two_kib_beyond_its_own_bytes() -> None:
         task = make_task(job_id, dispatch_by=None, params={"n": n})
         wait = AwaitTask(task.id)
         job = make_job(job_id, status=JobStatus.WAITING_FOR_WORKER, wait=wait, data={"n": n})
-        batch = Batch()
+        batch = JournalBatch()
         state.apply(write(job, tasks=(TaskWrite(task),), events=(event(),)), batch, 1, "me", 0.0)
         state.outbox.prune(1 << 60)
         bodies = [row.body for row in batch.jobs.values()] + [body for body in batch.tasks.values() if body]
@@ -50,8 +50,8 @@ def test_nothing_is_left_of_jobs_that_have_ended() -> None:
         job = make_job(f"job-{n}", status=JobStatus.WAITING_FOR_WORKER, wait=AwaitTask("x"))
         task = make_task(job.id, dispatch_by=job.created_at)
         ended = make_job(f"job-{n}", revision=2, status=JobStatus.FINISHED)
-        state.apply(write(job, tasks=(TaskWrite(task),), keep_lease_s=1.0), Batch(), n, "me", float(n))
-        state.apply(write(ended), Batch(), n, "me", float(n))
+        state.apply(write(job, tasks=(TaskWrite(task),), keep_lease_s=1.0), JournalBatch(), n, "me", float(n))
+        state.apply(write(ended), JournalBatch(), n, "me", float(n))
         state.claim_ready("me", [("film", "v1")], 1, float(n), 30)
         state.forget_ended(n)
     assert (len(state._jobs), len(state.tasks), len(state.tasks.holders()), len(state.leases)) == (0, 0, 0, 0)

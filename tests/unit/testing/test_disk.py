@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from regista.storage.journal import Batch, JobRow
+from regista.storage.journal import JobRow, JournalBatch
 from regista.testing.disk import PowerCut, SimulatedDisk
 from regista.testing.loop import VirtualLoop
 
@@ -18,8 +18,8 @@ def played(main: Any) -> Any:
         loop.close()
 
 
-def batch(**rows: bytes) -> Batch:
-    new = Batch()
+def batch(**rows: bytes) -> JournalBatch:
+    new = JournalBatch()
     for job_id, body in rows.items():
         new.jobs[job_id] = JobRow(job_id, True, 1, 0, body)
     return new
@@ -57,7 +57,7 @@ def test_a_batch_that_is_on_its_way_is_lost_whole() -> None:
 def test_ended_jobs_are_kept_and_not_part_of_the_snapshot() -> None:
     async def main() -> None:
         disk = SimulatedDisk()
-        ended = Batch()
+        ended = JournalBatch()
         ended.jobs["a"] = JobRow("a", False, 3, 0, b"over")
         await disk.write(ended)
         assert (await disk.open()).jobs == []
@@ -69,14 +69,14 @@ def test_ended_jobs_are_kept_and_not_part_of_the_snapshot() -> None:
 def test_rows_that_a_batch_deletes_are_gone_and_twice_is_fine() -> None:
     async def main() -> None:
         disk = SimulatedDisk()
-        first, second = Batch(), Batch()
-        first.tasks["t"], first.messages["m"], first.meta["k"] = b"task", b"message", b"secret"
+        first, second = JournalBatch(), JournalBatch()
+        first.tasks["t"], first.messages["m"] = b"task", b"message"
         second.tasks["t"] = second.messages["m"] = second.tasks["never"] = None
         await disk.write(first)
         await disk.write(second)
         await disk.write(second)
         snapshot = await disk.open()
-        assert (snapshot.tasks, snapshot.messages, snapshot.meta) == ([], [], {"k": b"secret"})
+        assert (snapshot.tasks, snapshot.messages) == ([], [])
 
     played(main())
 
@@ -84,10 +84,10 @@ def test_rows_that_a_batch_deletes_are_gone_and_twice_is_fine() -> None:
 def test_pruned_entries_leave_but_the_last_stays_so_that_numbers_go_on() -> None:
     async def main() -> None:
         disk = SimulatedDisk()
-        first = Batch()
+        first = JournalBatch()
         first.entries = [(number, b"%d" % number) for number in range(1, 6)]
         await disk.write(first)
-        second = Batch()
+        second = JournalBatch()
         second.prune = 5
         await disk.write(second)
         assert (await disk.open()).entries == [b"5"]

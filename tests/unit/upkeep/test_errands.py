@@ -17,8 +17,8 @@ from tests.webhook_kit import THEN, delivery
 async def on_shelf() -> tuple[MemoryStorage, Record]:
     storage = MemoryStorage(SystemClock())
     await storage.start()
-    await storage.put([delivery_write(delivery(), THEN)])
-    (item,) = await storage.items(WEBHOOK_COLLECTION)
+    await storage.put_records([delivery_write(delivery(), THEN)])
+    (item,) = await storage.records(WEBHOOK_COLLECTION)
     return storage, item
 
 
@@ -32,9 +32,9 @@ async def test_of_two_who_share_a_store_one_gets_it_and_the_shelf_says_until_whe
         answers += await hands.take(errands[-1:], THEN)
         assert hands.full() == 0
     assert answers == [True, False]
-    (moved,) = await storage.items(WEBHOOK_COLLECTION)
+    (moved,) = await storage.records(WEBHOOK_COLLECTION)
     assert (moved.due, moved.revision, moved.value) == (THEN + timedelta(seconds=22), 2, item.value)
-    assert await storage.put([errands[0].removed()]) == [True]
+    assert await storage.put_records([errands[0].removed()]) == [True]
     await storage.stop()
 
 
@@ -45,7 +45,7 @@ async def test_whoever_is_alone_remembers_it_until_the_lease_is_over() -> None:
     errand = hands.errand(delivery(), item)
     assert not hands.has(item.key)
     assert await hands.take([errand], THEN) == [True]
-    assert await storage.items(WEBHOOK_COLLECTION) == [item]
+    assert await storage.records(WEBHOOK_COLLECTION) == [item]
     assert (hands.has(item.key), hands.full()) == (True, 1)
     clock.move(22)
     assert (hands.has(item.key), hands.full()) == (False, 0)
@@ -57,7 +57,7 @@ async def test_whoever_is_alone_remembers_it_until_the_lease_is_over() -> None:
     assert hands.has(item.key)  # who looks just now may still see it
     assert hands.full() == 0
     assert not hands.has(item.key)
-    assert await storage.put([errand.removed()]) == [True]
+    assert await storage.put_records([errand.removed()]) == [True]
     await storage.stop()
 
 
@@ -89,7 +89,7 @@ async def test_what_stood_in_a_line_for_long_is_taken_on_anew_before_its_time_is
     assert hands.has_time(renewed)
     clock.move(20)
     assert (hands.owns(renewed), hands.owns(errand)) == (True, False)
-    assert await storage.put([renewed.removed()]) == [True]
+    assert await storage.put_records([renewed.removed()]) == [True]
     await storage.stop()
 
 
@@ -102,27 +102,27 @@ async def test_what_was_taken_on_by_somebody_after_its_time_is_given_back_by_nob
     await hands.take([late], clock.now())
     clock.move(23)
     assert not hands.has(item.key)
-    (item,) = await storage.items(WEBHOOK_COLLECTION)
+    (item,) = await storage.records(WEBHOOK_COLLECTION)
     errand = hands.errand(delivery(), item)
     assert await hands.take([errand], clock.now()) == [True]
 
     assert not hands.owns(late)
     assert await hands.renew(late) is None
     assert hands.owns(errand)
-    assert await storage.put([errand.removed()]) == [True]
+    assert await storage.put_records([errand.removed()]) == [True]
     await storage.stop()
 
 
 async def test_a_third_word_waits_for_the_first_try_of_the_second_whatever_became_of_the_first() -> None:
     storage, _ = await on_shelf()
     first, second, third = delivery(tries=1), delivery(revision=3), delivery(revision=4)
-    await storage.put([delivery_write(one, THEN) for one in (first, second, third)])
+    await storage.put_records([delivery_write(one, THEN) for one in (first, second, third)])
     hands = Hands(storage, Clock(), 22.0, alone=True)
     assert await hands.behind([second], THEN) == [None]
     assert await hands.behind([third], THEN) == [THEN + timedelta(seconds=1)]
-    await storage.put([RecordWrite(WEBHOOK_COLLECTION, first.id, b"spoiled", THEN)])
+    await storage.put_records([RecordWrite(WEBHOOK_COLLECTION, first.id, b"spoiled", THEN)])
     assert await hands.behind([third], THEN) == [THEN + timedelta(seconds=1)]
-    await storage.put([delivery_write(delivery(revision=3, tries=1), THEN)])
+    await storage.put_records([delivery_write(delivery(revision=3, tries=1), THEN)])
     assert await hands.behind([third], THEN) == [None]
     await storage.stop()
 
@@ -132,7 +132,7 @@ async def test_a_word_behind_one_that_was_put_off_for_long_comes_back_after_it_a
     hands = Hands(storage, Clock(), 22.0, alone=True)
     for put_off_s, wait_s in ((20, 1), (600, 601)):
         due = THEN + timedelta(seconds=put_off_s)
-        await storage.put([delivery_write(delivery(), due)])
+        await storage.put_records([delivery_write(delivery(), due)])
         assert await hands.behind([delivery(revision=3)], THEN) == [THEN + timedelta(seconds=wait_s)]
     await storage.stop()
 

@@ -1,6 +1,7 @@
 """WebhookSender: what happened to a job is told at least once, in order, and given up in the open."""
 
 import asyncio
+import functools
 import random
 import tracemalloc
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ from regista.model.delivery import (
     delivery_of,
     delivery_write,
 )
+from regista.storage.base import shared_secret
 from regista.testing.clock import Clock as ManualClock
 from regista.testing.orchestrator import TestOrchestrator
 from regista.upkeep.webhooks import PAUSES_S, WebhookSender
@@ -43,7 +45,7 @@ def told(kit: TestOrchestrator) -> list[str]:
 
 
 def collection(kit: TestOrchestrator, name: str) -> list[WebhookDelivery]:
-    return [delivery_of(item) for item in kit.call(lambda: kit.director.storage.items(name))]
+    return [delivery_of(item) for item in kit.call(lambda: kit.director.storage.records(name))]
 
 
 def quick() -> StateMachineBlueprint:
@@ -223,13 +225,15 @@ async def test_a_word_behind_one_that_was_put_off_is_not_sent_before_it_nor_writ
 ):
     storage = await store(delivery(revision=4))
     later = THEN + timedelta(minutes=10)
-    await storage.put([delivery_write(one, later) for one in (delivery(tries=1), delivery(revision=3))])
+    await storage.put_records(
+        [delivery_write(one, later) for one in (delivery(tries=1), delivery(revision=3))]
+    )
     post = Receivers()
     chore = sender(storage, post, clock=ManualClock(THEN))
     await chore.run_once(THEN)
     await chore.drain()
     assert post.asked == []
-    *_, last = await storage.items(WEBHOOK_COLLECTION)
+    *_, last = await storage.records(WEBHOOK_COLLECTION)
     assert last.due == later + timedelta(seconds=1)
     await storage.stop()
 
@@ -267,7 +271,7 @@ async def until(so: Callable[[], bool]) -> None:
 def sender(
     storage: MemoryStorage, post: Any, concurrency: int = 32, alone: bool = False, clock: Clock = REAL
 ) -> WebhookSender:
-    book = WebhookRegistry(AddressPolicy(), storage.secret)
+    book = WebhookRegistry(AddressPolicy(), functools.partial(shared_secret, storage))
     return WebhookSender(
         storage,
         lambda: post,
@@ -283,7 +287,7 @@ def sender(
 async def store(*deliveries: WebhookDelivery) -> MemoryStorage:
     storage = MemoryStorage(SystemClock())
     await storage.start()
-    await storage.put([delivery_write(one, one.at) for one in deliveries])
+    await storage.put_records([delivery_write(one, one.at) for one in deliveries])
     return storage
 
 
@@ -308,7 +312,7 @@ async def test_two_senders_tell_everything_once() -> None:
     storage = await store(*every)
     post = Receivers()
     one, two = sender(storage, post), sender(storage, post)
-    while await storage.items(WEBHOOK_COLLECTION):
+    while await storage.records(WEBHOOK_COLLECTION):
         now = SystemClock().now() + timedelta(seconds=1)
         await asyncio.gather(one.run_once(now), two.run_once(now))
         await asyncio.gather(one.drain(), two.drain())
@@ -350,7 +354,7 @@ async def test_a_crowd_for_a_receiver_that_answers_at_once_is_told_in_one_go_in_
     assert (await chore.run_once(SystemClock().now())).run_again_in_s is None
     await chore.drain()
     assert post.told == urls
-    assert await storage.items(WEBHOOK_COLLECTION) == []
+    assert await storage.records(WEBHOOK_COLLECTION) == []
     await storage.stop()
 
 
@@ -368,7 +372,7 @@ async def test_those_who_wait_for_a_receiver_that_turns_out_slow_go_back_to_the_
     chore = sender(storage, post, alone=True, clock=clock)
     assert (await chore.run_once(THEN)).done == 10
     await chore.drain()
-    left = await storage.items(WEBHOOK_COLLECTION)
+    left = await storage.records(WEBHOOK_COLLECTION)
     assert (len(post.told), len(left)) == (2, 8)
     dues = sorted(item.due for item in left if item.due is not None)
     assert all(due > clock.now() for due in dues)
@@ -384,9 +388,9 @@ async def test_those_who_wait_for_a_receiver_that_turns_out_slow_go_back_to_the_
 class Polite(MemoryStorage):
     """A store that lets others go first before it writes, as one does that waits for a flush."""
 
-    async def put(self, writes: Sequence[RecordWrite]) -> list[bool]:
+    async def put_records(self, writes: Sequence[RecordWrite]) -> list[bool]:
         await asyncio.sleep(0)
-        return await super().put(writes)
+        return await super().put_records(writes)
 
 
 class Tiring(Receivers):
@@ -409,14 +413,14 @@ async def test_those_who_stand_in_a_line_for_longer_than_their_lease_are_told_on
     clock = ManualClock(THEN)
     storage = Polite(SystemClock())
     await storage.start()
-    await storage.put([delivery_write(delivery(job=f"a-{number:02}"), THEN) for number in range(10)])
+    await storage.put_records([delivery_write(delivery(job=f"a-{number:02}"), THEN) for number in range(10)])
     post = Tiring(clock, quick=10)
     chore = sender(storage, post, alone=alone, clock=clock)
     await chore.run_once(clock.now())
     await chore.drain()
-    await storage.put([delivery_write(delivery(job=f"b-{number:02}"), THEN) for number in range(60)])
+    await storage.put_records([delivery_write(delivery(job=f"b-{number:02}"), THEN) for number in range(60)])
     async with asyncio.timeout(5):
-        while await storage.items(WEBHOOK_COLLECTION):
+        while await storage.records(WEBHOOK_COLLECTION):
             await chore.run_once(clock.now())
             clock.move(0.1)
             await asyncio.sleep(0)
@@ -432,12 +436,12 @@ async def test_whoever_is_alone_at_a_store_takes_on_without_a_write_and_nothing_
     now = SystemClock().now()
     assert (await chore.run_once(now)).done == 1
     assert (await chore.run_once(now)).done == 0
-    (item,) = await storage.items(WEBHOOK_COLLECTION)
+    (item,) = await storage.records(WEBHOOK_COLLECTION)
     assert (item.revision, item.due) == (1, THEN)
     post.free.set()
     await chore.drain()
     assert len(post.told) == 1
-    assert await storage.items(WEBHOOK_COLLECTION) == []
+    assert await storage.records(WEBHOOK_COLLECTION) == []
     await storage.stop()
 
 
@@ -446,8 +450,8 @@ class Hesitant(MemoryStorage):
 
     may_tell: asyncio.Event | None = None
 
-    async def ripe(self, collection: str, now: datetime, limit: int) -> list[Record]:
-        found = await super().ripe(collection, now, limit)
+    async def due_records(self, collection: str, now: datetime, limit: int) -> list[Record]:
+        found = await super().due_records(collection, now, limit)
         if self.may_tell is not None:
             await self.may_tell.wait()
         return found
@@ -459,18 +463,18 @@ class Counting(MemoryStorage):
     looks = 0
     _looking = False
 
-    async def items(self, collection: str, after: str = "", limit: int = 100) -> list[Record]:
-        if limit == 1 and not self._looking:
+    async def records(self, collection: str, **options: Any) -> list[Record]:
+        if options.get("limit") == 1 and not self._looking:
             self.looks, self._looking = self.looks + 1, True
             asyncio.get_running_loop().call_soon(setattr, self, "_looking", False)
-        return await super().items(collection, after, limit)
+        return await super().records(collection, **options)
 
 
 async def test_one_round_trip_asks_what_lies_before_all_that_are_due() -> None:
     storage = Counting(SystemClock())
     await storage.start()
     words = [delivery(job=f"job-{n}", url=f"https://h{n}.example.com", client=f"c{n}") for n in range(20)]
-    await storage.put([delivery_write(one, THEN) for one in words])
+    await storage.put_records([delivery_write(one, THEN) for one in words])
     post = Receivers("none")
     chore = sender(storage, post, alone=True)
 
@@ -484,7 +488,7 @@ async def test_one_round_trip_asks_what_lies_before_all_that_are_due() -> None:
 async def test_what_was_heard_while_somebody_looked_at_the_shelf_is_not_told_again() -> None:
     storage = Hesitant(SystemClock())
     await storage.start()
-    await storage.put([delivery_write(delivery(), THEN)])
+    await storage.put_records([delivery_write(delivery(), THEN)])
     post = Receivers("https://")
     chore = sender(storage, post, alone=True)
     assert (await chore.run_once(SystemClock().now())).done == 1
@@ -503,10 +507,10 @@ async def test_what_was_not_noted_is_sent_again_when_the_lease_in_memory_is_over
     clock = ManualClock(THEN)
     storage = Moody(SystemClock())
     await storage.start()
-    await storage.put([delivery_write(delivery(), THEN)])
+    await storage.put_records([delivery_write(delivery(), THEN)])
     post = Receivers()
     chore = sender(storage, post, alone=True, clock=clock)
-    await storage.secret("webhook")
+    await shared_secret(storage, "webhook")
     storage.away = True
     assert (await chore.run_once(clock.now())).done == 1
     await chore.drain()
@@ -516,7 +520,7 @@ async def test_what_was_not_noted_is_sent_again_when_the_lease_in_memory_is_over
     assert (await chore.run_once(clock.now())).done == 1
     await chore.drain()
     assert len(post.told) == 2
-    assert await storage.items(WEBHOOK_COLLECTION) == []
+    assert await storage.records(WEBHOOK_COLLECTION) == []
     await storage.stop()
 
 
@@ -557,14 +561,14 @@ async def test_no_more_are_under_way_than_there_is_room_for_and_the_end_of_one_a
 async def test_a_record_that_nobody_can_read_keeps_no_other_waiting(caplog: pytest.LogCaptureFixture) -> None:
     storage = await store(delivery(job="z"))
     now = SystemClock().now()
-    await storage.put([RecordWrite(WEBHOOK_COLLECTION, "a-000001", b"\xc1", now)])
+    await storage.put_records([RecordWrite(WEBHOOK_COLLECTION, "a-000001", b"\xc1", now)])
     post = Receivers()
     chore = sender(storage, post)
     await chore.run_once(now + timedelta(seconds=1))
     await chore.drain()
     assert len(post.told) == 1
-    assert await storage.items(WEBHOOK_COLLECTION) == []
-    assert [item.value for item in await storage.items(DEAD_COLLECTION)] == [b"\xc1"]
+    assert await storage.records(WEBHOOK_COLLECTION) == []
+    assert [item.value for item in await storage.records(DEAD_COLLECTION)] == [b"\xc1"]
     assert "cannot be read" in caplog.text
     await storage.stop()
 
@@ -573,7 +577,9 @@ async def test_a_record_that_nobody_can_read_does_not_stop_the_later_words_of_it
     storage = await store(delivery(job="a"), delivery(job="b", url="https://b.example.com"))
     now = SystemClock().now()
     # Not due yet, so it still lies before the other when that one's turn comes.
-    await storage.put([RecordWrite(WEBHOOK_COLLECTION, "a-000001", b"\xc1", now + timedelta(hours=1))])
+    await storage.put_records(
+        [RecordWrite(WEBHOOK_COLLECTION, "a-000001", b"\xc1", now + timedelta(hours=1))]
+    )
     post = Receivers()
     chore = sender(storage, post)
     await chore.run_once(now + timedelta(seconds=1))
@@ -587,10 +593,10 @@ class Moody(MemoryStorage):
 
     away = False
 
-    async def put(self, writes: Any) -> list[bool]:
+    async def put_records(self, writes: Any) -> list[bool]:
         if self.away:
             raise StorageUnavailable("away")
-        return await super().put(writes)
+        return await super().put_records(writes)
 
 
 async def test_a_store_that_is_away_after_the_word_was_heard_means_that_it_is_said_again(
@@ -598,7 +604,7 @@ async def test_a_store_that_is_away_after_the_word_was_heard_means_that_it_is_sa
 ) -> None:
     storage = Moody(SystemClock())
     await storage.start()
-    await storage.put([delivery_write(delivery(), THEN)])
+    await storage.put_records([delivery_write(delivery(), THEN)])
     post = Receivers("https://")
     chore = sender(storage, post)
     now = SystemClock().now()
@@ -613,7 +619,7 @@ async def test_a_store_that_is_away_after_the_word_was_heard_means_that_it_is_sa
     assert (await chore.run_once(now + timedelta(seconds=30))).done == 1
     await chore.drain()
     assert len(post.told) == 2
-    assert await storage.items(WEBHOOK_COLLECTION) == []
+    assert await storage.records(WEBHOOK_COLLECTION) == []
     assert "Traceback" not in caplog.text
     await storage.stop()
 
@@ -623,7 +629,7 @@ async def test_a_store_that_is_away_when_a_slow_receiver_is_put_off_is_no_error_
 ) -> None:
     storage, clock = Moody(SystemClock()), ManualClock(THEN)
     await storage.start()
-    await storage.put([delivery_write(delivery(job=f"j-{number}"), THEN) for number in range(10)])
+    await storage.put_records([delivery_write(delivery(job=f"j-{number}"), THEN) for number in range(10)])
 
     class SlowAndAway(Receivers):
         async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> DeliveryResult:
@@ -635,7 +641,7 @@ async def test_a_store_that_is_away_when_a_slow_receiver_is_put_off_is_no_error_
     chore = sender(storage, post, alone=True, clock=clock)
     await chore.run_once(THEN)
     await chore.drain()
-    assert len(await storage.items(WEBHOOK_COLLECTION)) == 10
+    assert len(await storage.records(WEBHOOK_COLLECTION)) == 10
     assert "Traceback" not in caplog.text
 
     storage.away = False
@@ -663,10 +669,10 @@ async def test_ten_thousand_that_wait_for_a_dead_receiver_take_no_memory_of_the_
     tracemalloc.stop()
     assert runs >= 99
     # Every value was written again, once; that is all there is, and nothing of it is the sender's.
-    values = sum(len(item.value) + 800 for item in await storage.items(WEBHOOK_COLLECTION, limit=10_000))
+    values = sum(len(item.value) + 800 for item in await storage.records(WEBHOOK_COLLECTION, limit=10_000))
     assert after - before < values + 1_000_000
     assert len(post.asked) == 1  # nobody knows yet how long it takes
-    spread = [item.due for item in await storage.items(WEBHOOK_COLLECTION, limit=10_000) if item.due]
+    spread = [item.due for item in await storage.records(WEBHOOK_COLLECTION, limit=10_000) if item.due]
     assert len(set(spread)) > 5000  # they do not come back all at once
     await chore.stop()
     await storage.stop()
@@ -681,7 +687,7 @@ async def test_an_error_of_our_own_is_a_try_like_any_other(caplog: pytest.LogCap
     chore = sender(storage, Broken())
     await chore.run_once(SystemClock().now())
     await chore.drain()
-    (item,) = await storage.items(WEBHOOK_COLLECTION)
+    (item,) = await storage.records(WEBHOOK_COLLECTION)
     assert (delivery_of(item).tries, "a bug" in caplog.text) == (1, True)
     await storage.stop()
 
@@ -694,7 +700,7 @@ async def test_what_is_being_told_at_the_stop_gets_a_moment_to_be_heard() -> Non
     asyncio.get_running_loop().call_later(0.05, post.free.set)
     await chore.stop(2.0)
     assert len(post.told) == 1
-    assert await storage.items(WEBHOOK_COLLECTION) == []
+    assert await storage.records(WEBHOOK_COLLECTION) == []
     await storage.stop()
 
 
@@ -703,13 +709,13 @@ async def test_what_somebody_else_took_on_meanwhile_is_no_dead_letter() -> None:
 
     class Slow(Receivers):
         async def __call__(self, url: str, headers: dict[str, str], body: bytes) -> DeliveryResult:
-            (item,) = await storage.items(WEBHOOK_COLLECTION)
-            await storage.put([delivery_write(delivery_of(item), THEN, item.revision)])
+            (item,) = await storage.records(WEBHOOK_COLLECTION)
+            await storage.put_records([delivery_write(delivery_of(item), THEN, item.revision)])
             return DeliveryResult(status=410, error="answered 410", final=True)
 
     chore = sender(storage, Slow())
     await chore.run_once(SystemClock().now())
     await chore.drain()
-    assert await storage.items(DEAD_COLLECTION) == []
-    assert len(await storage.items(WEBHOOK_COLLECTION)) == 1
+    assert await storage.records(DEAD_COLLECTION) == []
+    assert len(await storage.records(WEBHOOK_COLLECTION)) == 1
     await storage.stop()

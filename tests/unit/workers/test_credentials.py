@@ -47,7 +47,7 @@ def test_a_token_is_known_to_every_instance_and_lies_nowhere_as_it_is() -> None:
         tokens = await world.here.issue("w")
 
         assert (await world.there.find(tokens.access_token)).worker_id == "w"
-        (item,) = await world.storage.items(SHELF)
+        (item,) = await world.storage.records(SHELF)
         for token in (tokens.access_token, tokens.refresh_token):
             secret = token.rpartition(".")[2].encode()
             assert secret not in item.value

@@ -61,7 +61,7 @@ def test_it_is_traded_for_a_login_once(caplog: pytest.LogCaptureFixture) -> None
 def test_it_lies_in_the_store_as_a_hash() -> None:
     async def scenario(world: World) -> None:
         made = await world.here.make()
-        (item,) = await world.storage.items(SHELF)
+        (item,) = await world.storage.records(SHELF)
         secret = made.text.removeprefix("rop.").encode()
         assert secret not in item.value
         assert secret not in item.key.encode()

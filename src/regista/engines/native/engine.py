@@ -22,6 +22,7 @@ from ...storage.base import Hint, HintKind, StorageBackend
 from ..approval_tokens import ApprovalTokens
 from ..base import Capability, EngineObserver, MonthlyQuota, NoObserver, Submission, WaitResult
 from ..handler_runner import HandlerRunner
+from .announcements import InstanceAnnouncer
 from .contexts import ContextFactory
 from .executor import JobExecutor
 from .hints import HintHandler
@@ -87,8 +88,9 @@ class NativeEngine:
         self._messages = MessageDelivery(repository, self._signals, self._background)
         self._waiter = JobWaiter(repository, clock)
         self._exchange = Exchange(storage, dispatcher.match_index.connected, dispatcher.elsewhere, instance)
+        announcer = InstanceAnnouncer(storage, instance, settings.lease_s, clock) if storage.shared else None
         self._recovery = Recovery(
-            storage,
+            announcer,
             repository,
             registry,
             self._executor,
@@ -97,7 +99,6 @@ class NativeEngine:
             self._waiter,
             self._messages,
             self._signals,
-            settings,
         )
         self._running = False
 
@@ -146,7 +147,7 @@ class NativeEngine:
 
     async def _release_leases(self) -> None:
         """Lets other instances run what this instance claimed, now or before a crash."""
-        returned = await self._storage.relinquish(self._instance)
+        returned = await self._storage.release_leases(self._instance)
         if returned:
             fields = {"action": "relinquished", "jobs": returned}
             log.info("%d jobs that were claimed here are queued again", returned, extra=fields)
@@ -195,7 +196,7 @@ class NativeEngine:
 
     async def queue_status(self) -> list[QueueStatus]:
         """See `Engine.queue_status`."""
-        return await self._storage.lanes()
+        return await self._storage.queue_status()
 
     async def cancel(self, job_id: str, reason: str = "", by: AuditedAction | None = None) -> Job:
         """See `Engine.cancel`."""

@@ -1,6 +1,7 @@
 """Recovery: repeats everything that hints announce, and moves jobs of missing blueprint versions on."""
 
 import logging
+from collections.abc import Collection
 
 from ...blueprint.registry import BlueprintRegistry
 from ...dispatch.dispatcher import Dispatcher
@@ -9,11 +10,11 @@ from ...errors import JobNotFound
 from ...machine import signals
 from ...machine.step import DecisionContext, Step
 from ...model import Job, Task
-from ...storage.base import StorageBackend
+from ...storage.base import Version
+from .announcements import InstanceAnnouncer
 from .executor import JobExecutor
 from .messages import MessageDelivery
 from .repository import JobRepository
-from .settings import ExecutorSettings
 from .signals import JobSignals
 from .waiting import JobWaiter
 
@@ -28,7 +29,7 @@ class Recovery:
 
     def __init__(
         self,
-        storage: StorageBackend,
+        announcer: InstanceAnnouncer | None,
         repository: JobRepository,
         registry: BlueprintRegistry,
         executor: JobExecutor,
@@ -37,9 +38,8 @@ class Recovery:
         waiter: JobWaiter,
         messages: MessageDelivery,
         job_signals: JobSignals,
-        settings: ExecutorSettings,
     ) -> None:
-        self._storage = storage
+        self._announcer = announcer
         self._repository = repository
         self._registry = registry
         self._executor = executor
@@ -48,7 +48,6 @@ class Recovery:
         self._waiter = waiter
         self._messages = messages
         self._signals = job_signals
-        self._settings = settings
 
     async def recheck(self) -> int:
         """Wakes all parts, delivers messages and moves stranded jobs on; returns how many jobs were changed."""
@@ -58,14 +57,20 @@ class Recovery:
         self._exchange.repeat()
         self._waiter.notify_all()
         changed = await self._messages.deliver()
-        for job in await self._repository.stranded(_STRANDED):
+        known = await self._known_versions()
+        for job in await self._repository.stranded(known, _STRANDED):
             changed += await self._migrate(job)
         return changed
 
     async def announce(self) -> None:
-        """Publishes the blueprint versions that this instance can run, for one lease."""
-        settings = self._settings
-        await self._storage.attend(settings.instance, self._registry.versions(), settings.lease_s)
+        """Tells the other instances on a shared store which blueprint versions this one can run."""
+        if self._announcer is not None:
+            await self._announcer.announce(self._registry.versions())
+
+    async def _known_versions(self) -> Collection[Version]:
+        """The versions that this instance or another one can run."""
+        ours = self._registry.versions()
+        return ours if self._announcer is None else [*ours, *await self._announcer.known_versions()]
 
     async def _migrate(self, stranded: Job) -> int:
         moved = waits = False

@@ -99,9 +99,9 @@ class JobRepository:
             self._is_readable(task)
         return tasks
 
-    async def stranded(self, limit: int) -> list[Job]:
-        """Jobs whose blueprint version no instance has."""
-        return await self._whole_jobs(await self._storage.stranded(limit))
+    async def stranded(self, known: Collection[Version], limit: int) -> list[Job]:
+        """Runnable jobs of other blueprint versions than these."""
+        return await self._whole_jobs(await self._storage.stranded(known, limit))
 
     async def messages(self, limit: int) -> list[JobMessage]:
         """Stored messages between jobs, the oldest first."""

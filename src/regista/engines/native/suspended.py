@@ -110,7 +110,7 @@ class SuspendedHandlers:
     async def _extend_lease(self, item: WorkItem) -> bool:
         assert item.base is not None
         settings = self._settings
-        return bool(await self._leases.extend(settings.instance, [item.base.id], settings.lease_s))
+        return bool(await self._leases.extend_leases(settings.instance, [item.base.id], settings.lease_s))
 
 
 async def _done_within(future: "asyncio.Future[HandlerOutcome]", seconds: float) -> bool:

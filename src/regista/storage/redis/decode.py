@@ -12,7 +12,6 @@ from ...model import (
     CommitOutcome,
     CommitStatus,
     Event,
-    FreeSlots,
     OutboxEntry,
     QueueStatus,
     Record,
@@ -24,9 +23,9 @@ from ...model import (
 from ..base import Due, DueKind, Hint, HintKind
 from ..codec import decode_task, moment_of
 from ..task_table import requeued
-from .encode import STATES, Told
+from .encode import STATES, StoredEntry
 
-#: The answers of commit.lua and, the last two, of put.lua.
+#: The answers of commit.lua and, the last two, of put_records.lua.
 OUTCOMES = {
     ord("a"): CommitOutcome(CommitStatus.APPLIED),
     ord("w"): CommitOutcome(CommitStatus.APPLIED, ready=True),
@@ -46,15 +45,14 @@ _STATE, _WORKER, _PLACE, _SESSION, _PRICE, _OFFERED = 1, 2, 9, 11, 12, 13
 _REVISION, _DUE = 0, 1
 
 _KINDS = {kind.value: kind for kind in HintKind}
-_decode_told = msgspec.msgpack.Decoder(Told).decode
+_decode_told = msgspec.msgpack.Decoder(StoredEntry).decode
 _decode_worker = msgspec.msgpack.Decoder(Worker).decode
-_decode_slots = msgspec.msgpack.Decoder(list[FreeSlots]).decode
 _decode_head = msgspec.msgpack.Decoder(list[Any]).decode
 _decode_words = msgspec.msgpack.Decoder(list[str]).decode
 
 
 def decode_answer(packed: bytes) -> tuple[list[CommitOutcome], list[Hint]]:
-    """What commit.lua and put.lua answer: outcomes and hints."""
+    """What commit.lua and put_records.lua answer: outcomes and hints."""
     letters, *lists = _decode_head(packed)
     words, not_offered = (each or [] for each in lists)  # Lua's empty table is a map
     outcomes = [OUTCOMES[letter] for letter in letters.encode()]
@@ -106,23 +104,23 @@ def _waiting(task: Task) -> Task:
     return requeued(task)
 
 
-def item_of(collection: str, key: str, cell: bytes) -> Record:
-    """An item as it was written."""
+def record_of(collection: str, key: str, cell: bytes) -> Record:
+    """A record as it was written."""
     end = 4 + int.from_bytes(cell[:4], "big")
     head = _decode_head(cell[4:end])
     due = moment_of(head[_DUE]) if head[_DUE] is not False else None
     return Record(collection, key, cell[end:], head[_REVISION], due)
 
 
+def records_of(collection: str, found: Sequence[bytes]) -> list[Record]:
+    """Keys and cells in turn."""
+    return [record_of(collection, found[n].decode(), found[n + 1]) for n in range(0, len(found), 2)]
+
+
 def worker_of(row: Sequence[bytes]) -> Worker:
-    """The worker under the session that the store gave it, with the count of its notes."""
+    """The worker under the session that the store gave it, with the version of its record."""
     body, session, notes = row
     return replace(_decode_worker(body), session=int(session), record_version=int(notes))
-
-
-def slots_of(found: Sequence[bytes]) -> dict[str, list[FreeSlots]]:
-    """Instance and body in turn."""
-    return {found[n].decode(): _decode_slots(found[n + 1]) for n in range(0, len(found), 2)}
 
 
 def entry_of(row: tuple[bytes, Sequence[bytes]]) -> OutboxEntry:

@@ -22,7 +22,7 @@ from ...model import (
 from ..base import Version
 from ..codec import encode, micros
 from ..counters import check_quota
-from ..shelves import check_items
+from ..records import check_records
 from ..state import summary_of
 from ..task_queues import order_key
 
@@ -35,7 +35,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _CENTURIES_S = 1e11
 
 
-class Told(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class StoredEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An outbox entry as it is stored: without its numbers, which the store gives."""
 
     events: tuple[Event, ...]
@@ -52,8 +52,8 @@ def _lifetime(seconds: float) -> int:
     return length(min(max(seconds, 0.0), _CENTURIES_S))
 
 
-def item_write(write: RecordWrite, bodies: list[bytes]) -> list[Any]:
-    """A write of an item, as shelf.lua names its places; its value joins the bodies."""
+def record_write(write: RecordWrite, bodies: list[bytes]) -> list[Any]:
+    """A write of a record, as shelf.lua names its places; its value joins the bodies."""
     if write.value is not None:
         bodies.append(write.value)
     return [
@@ -82,8 +82,8 @@ def letters_of(states: tuple[AttemptState, ...]) -> str:
     return "".join([LETTERS[state] for state in states])
 
 
-class Parcel:
-    """The changes, or the writes of items, of one script call, with their bodies.
+class ScriptBatch:
+    """The changes, or the writes of records, of one script call, with their bodies.
 
     What cannot be encoded leaves no trace in it.
     """
@@ -107,7 +107,7 @@ class Parcel:
     def put(self, write: RecordWrite) -> None:
         """Take along a write that was checked."""
         self.size += len(write.value or b"")
-        self.changes.append(item_write(write, self.bodies))
+        self.changes.append(record_write(write, self.bodies))
 
     def packed(self) -> bytes:
         """The changes as the script unpacks them."""
@@ -146,14 +146,14 @@ class Parcel:
             False if change.consumes_message is None else change.consumes_message,
             -1 if change.keep_lease_s is None else length(change.keep_lease_s),
             instance if change.keep_lease_s is not None else "",
-            self._items(change.records) if change.records else False,
+            self._records(change.records) if change.records else False,
             False if change.quota is None else _quota(change.quota),
         ]
 
-    def _items(self, writes: tuple[RecordWrite, ...]) -> list[list[Any]]:
-        check_items(writes)
+    def _records(self, writes: tuple[RecordWrite, ...]) -> list[list[Any]]:
+        check_records(writes)
         self.size += sum(len(write.value or b"") for write in writes)
-        return [item_write(write, self.bodies) for write in writes]
+        return [record_write(write, self.bodies) for write in writes]
 
     def _job(self, job: Job) -> list[Any]:
         deadline, status = job.deadline, job.status
@@ -174,7 +174,7 @@ class Parcel:
     def _entry(self, events: tuple[Event, ...], job: Job | None) -> int:
         if not events:
             return 0
-        return self._body(encode(Told(events, None if job is None else summary_of(job))))
+        return self._body(encode(StoredEntry(events, None if job is None else summary_of(job))))
 
     def _write(self, change: Change, write: TaskWrite) -> list[Any]:
         task = write.task

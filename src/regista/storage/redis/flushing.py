@@ -10,16 +10,18 @@ from ...serialization import safe_text
 from ..base import Hint
 from ..codec import UNENCODABLE
 from .decode import decode_answer
-from .encode import Parcel
+from .encode import ScriptBatch
 from .scripts import Call, Scripts
 
 #: Changes in one call of a script: enough to share the trip, few enough not to hold up the server.
-PARCEL_CHANGES = 64
-#: Bytes after which a parcel is full: a server that copies megabytes answers nobody else.
-PARCEL_BYTES = 1 << 20
+BATCH_CHANGES = 64
+#: Bytes after which a script batch is full: a server that copies megabytes answers nobody else.
+BATCH_BYTES = 1 << 20
+#: More entries than an outbox can have.
+_UNLIMITED = 1 << 52
 
 
-class Answer:
+class PendingOutcome:
     """Where the outcome of one change will be."""
 
     __slots__ = ("outcome",)
@@ -33,95 +35,98 @@ class Answer:
         return self.outcome
 
 
-#: A parcel, and who waits for which part of it.
-Sent = tuple[Parcel, list[Answer]]
+#: A script batch, and the outcomes of its parts.
+Sent = tuple[ScriptBatch, list[PendingOutcome]]
 
 
 class Batch:
-    """What one flush sends: parcels of changes, and of items that are written by themselves."""
+    """What one flush sends: batches of changes, and of records that are written by themselves."""
 
     def __init__(self) -> None:
         self._changes: list[Sent] = []
-        self._items: list[Sent] = []
+        self._records: list[Sent] = []
         self.hints: list[Hint] = []
 
-    def add(self, change: Change, instance: str) -> Answer:
+    def add(self, change: Change, instance: str) -> PendingOutcome:
         """Take the change along. What cannot be encoded is answered here and now."""
-        parcel, answers = _open_parcel(self._changes)
+        script_batch, answers = _open_batch(self._changes)
         try:
-            parcel.add(change, instance)
+            script_batch.add(change, instance)
         except UNENCODABLE as error:
-            return Answer(CommitOutcome(CommitStatus.UNSTORABLE, reason=safe_text(error)))
-        answer = Answer()
+            return PendingOutcome(CommitOutcome(CommitStatus.UNSTORABLE, reason=safe_text(error)))
+        answer = PendingOutcome()
         answers.append(answer)
         return answer
 
-    def put(self, write: RecordWrite) -> Answer:
-        """Take along the write of an item, which was checked."""
-        parcel, answers = _open_parcel(self._items)
-        parcel.put(write)
-        answer = Answer()
+    def put(self, write: RecordWrite) -> PendingOutcome:
+        """Take along the write of a record, which was checked."""
+        script_batch, answers = _open_batch(self._records)
+        script_batch.put(write)
+        answer = PendingOutcome()
         answers.append(answer)
         return answer
 
-    def parcels(self) -> list[tuple[str, Parcel, list[Answer]]]:
+    def batches(self) -> list[tuple[str, ScriptBatch, list[PendingOutcome]]]:
         """Those that carry something, and the script that takes them."""
         return [
-            (script, parcel, answers)
-            for script, sent in (("commit", self._changes), ("put", self._items))
-            for parcel, answers in sent
+            (script, script_batch, answers)
+            for script, sent in (("commit", self._changes), ("put_records", self._records))
+            for script_batch, answers in sent
             if answers
         ]
 
 
-def _open_parcel(sent: list[Sent]) -> Sent:
+def _open_batch(sent: list[Sent]) -> Sent:
     """The last one, or a new one when that is full."""
     if sent:
-        parcel, answers = last = sent[-1]
-        if len(answers) < PARCEL_CHANGES and parcel.size < PARCEL_BYTES:
+        script_batch, answers = last = sent[-1]
+        if len(answers) < BATCH_CHANGES and script_batch.size < BATCH_BYTES:
             return last
-    sent.append((Parcel(), []))
+    sent.append((ScriptBatch(), []))
     return sent[-1]
 
 
 class Flusher:
-    """Sends batches. Each parcel has a name of its own, by which the server knows a repetition."""
+    """Sends batches. Each script_batch has a name of its own, by which the server knows a repetition."""
 
     def __init__(
         self,
         scripts: Scripts,
         origin: Callable[[], str],
         ended_ttl_s: float,
-        outbox_limit: int,
+        outbox_limit: int | None,
         tell: Callable[[Sequence[Hint]], None],
     ) -> None:
         self._scripts = scripts
         self._origin = origin
-        self._limits = (round(ended_ttl_s * 1000), outbox_limit)
+        self._limits = (round(ended_ttl_s * 1000), _UNLIMITED if outbox_limit is None else outbox_limit)
         self._tell = tell
         self._names = map(f"{secrets.token_hex(8)}:{{}}".format, count(1))
 
-    def keep_outbox(self) -> None:
-        """Cut nothing off the outbox, however long it gets."""
-        self._limits = (self._limits[0], 1 << 52)
-
     async def flush(self, batch: Batch) -> None:
         """Return when the server has answered for all of it; raise StorageUnavailable when it does not."""
-        parcels = batch.parcels()
-        if not parcels:
+        batches = batch.batches()
+        if not batches:
             return
-        more: dict[str, tuple[int, ...]] = {"commit": self._limits, "put": ()}
+        more: dict[str, tuple[int, ...]] = {"commit": self._limits, "put_records": ()}
         origin = self._origin()
         try:
             calls: list[Call] = [
-                (script, next(self._names), origin, *more[script], parcel.packed(), *parcel.bodies)
-                for script, parcel, _ in parcels
+                (
+                    script,
+                    next(self._names),
+                    origin,
+                    *more[script],
+                    script_batch.packed(),
+                    *script_batch.bodies,
+                )
+                for script, script_batch, _ in batches
             ]
             replies = await self._scripts.call_many(calls)
         except (StorageError, *UNENCODABLE) as error:
             # Whatever it was, it concerns this batch only: the server has the others.
             raise StorageUnavailable(safe_text(error)) from error
-        for (_, _, answers), reply in zip(parcels, replies, strict=True):
+        for (_, _, answers), reply in zip(batches, replies, strict=True):
             outcomes, hints = decode_answer(reply)
             for answer, outcome in zip(answers, outcomes, strict=True):
                 answer.outcome = outcome

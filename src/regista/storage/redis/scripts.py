@@ -18,34 +18,30 @@ Call = tuple[Any, ...]
 
 #: Every intention that needs a script.
 NAMES = (
-    "attend",
     "claim_ready",
     "claim_tasks",
     "commit",
-    "extend",
-    "forget",
+    "due_records",
+    "extend_leases",
+    "find_records",
+    "forget_worker",
     "heartbeat",
     "held_by",
-    "item",
-    "items",
-    "lanes",
     "lapsed",
     "lead",
     "messages",
-    "note",
     "prune",
-    "put",
+    "put_records",
+    "queue_status",
+    "quota_used",
+    "records",
     "register",
-    "relinquish",
-    "ripe",
-    "show_slots",
-    "slots",
+    "release_leases",
     "stranded",
     "tail",
-    "take",
+    "take_tokens",
     "time",
-    "used",
-    "worker",
+    "update_worker",
     "workers",
 )
 #: What stands in front of all of them.
@@ -55,23 +51,23 @@ SHARED = {
     "claim_ready": ("waiting",),
     "claim_tasks": ("waiting",),
     "commit": ("waiting", "shelf", "quota", "page"),
-    "extend": ("waiting",),
-    "item": ("shelf",),
-    "items": ("shelf",),
-    "lanes": ("waiting",),
+    "due_records": ("shelf",),
+    "extend_leases": ("waiting",),
+    "find_records": ("shelf",),
     "lapsed": ("waiting",),
-    "put": ("shelf",),
+    "put_records": ("shelf",),
+    "queue_status": ("waiting",),
+    "quota_used": ("quota",),
+    "records": ("shelf",),
     "register": ("waiting",),
-    "relinquish": ("waiting",),
-    "ripe": ("shelf",),
+    "release_leases": ("waiting",),
     "stranded": ("waiting",),
-    "used": ("quota",),
 }
 #: Those that are told the server's process first, since what they do depends on what it has gone through.
-MEETING = frozenset({"claim_ready", "commit", "lapsed", "register", "stranded"})
+NEEDS_RUN_ID = frozenset({"claim_ready", "commit", "lapsed", "register", "stranded"})
 #: Those that take something out for the caller. They are told the name of the call, and how often it was sent before:
 #: when an answer is lost, what was taken with it is handed out again.
-CLAIMING = frozenset({"claim_ready", "claim_tasks", "take"})
+REPEATABLE_CLAIMS = frozenset({"claim_ready", "claim_tasks", "take_tokens"})
 
 
 @cache
@@ -119,7 +115,7 @@ class Scripts:
     async def call(self, name: str, *arguments: Any) -> Reply:
         """The answer of one script."""
         self.calls += 1
-        if name in CLAIMING:
+        if name in REPEATABLE_CLAIMS:
             arguments = (next(self._names), *arguments)
         try:
             return (await self._link.ask(self._command(name, arguments)))[0]
@@ -139,10 +135,10 @@ class Scripts:
         how = ("EVAL", self._texts[name]) if whole else ("EVALSHA", self._hashes[name])
         words = (*how, 1, self._prefix)
         # The rest is said when it is sent, and not before: after an outage another process may be the one that answers.
-        if name in CLAIMING:
+        if name in REPEATABLE_CLAIMS:
             sent = count(int(whole))
             return lambda run: (*words, run, next(sent), *arguments)
-        if name in MEETING:
+        if name in NEEDS_RUN_ID:
             return lambda run: (*words, run, *arguments)
         return (*words, *arguments)
 

@@ -6,6 +6,8 @@ import secrets
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from ...clock import Clock, SystemClock
 from ...errors import StorageError, StorageFailed, StorageUnavailable
 from ...model import (
@@ -14,17 +16,22 @@ from ...model import (
     Event,
     Job,
     JobMessage,
-    OutboxEntry,
     QueueKey,
     QueueStatus,
+    Record,
+    RecordWrite,
     Task,
+    TokenGrant,
     Worker,
     job_id_of_task,
     queue_key_text,
 )
-from ..base import Due, Hint, TaskClaim, Version
+from ..base import Due, Heartbeat, Hint, HintKind, OutboxPage, TaskClaim, Version
 from ..codec import decode_job, decode_message, encode, micros, moment_of, readable
+from ..counters import taken
 from ..group_commit import GroupCommit
+from ..listeners import HintListeners
+from ..records import check_records
 from .checks import check_server
 from .crier import Crier
 from .decode import (
@@ -34,22 +41,21 @@ from .decode import (
     hints_of,
     lane_status_of,
     placed_task,
+    records_of,
     task_of,
+    worker_of,
 )
 from .encode import field_of, length, version_name
 from .flushing import Batch, Flusher
 from .line import Refused, Reply, Words
 from .link import Link
-from .presence import Presence
 from .scripts import Scripts
-from .shelves import RedisShelves
-from .workers import RedisWorkers
 
 log = logging.getLogger("regista.storage")
 
 #: Seconds for which a job stays readable after its end, with its events.
 ENDED_TTL_S = 7 * 24 * 3600.0
-#: Entries that the outbox keeps when nobody prunes it.
+#: Entries that the outbox should keep where no history prunes it.
 OUTBOX_LIMIT = 1_000_000
 #: How long a call waits for a server that is away, in seconds.
 PATIENCE_S = 2.0
@@ -58,7 +64,7 @@ PRUNED_AT_ONCE = 1000
 _PRIVATE = re.compile(r"[A-Za-z0-9_.-]+")
 
 
-class RedisStorage(RedisWorkers, RedisShelves):
+class RedisStorage:
     """Everything is on the server; nothing is kept here that could change there. Redis 7 or newer, or Valkey.
 
     Each intention is one round trip: a Lua script, or plain reads sent together. All callers share one
@@ -78,7 +84,7 @@ class RedisStorage(RedisWorkers, RedisShelves):
         *,
         namespace: str = "r0",
         ended_ttl_s: float = ENDED_TTL_S,
-        outbox_limit: int = OUTBOX_LIMIT,
+        outbox_limit: int | None = None,
         patience_s: float = PATIENCE_S,
         now: str | None = None,
     ) -> None:
@@ -88,14 +94,14 @@ class RedisStorage(RedisWorkers, RedisShelves):
         # One tag, so that a cluster keeps all of it on one node: a script sees only what is there.
         self._prefix = f"regista:{{{namespace}}}:"
         name = secrets.token_hex(8)
-        self._crier = crier = Crier(url, f"{self._prefix}hints", name, self._tell, patience_s)
-        self._presence = Presence(name, self._clock)
+        self._listeners = HintListeners()
+        self._crier = crier = Crier(url, f"{self._prefix}hints", name, self._listeners.call, patience_s)
         self._link = Link(url, f"regista-{name}", patience_s)
         self._scripts = Scripts(self._link, self._prefix, now)
-        self._flusher = Flusher(self._scripts, lambda: crier.origin, ended_ttl_s, outbox_limit, self._tell)
+        self._flusher = Flusher(
+            self._scripts, lambda: crier.origin, ended_ttl_s, outbox_limit, self._listeners.call
+        )
         self._group = GroupCommit(Batch, self._flusher.flush, self._flusher.flushed)
-        self._listeners: dict[int, Callable[[Hint], None]] = {}
-        self._next_listener = 0
         self._started = False
 
     # -- life ------------------------------------------------------------------------------------
@@ -132,23 +138,13 @@ class RedisStorage(RedisWorkers, RedisShelves):
     async def now(self) -> datetime:
         return moment_of(float(await self._scripts.call("time")))
 
-    def listen(self, hear: Callable[[Hint], None]) -> Callable[[], None]:
-        self._next_listener = key = self._next_listener + 1
-        self._listeners[key] = hear
-        return lambda: self._listeners.pop(key, None) and None
+    def subscribe(self, callback: Callable[[Hint], None]) -> Callable[[], None]:
+        return self._listeners.add(callback)
 
-    async def nudge(self, hints: Sequence[Hint]) -> None:
+    async def publish(self, hints: Sequence[Hint]) -> None:
         words = [word for hint in hints for word in (hint.kind.value, hint.id, hint.to)]
         await self._ask(("PUBLISH", f"{self._prefix}hints", encode((self._crier.origin, words))))
-        self._tell(hints)
-
-    def _tell(self, hints: Sequence[Hint]) -> None:
-        for hear in list(self._listeners.values()):
-            try:
-                for hint in hints:
-                    hear(hint)
-            except Exception:  # a listener's error is nobody else's; hints may be lost anyway
-                log.exception("a listener failed", extra={"action": "storage_hint"})
+        self._listeners.call(hints)
 
     async def _ask(self, *commands: Words) -> list[Reply]:
         try:
@@ -166,7 +162,7 @@ class RedisStorage(RedisWorkers, RedisShelves):
             return []
         batch = self._group.batch()
         answers = [batch.add(change, instance) for change in changes]
-        await self._group.wait(self._group.touch())
+        await self._group.wait(self._group.mark_dirty())
         return [answer.get() for answer in answers]
 
     async def load(
@@ -205,6 +201,9 @@ class RedisStorage(RedisWorkers, RedisShelves):
         bodies = await self._ask(*[("HGET", self._job_key(job_id), "b") for job_id in job_ids])
         return [None if body is None else decode_job(body) for body in bodies]
 
+    async def forget_jobs(self, job_ids: Sequence[str]) -> None:
+        """Nothing to do: the server forgets ended jobs by itself."""
+
     # -- ready queue -----------------------------------------------------------------------------
 
     async def claim_ready(
@@ -214,44 +213,41 @@ class RedisStorage(RedisWorkers, RedisShelves):
         bodies = await self._scripts.call("claim_ready", instance, limit, length(lease_s), *names)
         return readable(decode_job, bodies)
 
-    async def extend(self, instance: str, job_ids: Sequence[str], lease_s: float) -> list[str]:
+    async def extend_leases(self, instance: str, job_ids: Sequence[str], lease_s: float) -> list[str]:
         if not job_ids:
             return []
-        kept = await self._scripts.call("extend", instance, length(lease_s), *job_ids)
+        kept = await self._scripts.call("extend_leases", instance, length(lease_s), *job_ids)
         return [job_id.decode() for job_id in kept]
 
-    async def relinquish(self, instance: str) -> int:
-        return int(await self._scripts.call("relinquish", self._crier.origin, instance))
+    async def release_leases(self, instance: str) -> int:
+        return int(await self._scripts.call("release_leases", self._crier.origin, instance))
 
-    async def attend(self, instance: str, versions: Collection[Version], lease_s: float) -> None:
-        said = (self._presence.process, instance, length(lease_s), *map(version_name, versions))
-        self._presence.learn(instance, (await self._scripts.call("attend", *said)).decode(), lease_s)
-
-    async def stranded(self, limit: int) -> list[Job]:
+    async def stranded(self, known: Collection[Version], limit: int) -> list[Job]:
         if limit < 1:
             return []
-        return readable(decode_job, await self._scripts.call("stranded", limit))
+        bodies = await self._scripts.call("stranded", limit, *map(version_name, known))
+        return readable(decode_job, bodies)
 
     # -- tasks -----------------------------------------------------------------------------------
 
     async def claim_tasks(
-        self, worker: Worker, lanes: Collection[QueueKey], limit: int, now: datetime
+        self, worker: Worker, keys: Collection[QueueKey], limit: int, now: datetime
     ) -> TaskClaim:
-        if limit < 1 or not lanes:
+        if limit < 1 or not keys:
             return TaskClaim([], exhausted=limit > 0)
         cost_of = worker.profile.cost_of
         asked = [
             part
-            for queue_key in dict.fromkeys(lanes)
+            for queue_key in dict.fromkeys(keys)
             for part in (queue_key_text(queue_key), cost_of(queue_key.type))
         ]
         said = (self._crier.origin, worker.id, worker.session, micros(now), limit)
         hints, cells, is_gone = await self._scripts.call("claim_tasks", *said, encode(asked))
-        self._tell(hints_of(hints))
+        self._listeners.call(hints_of(hints))
         return TaskClaim(readable(task_of, cells), exhausted=not is_gone and len(cells) < limit)
 
-    async def lanes(self) -> list[QueueStatus]:
-        rows = [lane_status_of(row) for row in await self._scripts.call("lanes")]
+    async def queue_status(self) -> list[QueueStatus]:
+        rows = [lane_status_of(row) for row in await self._scripts.call("queue_status")]
         return sorted(rows, key=lambda row: (row.queue_key, row.client))
 
     async def held_by(self, worker_id: str) -> list[Task]:
@@ -284,25 +280,16 @@ class RedisStorage(RedisWorkers, RedisShelves):
 
     # -- outbox ----------------------------------------------------------------------------------
 
-    async def outbox(self, after: int, limit: int) -> list[OutboxEntry]:
-        if limit < 1:
-            return []
-        (found,) = await self._ask(("XRANGE", f"{self._prefix}outbox", f"({after}-0", "+", "COUNT", limit))
-        return readable(entry_of, found)
+    async def outbox(self, after: int, limit: int) -> OutboxPage:
+        found, newest = await self._ask(
+            ("XRANGE", f"{self._prefix}outbox", f"({after}-0", "+", "COUNT", max(limit, 0)),
+            ("HGET", f"{self._prefix}counters", "entries"),
+        )
+        return OutboxPage(readable(entry_of, found or ()), int(newest or 0))
 
-    async def newest(self) -> int:
-        """The number of the newest entry that there ever was; 0 at first."""
-        (found,) = await self._ask(("HGET", f"{self._prefix}counters", "entries"))
-        return int(found or 0)
-
-    async def leap(self, by: int) -> int:
-        """Count on from so many numbers above; returns the last number below the gap."""
-        (found,) = await self._ask(("HINCRBY", f"{self._prefix}counters", "entries", by))
-        return int(found) - by
-
-    def keep_outbox(self) -> None:
-        """A history reads the outbox, and prunes it: nothing may be cut off before."""
-        self._flusher.keep_outbox()
+    async def skip_outbox_numbers(self, above: int) -> int:
+        (found,) = await self._ask(("HINCRBY", f"{self._prefix}counters", "entries", above))
+        return int(found) - above
 
     async def prune(self, upto: int) -> None:
         while await self._scripts.call("prune", upto, PRUNED_AT_ONCE):
@@ -312,13 +299,81 @@ class RedisStorage(RedisWorkers, RedisShelves):
         rows = await self._scripts.call("tail", job_id, after_seq)
         return [event for row in rows for event in events_of(job_id, row) if event.seq > after_seq]
 
-    # -- the rest --------------------------------------------------------------------------------
+    # -- workers ---------------------------------------------------------------------------------
+
+    async def register(self, worker: Worker, lease_s: float) -> Worker:
+        known = replace(worker, session=0, record_version=0, registered_at=self._clock.now())
+        arguments = (self._crier.origin, worker.id, encode(known), length(lease_s))
+        session = await self._scripts.call("register", *arguments)
+        self._listeners.call([Hint(HintKind.WORKER, worker.id)])
+        return replace(known, session=session)
+
+    async def heartbeat(self, beats: Sequence[Heartbeat]) -> list[bool]:
+        if not beats:
+            return []
+        arguments = [part for beat in beats for part in (beat.worker_id, beat.session, length(beat.lease_s))]
+        return [bool(renewed) for renewed in await self._scripts.call("heartbeat", *arguments)]
+
+    async def update_worker(self, worker: Worker) -> Worker | None:
+        body = encode(replace(worker, session=0, record_version=0))
+        arguments = (self._crier.origin, worker.id, worker.session, worker.record_version, body)
+        if not await self._scripts.call("update_worker", *arguments):
+            return None
+        self._listeners.call([Hint(HintKind.WORKER, worker.id)])
+        return replace(worker, record_version=worker.record_version + 1)
+
+    async def workers(self, ids: Collection[str] | None = None, *, lapsed_only: bool = False) -> list[Worker]:
+        if ids is not None and not ids:
+            return []
+        if lapsed_only:
+            rows = await self._scripts.call("lapsed")
+        else:
+            rows = await self._scripts.call("workers", *(ids or ()))
+        found = {worker.id: worker for worker in readable(worker_of, rows)}
+        return [found[worker_id] for worker_id in sorted(found) if ids is None or worker_id in ids]
+
+    async def forget_worker(self, worker_id: str, session: int, *, only_if_lapsed: bool = False) -> bool:
+        arguments = (self._crier.origin, worker_id, session, int(only_if_lapsed))
+        removed = await self._scripts.call("forget_worker", *arguments)
+        if removed:
+            self._listeners.call([Hint(HintKind.WORKER, worker_id)])
+        return bool(removed)
+
+    # -- records and counters --------------------------------------------------------------------
+
+    async def put_records(self, writes: Sequence[RecordWrite]) -> list[bool]:
+        if not writes:
+            return []
+        check_records(writes)
+        # They travel with whatever else is flushed now.
+        batch = self._group.batch()
+        answers = [batch.put(write) for write in writes]
+        await self._group.wait(self._group.mark_dirty())
+        return [answer.get().ok for answer in answers]
+
+    async def records(
+        self, collection: str, *, keys: Sequence[str] | None = None, after: str = "", limit: int = 100
+    ) -> list[Record]:
+        if limit < 1 or (keys is not None and not keys):
+            return []
+        if keys is not None:
+            return records_of(collection, await self._scripts.call("find_records", collection, *keys))
+        return records_of(collection, await self._scripts.call("records", collection, after, limit))
+
+    async def due_records(self, collection: str, now: datetime, limit: int) -> list[Record]:
+        if limit < 1:
+            return []
+        return records_of(collection, await self._scripts.call("due_records", collection, micros(now), limit))
+
+    async def take_tokens(self, bucket: str, n: int, limit: int, window_s: float) -> TokenGrant:
+        if limit < 1:
+            return taken(0.0, n, limit, window_s)
+        ahead_s = await self._scripts.call("take_tokens", bucket, n, limit, repr(float(window_s)))
+        return taken(float(ahead_s), n, limit, window_s)
+
+    async def quota_used(self, counter: str) -> int:
+        used: int = await self._scripts.call("quota_used", counter)
+        return used
 
     async def lead(self, name: str, instance: str, ttl_s: float) -> bool:
         return bool(await self._scripts.call("lead", name, instance, length(ttl_s)))
-
-    async def secret(self, name: str) -> bytes:
-        made = secrets.token_bytes(32)
-        (known,) = await self._ask(("SET", f"{self._prefix}secret:{name}", made, "NX", "GET"))
-        secret: bytes = known or made
-        return secret

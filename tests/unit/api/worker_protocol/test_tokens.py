@@ -278,7 +278,7 @@ def test_what_was_done_with_tokens_is_on_record_and_no_token_is() -> None:
         for _ in range(2):
             await ask(worker, REFRESH, wish)
         await revoke(worker)
-        records = await here.director.storage.items("audit", limit=50)
+        records = await here.director.storage.records("audit", limit=50)
         kept = b"".join(item.value for item in records)
         for action in ("token.otp", "token.traded", "token.reused", "token.revoke"):
             assert action.encode() in kept

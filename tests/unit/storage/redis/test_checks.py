@@ -67,10 +67,10 @@ async def test_a_user_with_the_rights_that_the_docs_name_can_do_everything(
         worker = await store.register(make_worker(), 30)
         assert await offers(store, worker) == ["job-2_1_0"]
         assert await claim(store) == ["job-1"]
-        assert await store.extend("me", ["job-1"], 30) == ["job-1"]
+        assert await store.extend_leases("me", ["job-1"], 30) == ["job-1"]
         assert await store.lead("chore", "me", 30)
         assert await picture(store, ["job-1", "job-2"])
-        assert await store.lapsed() == []
+        assert await store.workers(lapsed_only=True) == []
         await store.prune(1)
 
 

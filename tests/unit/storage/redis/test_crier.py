@@ -33,7 +33,7 @@ from .conftest import Open
 async def test_a_hint_of_one_instance_reaches_the_other(open_store: Open) -> None:
     async with running(open_store()) as here, running(open_store()) as there:
         heard: list[Hint] = []
-        there.listen(heard.append)
+        there.subscribe(heard.append)
         job = make_job()
         await create(here, job, events=(event(),), messages=(message("m", "job-7"),))
         await dispatch(here, make_task("job-2"))
@@ -47,8 +47,8 @@ async def test_a_hint_of_one_instance_reaches_the_other(open_store: Open) -> Non
 async def test_the_record_of_a_worker_is_hinted_at_everywhere(open_store: Open) -> None:
     async with running(open_store()) as here, running(open_store()) as there:
         heard: list[Hint] = []
-        there.listen(heard.append)
-        assert await here.note(await there.register(make_worker(), 30))
+        there.subscribe(heard.append)
+        assert await here.update_worker(await there.register(make_worker(), 30))
         assert await hears(heard, Hint(HintKind.WORKER, "w1"))
 
 
@@ -56,8 +56,8 @@ async def test_ones_own_hints_are_heard_once(open_store: Open) -> None:
     async with running(open_store()) as here, running(open_store()) as there:
         mine: list[Hint] = []
         yours: list[Hint] = []
-        here.listen(mine.append)
-        there.listen(yours.append)
+        here.subscribe(mine.append)
+        there.subscribe(yours.append)
         await create(here, make_job(**PARKED), children=(ChildJob(make_job("child"), ()),))
         assert await hears(yours, Hint(HintKind.READY))
         await asyncio.sleep(0.05)
@@ -74,7 +74,7 @@ def test_who_was_cut_off_hears_that_anything_may_be_new(
             running(open_store(f"redis://127.0.0.1:{network.port}/0")) as here,
         ):
             heard: list[Hint] = []
-            here.listen(heard.append)
+            here.subscribe(heard.append)
             network.close_the_line()
             await create(there, make_job())
             await asyncio.sleep(0.1)
@@ -95,7 +95,7 @@ async def test_words_that_nobody_understands_are_passed_over(
 ) -> None:
     async with running(open_store()) as here, running(open_store()) as there:
         heard: list[Hint] = []
-        there.listen(heard.append)
+        there.subscribe(heard.append)
         server.ask("PUBLISH", f"regista:{{{namespace}}}:hints", "nonsense")
         await create(here, make_job())
         assert await hears(heard, Hint(HintKind.READY))
@@ -104,7 +104,7 @@ async def test_words_that_nobody_understands_are_passed_over(
 async def test_who_listens_alone_hears_one_whose_own_ear_is_cut_off(open_store: Open) -> None:
     async with running(open_store()) as here, running(open_store()) as there:
         heard: list[Hint] = []
-        there.listen(heard.append)
+        there.subscribe(heard.append)
         await here._crier.stop()
         await create(here, make_job())
         assert await hears(heard, Hint(HintKind.READY))
@@ -118,7 +118,7 @@ async def test_a_subscription_that_is_never_answered_is_asked_for_again(
         running(open_store(f"redis://127.0.0.1:{network.port}/0", patience_s=0.3)) as here,
     ):
         heard: list[Hint] = []
-        here.listen(heard.append)
+        here.subscribe(heard.append)
         network.deaf = True  # what is said to a connection meanwhile is lost for good
         network.cut()
         await asyncio.sleep(0.3)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from regista.clock import EPOCH
 from regista.model import TaskWrite
 from regista.storage.codec import micros, moment_of
-from regista.storage.redis.encode import Parcel, field_of, length, version_name
+from regista.storage.redis.encode import ScriptBatch, field_of, length, version_name
 from regista.testing.conformance.storage.kit import close_branch, make_job, make_task, write
 
 
@@ -44,14 +44,14 @@ def test_versions_of_different_names_never_look_alike() -> None:
 
 
 def test_a_new_task_must_be_named_after_its_job() -> None:
-    parcel = Parcel()
+    parcel = ScriptBatch()
 
     with pytest.raises(ValueError, match="expected a task id like job-1_1_0, got other"):
         parcel.add(write(make_job(), tasks=(TaskWrite(make_task(id="other")),)), "me")
 
 
 def test_what_cannot_be_encoded_leaves_no_trace_in_the_parcel() -> None:
-    parcel = Parcel()
+    parcel = ScriptBatch()
     parcel.add(close_branch(0), "me")
     before = (list(parcel.changes), list(parcel.bodies))
 

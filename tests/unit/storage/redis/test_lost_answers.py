@@ -122,7 +122,7 @@ async def test_tasks_that_were_offered_unheard_are_offered_by_asking_again(
 
 async def test_what_was_taken_unheard_is_taken_once(open_store: Open, server: RedisServer) -> None:
     async with behind(server, open_store) as (network, store):
-        taken = await losing(network, store, "take", lambda: store.take("bucket", 3, 5, 3600.0))
+        taken = await losing(network, store, "take_tokens", lambda: store.take_tokens("bucket", 3, 5, 3600.0))
         assert (taken.ok, taken.left) == (True, 2)
-        assert (await store.take("bucket", 2, 5, 3600.0)).ok
-        assert not (await store.take("bucket", 1, 5, 3600.0)).ok
+        assert (await store.take_tokens("bucket", 2, 5, 3600.0)).ok
+        assert not (await store.take_tokens("bucket", 1, 5, 3600.0)).ok

@@ -55,4 +55,4 @@ async def test_a_script_that_fails_says_which_one_it_was(open_store: Open, serve
     async with running(open_store()) as store:
         await store._ask(("SET", f"{store._prefix}beats", "not a sorted set"))
         with pytest.raises(StorageError, match=r"refused 'lapsed'.*WRONGTYPE"):
-            await store.lapsed()
+            await store.workers(lapsed_only=True)

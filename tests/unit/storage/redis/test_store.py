@@ -7,7 +7,7 @@ import pytest
 
 from regista.errors import StorageFailed, StorageUnavailable
 from regista.model import AwaitTimer, JobStatus, TaskWrite
-from regista.storage.base import Hint, HintKind
+from regista.storage.base import Heartbeat, Hint, HintKind, shared_secret
 from regista.storage.redis import flushing
 from regista.storage.redis.store import RedisStorage
 from regista.testing.conformance.storage.kit import (
@@ -66,7 +66,7 @@ async def test_bodies_survive_byte_for_byte(open_store: Open) -> None:
         assert repr(offered.params) == repr(ODD)
         assert offered == await task_of(store, "odd-2_1_0")
         assert offered.session == 2**50 + 1
-        assert repr((await store.outbox(0, ALL))[0].events[0].detail) == repr(ODD)
+        assert repr(((await store.outbox(0, ALL)).entries)[0].events[0].detail) == repr(ODD)
         assert repr((await store.tail("odd", 0))[0].detail) == repr(ODD)
 
 
@@ -94,7 +94,7 @@ async def test_deadlines_are_exact_to_the_microsecond(open_store: Open) -> None:
 async def test_a_deadline_that_is_far_off_wakes_nobody(open_store: Open) -> None:
     async with running(open_store()) as store:
         heard: list[HintKind] = []
-        store.listen(lambda hint: heard.append(hint.kind))
+        store.subscribe(lambda hint: heard.append(hint.kind))
         for job_id, seconds in (("far", 60), ("near", 1)):
             wait = AwaitTimer(datetime.now(UTC) + timedelta(seconds=seconds), "next")
             job = make_job(job_id, status=JobStatus.WAITING_FOR_TIMER, wait=wait)
@@ -122,12 +122,12 @@ def test_nothing_grows_for_ever(open_store: Open, server: RedisServer, namespace
                 ends = [write(next_of(job, **FINISHED), events=(event(),)) for job in jobs]
                 assert await commit(store, *ends) == [APPLIED] * 250
             worker = await store.register(make_worker(), 30)
-            await store.forget("w1", worker.session)
-            await store.prune((await store.outbox(0, ALL))[-1].number)
+            await store.forget_worker("w1", worker.session)
+            await store.prune(((await store.outbox(0, ALL)).entries)[-1].number)
             assert await shown(store, "job-0999") is not None
             await asyncio.sleep(1.1)
             assert await shown(store, "job-0999") is None
-            assert await store.stranded(ALL) == []  # a chore that sweeps, too
+            assert await store.stranded([], ALL) == []  # a chore that sweeps, too
             left = sorted(key.removeprefix(store._prefix.encode()) for key in await keys(store))
             assert left == [b"counters", b"outbox", b"pulse"]
 
@@ -139,28 +139,27 @@ async def test_an_outbox_that_nobody_prunes_keeps_the_newest(open_store: Open) -
     async with running(open_store(outbox_limit=10)) as store:
         for n in range(30):
             await create(store, make_job(f"j{n}"), events=(event(f"{n}"),))
-        entries = await store.outbox(0, ALL)
+        entries = (await store.outbox(0, ALL)).entries
         assert [entry.job_id for entry in entries] == [f"j{n}" for n in range(20, 30)]
         assert await told(store, "j19") == []
         assert await told(store, "j20") == [(1, "20")]
 
 
 async def test_an_outbox_that_a_history_reads_is_never_cut(open_store: Open) -> None:
-    async with running(open_store(outbox_limit=10)) as store:
-        store.keep_outbox()
+    async with running(open_store()) as store:
         for n in range(30):
             await create(store, make_job(f"j{n}"), events=(event(f"{n}"),))
-        assert len(await store.outbox(0, ALL)) == 30
+        assert len((await store.outbox(0, ALL)).entries) == 30
 
 
 async def test_numbers_go_on_above_a_gap_after_a_leap(open_store: Open) -> None:
     async with running(open_store()) as store:
         await create(store, make_job("before"), events=(event("1"),))
-        newest = await store.newest()
-        assert await store.leap(100) == newest
+        newest = (await store.outbox(0, 0)).newest
+        assert await store.skip_outbox_numbers(100) == newest
         await create(store, make_job("after"), events=(event("2"),))
-        assert await store.newest() == newest + 101
-        assert [entry.number for entry in await store.outbox(newest, ALL)] == [newest + 101]
+        assert (await store.outbox(0, 0)).newest == newest + 101
+        assert [entry.number for entry in (await store.outbox(newest, ALL)).entries] == [newest + 101]
 
 
 async def test_the_tail_of_a_long_job_is_read_from_its_end(open_store: Open) -> None:
@@ -225,16 +224,16 @@ async def test_no_lease_lapses_for_one_lease_after_a_restart_of_the_server(morta
         await create(store, make_job())
         assert await claim(store, "me", lease_s=0.3) == ["job-1"]
         worker = await store.register(make_worker(), 0.3)
-        assert await store.lapsed() == []
+        assert await store.workers(lapsed_only=True) == []
         mortal.kill()
         await asyncio.sleep(0.4)
         mortal.start()
-        assert (await store.lapsed(), await claim(store, "you")) == ([], [])
+        assert (await store.workers(lapsed_only=True), await claim(store, "you")) == ([], [])
         await asyncio.sleep(0.15)
-        assert (await store.lapsed(), await claim(store, "you")) == ([], [])
-        assert await store.extend("me", ["job-1"], 0.3) == ["job-1"]
+        assert (await store.workers(lapsed_only=True), await claim(store, "you")) == ([], [])
+        assert await store.extend_leases("me", ["job-1"], 0.3) == ["job-1"]
         await asyncio.sleep(0.35)
-        assert await store.lapsed() == [worker]
+        assert await store.workers(lapsed_only=True) == [worker]
         assert await claim(store, "you") == ["job-1"]
 
 
@@ -249,14 +248,14 @@ async def test_no_lease_lapses_for_one_lease_after_a_long_silence(
         await create(store, make_job())
         assert await claim(store, "me", lease_s=30) == ["job-1"]
         clock.move(4)
-        assert await store.lapsed() == []
+        assert await store.workers(lapsed_only=True) == []
         clock.move(60)
-        assert (await store.lapsed(), await claim(store, "you")) == ([], [])
+        assert (await store.workers(lapsed_only=True), await claim(store, "you")) == ([], [])
         for _ in range(7):
             clock.move(4)
-            assert (await store.lapsed(), await claim(store, "you")) == ([], [])
+            assert (await store.workers(lapsed_only=True), await claim(store, "you")) == ([], [])
         clock.move(4)
-        assert (await store.lapsed(), await claim(store, "you")) == ([worker], ["job-1"])
+        assert (await store.workers(lapsed_only=True), await claim(store, "you")) == ([worker], ["job-1"])
 
 
 async def test_leases_lapse_one_lease_after_the_servers_clock_was_set_back(
@@ -266,15 +265,15 @@ async def test_leases_lapse_one_lease_after_the_servers_clock_was_set_back(
     async with running(HandMovedRedis(server.url, an_hour_ahead, seen=False, namespace=namespace)) as store:
         await create(store, make_job("job-1"))
         await store.register(make_worker(), 30)
-        assert await store.lapsed() == []
+        assert await store.workers(lapsed_only=True) == []
         assert await claim(store, "gone") == ["job-1"]
         assert await store.lead("chore", "gone", 30)
     async with running(HandMovedRedis(server.url, clock, seen=False, namespace=namespace)) as store:
         assert await claim(store) == []
-        assert await store.lapsed() == []
+        assert await store.workers(lapsed_only=True) == []
         for _ in range(7):  # somebody looks all the while
             clock.move(4.5)
-            found = await claim(store), [worker.id for worker in await store.lapsed()]
+            found = await claim(store), [worker.id for worker in await store.workers(lapsed_only=True)]
         assert found == (["job-1"], ["w1"])
         assert await store.lead("chore", "me", 30)
 
@@ -299,10 +298,10 @@ async def test_two_namespaces_on_one_server_know_nothing_of_each_other(
     one, other = (RedisStorage(server.url, namespace=f"{namespace}-{n}") for n in range(2))
     async with running(one), running(other):
         heard: list[Hint] = []
-        other.listen(heard.append)
+        other.subscribe(heard.append)
         await create(one, make_job(), events=(event(),))
-        assert (await claim(other), await other.outbox(0, ALL), heard) == ([], [], [])
-        assert await one.secret("x") != await other.secret("x")
+        assert (await claim(other), (await other.outbox(0, ALL)).entries, heard) == ([], [], [])
+        assert await shared_secret(one, "x") != await shared_secret(other, "x")
         assert await claim(one) == ["job-1"]
 
 
@@ -330,7 +329,7 @@ def test_one_spoiled_record_does_not_stop_the_others(
         async with running(open_store()) as store:
             await create(store, make_job("bad"), make_job("good"))
             await store._ask(("HSET", store._job_key("bad"), "b", b"\xc1 not a record"))
-            assert [job.id for job in await store.stranded(ALL)] == ["good"]
+            assert [job.id for job in await store.stranded([], ALL)] == ["good"]
             assert await claim(store) == ["good"]
 
     asyncio.run(play())
@@ -343,7 +342,7 @@ async def test_nothing_is_offered_to_a_session_that_was_replaced(open_store: Ope
         await dispatch(store, make_task())
         old = await store.register(make_worker(), 30)
         new = await store.register(make_worker(), 30)
-        store.listen(heard.append)
+        store.subscribe(heard.append)
         assert await offers(store, old) == []
         # Whoever asked learns that the worker is gone from there, and that the lane still waits.
         assert [hint.kind for hint in heard] == [HintKind.WORKER, HintKind.TASK]
@@ -362,7 +361,7 @@ async def test_nothing_is_offered_to_a_worker_whose_lease_is_over(
         late = make_task("late", state=OFFERED, worker_id="w1", session=worker.session, offered_at=START)
         (outcome,) = await store.commit([write(make_job("late"), tasks=(TaskWrite(late),))], "me")
         assert outcome.not_offered == (late.id,)
-        assert await store.heartbeat(worker.id, worker.session, 30)
+        assert (await store.heartbeat([Heartbeat(worker.id, worker.session, 30)]))[0]
         assert await offers(store, worker) == ["job-1_1_0", "late_1_0"]
 
 
@@ -374,7 +373,7 @@ async def test_the_oldest_of_a_line_is_found_behind_many_with_a_priority(
         urgent = [make_task(index=n, priority=20.0, queued_at=at(-600)) for n in range(ahead)]
         plain = [make_task(index=ahead + n, queued_at=at(n - 900)) for n in range(2)]
         await dispatch(store, *urgent, *plain)
-        (row,) = await store.lanes()
+        (row,) = await store.queue_status()
         # Behind five thousand of them nobody looks: then it is the oldest of those that have one.
         assert (row.waiting, row.oldest) == (ahead + 2, since)
 
@@ -386,7 +385,7 @@ async def test_where_the_entries_of_a_long_job_are_is_forgotten_with_them(open_s
             assert await commit(store, write(job, events=(event(f"{n}"),))) == [APPLIED]
             job = next_of(job)
             if n % 50 == 0:
-                await store.prune(await store.newest())
+                await store.prune((await store.outbox(0, 0)).newest)
         (kept,) = await store._ask(("LLEN", f"{store._prefix}events:job-1"))
         assert kept <= 2
         assert [event.seq for event in await store.tail("job-1", 0)] == list(range(252, 301))
@@ -422,4 +421,4 @@ async def test_unreadable_entries_and_messages_are_skipped(open_store: Open) -> 
             ("XADD", f"{prefix}outbox", "9999999999999999-0", "j", "bad", "s", 1, "b", b"\xc1"),
         )
         assert [one.id for one in await store.messages(ALL)] == ["to good"]
-        assert [entry.job_id for entry in await store.outbox(0, ALL)] == ["good"]
+        assert [entry.job_id for entry in (await store.outbox(0, ALL)).entries] == ["good"]

@@ -13,9 +13,7 @@
 --   outbox            stream: <number>-0 -> j (job), s (first seq), b (body)
 --   workers, sessions, notes  hash: worker -> body, session, how often it was noted
 --   beats             zset: worker by expiry
---   attending         hash: instance -> packed expiry, versions and process
---   slots             hash: instance -> packed expiry and body
---   counters, pulse   hash; leader:<chore>, secret:<name>, done:<batch>, bucket:<name>  strings
+--   counters, pulse   hash; leader:<chore>, done:<batch>, bucket:<name>  strings
 --   (items and quotas: see shelf.lua and quota.lua)
 local P = KEYS[1]
 local call, pack, unpacked = redis.call, cmsgpack.pack, cmsgpack.unpack

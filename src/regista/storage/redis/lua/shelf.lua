@@ -76,7 +76,7 @@ local function put_item(write, value, at, fenced)
     remove_item(shelf, key, old)
   end
   if value and write[W_DUE] and write[W_DUE] <= at + SOON then
-    hint('item', shelf)
+    hint('record', shelf)
   end
   return true
 end

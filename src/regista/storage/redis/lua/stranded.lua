@@ -1,26 +1,16 @@
--- stranded: the bodies of runnable jobs whose version no instance attends, oldest first.
--- ARGV: run, limit.
--- The word of an instance is kept for so long after it counts, in microseconds: it looks for it, and clocks may jump.
-local KEPT = 86400000000
+-- stranded: the bodies of runnable jobs of other versions than these, oldest first.
+-- ARGV: run, limit, versions.
 local at, limit = now(), tonumber(ARGV[2])
 meet(ARGV[1], at)
 return_lapsed(at)
 write_down()
-local attended = {}
-local known = call('HGETALL', P .. 'attending')
-for number = 1, #known, 2 do
-  local word = unpacked(known[number + 1])
-  if word[1] > at then
-    for _, version in ipairs(word[2]) do
-      attended[version] = true
-    end
-  elseif word[1] + KEPT < at then
-    call('HDEL', P .. 'attending', known[number])
-  end
+local known = {}
+for number = 3, #ARGV do
+  known[ARGV[number]] = true
 end
 local found = {}
 for _, version in ipairs(call('SMEMBERS', P .. 'versions')) do
-  local line = not attended[version] and call('ZRANGE', P .. 'ready:' .. version, 0, limit - 1, 'WITHSCORES') or {}
+  local line = not known[version] and call('ZRANGE', P .. 'ready:' .. version, 0, limit - 1, 'WITHSCORES') or {}
   for number = 1, #line, 2 do
     found[#found + 1] = { line[number], tonumber(line[number + 1]) }
   end

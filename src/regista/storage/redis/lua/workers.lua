@@ -1,12 +1,10 @@
--- workers: body, session and notes of everybody known.
-local rows, notes = {}, {}
-local noted = call('HGETALL', P .. 'notes')
-for number = 1, #noted, 2 do
-  notes[noted[number]] = noted[number + 1]
-end
-local known = call('HGETALL', P .. 'workers')
-for number = 1, #known, 2 do
-  local worker = known[number]
-  rows[#rows + 1] = { known[number + 1], call('HGET', P .. 'sessions', worker), notes[worker] or '0' }
+-- workers: body, session and record version of the workers named, or of all.
+-- ARGV: ids; none: all.
+local rows = {}
+for _, worker in ipairs(#ARGV > 0 and ARGV or call('HKEYS', P .. 'workers')) do
+  local body = call('HGET', P .. 'workers', worker)
+  if body then
+    rows[#rows + 1] = { body, call('HGET', P .. 'sessions', worker), call('HGET', P .. 'notes', worker) or '0' }
+  end
 end
 return rows

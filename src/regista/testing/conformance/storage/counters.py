@@ -40,27 +40,27 @@ class CounterPromises:
     async def test_a_new_bucket_is_full_and_gives_all_or_none(
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
-        first = await storage.take("b", 4, 6, 60)
+        first = await storage.take_tokens("b", 4, 6, 60)
         assert (first.ok, first.left, first.wait_s) == (True, 2, 0.0)
         assert first.full_in_s == pytest.approx(40)
-        refused = await storage.take("b", 3, 6, 60)
+        refused = await storage.take_tokens("b", 3, 6, 60)
         assert (refused.ok, refused.left) == (False, 2)
         assert refused.wait_s == pytest.approx(10)
         assert refused.full_in_s == pytest.approx(40)
-        assert (await storage.take("b", 2, 6, 60)).ok
-        assert (await storage.take("other", 6, 6, 60)).ok
+        assert (await storage.take_tokens("b", 2, 6, 60)).ok
+        assert (await storage.take_tokens("other", 6, 6, 60)).ok
 
     @on_a_clock
     async def test_a_bucket_fills_evenly(self, storage: StorageBackend, clock: ManualClock) -> None:
-        await storage.take("b", 6, 6, 60)
+        await storage.take_tokens("b", 6, 6, 60)
         clock.move(9.9)
-        assert not (await storage.take("b", 1, 6, 60)).ok
+        assert not (await storage.take_tokens("b", 1, 6, 60)).ok
         clock.move(0.2)
-        assert (await storage.take("b", 1, 6, 60)).ok
+        assert (await storage.take_tokens("b", 1, 6, 60)).ok
         clock.move(20)
-        assert [(await storage.take("b", 1, 6, 60)).ok for _ in range(3)] == [True, True, False]
+        assert [(await storage.take_tokens("b", 1, 6, 60)).ok for _ in range(3)] == [True, True, False]
         clock.move(3600)
-        full = await storage.take("b", 0, 6, 60)
+        full = await storage.take_tokens("b", 0, 6, 60)
         assert (full.ok, full.left, full.full_in_s) == (True, 6, 0.0)
 
     @on_a_clock
@@ -68,17 +68,17 @@ class CounterPromises:
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
         for limit, window_s in ((1, 0.001), (3, 1.0), (7, 60.0), (11, 3600.0)):
-            wishes = (storage.take(f"{limit}", 1, limit, window_s) for _ in range(limit + 2))
+            wishes = (storage.take_tokens(f"{limit}", 1, limit, window_s) for _ in range(limit + 2))
             assert [taken.ok for taken in await asyncio.gather(*wishes)] == [True] * limit + [False] * 2
 
     @on_a_clock
     async def test_more_than_a_bucket_holds_is_never_given(
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
-        refused = await storage.take("b", 7, 6, 60)
+        refused = await storage.take_tokens("b", 7, 6, 60)
         assert (refused.ok, refused.left) == (False, 6)
         assert refused.wait_s > 0
-        closed = await storage.take("shut", 1, 0, 60)
+        closed = await storage.take_tokens("shut", 1, 0, 60)
         assert (closed.ok, closed.left, closed.wait_s) == (False, 0, 60)
 
     # -- quotas ----------------------------------------------------------------------------------
@@ -87,13 +87,13 @@ class CounterPromises:
     async def test_creations_count_until_the_quota_is_used_up(
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
-        assert await storage.used("ann:2026-03") == 0
+        assert await storage.quota_used("ann:2026-03") == 0
         jobs = [make_job(f"job-{n}") for n in range(5)]
         outcomes = await commit(storage, *map(counted, jobs))
         assert outcomes == [APPLIED] * 3 + [OVER_QUOTA] * 2
-        assert await storage.used("ann:2026-03") == 3
+        assert await storage.quota_used("ann:2026-03") == 3
         assert (await shown(storage, "job-2"), await shown(storage, "job-3")) == (jobs[2], None)
-        assert await storage.outbox(0, 9) == []
+        assert (await storage.outbox(0, 9)).entries == []
         assert await commit(storage, counted(jobs[3], counter="ann:2026-04")) == [APPLIED]
 
     @on_a_clock
@@ -106,7 +106,7 @@ class CounterPromises:
         ended = next_of(await job_of(storage), **FINISHED)
         assert await commit(storage, write(ended)) == [APPLIED]
         assert await commit(storage, rival) == [EXISTS]
-        assert await storage.used("ann:2026-03") == 1
+        assert await storage.quota_used("ann:2026-03") == 1
         assert await commit(storage, counted(make_job("job-2"), limit=1)) == [OVER_QUOTA]
 
     @on_a_clock
@@ -118,7 +118,7 @@ class CounterPromises:
         assert await commit(storage, write(make_job(), quota=quota, children=(birth,))) == [APPLIED]
         later = next_of(await job_of(storage))
         assert await commit(storage, write(later, quota=quota)) == [APPLIED]
-        assert await storage.used("ann") == 1
+        assert await storage.quota_used("ann") == 1
 
     @on_a_clock
     async def test_without_a_limit_it_is_only_counted(
@@ -126,7 +126,7 @@ class CounterPromises:
     ) -> None:
         jobs = (make_job(f"job-{n}") for n in range(4))
         assert await commit(storage, *(counted(job, None) for job in jobs)) == [APPLIED] * 4
-        assert await storage.used("ann:2026-03") == 4
+        assert await storage.quota_used("ann:2026-03") == 4
         assert await commit(storage, counted(make_job("none"), limit=0, counter="bob")) == [OVER_QUOTA]
 
     @on_a_clock
@@ -136,7 +136,7 @@ class CounterPromises:
         bad = counted(make_job(data={"bad": object()}))
         (outcome,) = await storage.commit([bad], "me")
         assert outcome.kind is CommitStatus.UNSTORABLE
-        assert await storage.used("ann:2026-03") == 0
+        assert await storage.quota_used("ann:2026-03") == 0
 
     @on_a_clock
     async def test_a_count_is_forgotten_so_long_after_its_last_write(
@@ -146,9 +146,9 @@ class CounterPromises:
         clock.move(6)
         await commit(storage, counted(make_job("b"), ttl_s=10))
         clock.move(6)
-        assert await storage.used("ann:2026-03") == 2
+        assert await storage.quota_used("ann:2026-03") == 2
         clock.move(6)
-        assert await storage.used("ann:2026-03") == 0
+        assert await storage.quota_used("ann:2026-03") == 0
         assert await commit(storage, counted(make_job("c"), limit=1)) == [APPLIED]
 
     @on_a_clock
@@ -159,7 +159,7 @@ class CounterPromises:
         outcomes = [outcome for (outcome,) in await asyncio.gather(*rivals)]
         assert outcomes.count(APPLIED) == 5
         assert outcomes.count(OVER_QUOTA) == 15
-        assert await storage.used("ann:2026-03") == 5
+        assert await storage.quota_used("ann:2026-03") == 5
 
 
 class CounterPersistence:
@@ -172,8 +172,8 @@ class CounterPersistence:
         await commit(storage, counted(make_job("a")), counted(make_job("b")))
         await commit(storage, counted(make_job("x"), counter="bob\0ü", ttl_s=10))
         storage = await reopen()
-        assert (await storage.used("ann:2026-03"), await storage.used("bob\0ü")) == (2, 1)
+        assert (await storage.quota_used("ann:2026-03"), await storage.quota_used("bob\0ü")) == (2, 1)
         assert await commit(storage, counted(make_job("c")), counted(make_job("d"))) == [APPLIED, OVER_QUOTA]
         clock.move(11)
         storage = await reopen()
-        assert (await storage.used("ann:2026-03"), await storage.used("bob\0ü")) == (3, 0)
+        assert (await storage.quota_used("ann:2026-03"), await storage.quota_used("bob\0ü")) == (3, 0)

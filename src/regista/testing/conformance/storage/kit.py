@@ -252,7 +252,7 @@ async def claim_tasks(
 ) -> list[Task]:
     """The tasks that the worker gets from the lanes of its queues and skills."""
     worker = worker or make_worker()
-    waiting = dict.fromkeys(status.queue_key for status in await storage.lanes())
+    waiting = dict.fromkeys(status.queue_key for status in await storage.queue_status())
     lanes = [queue_key for queue_key in waiting if worker.serves(queue_key.queue, queue_key.type)]
     return (await storage.claim_tasks(worker, lanes, limit, now)).tasks
 
@@ -295,21 +295,21 @@ async def waiting_messages(storage: StorageBackend) -> list[str]:
 
 
 async def picture(storage: StorageBackend, job_ids: Sequence[str]) -> dict[str, Any]:
-    """All that can be seen of these jobs without changing anything. Nobody may attend a version."""
+    """All that can be seen of these jobs without changing anything."""
     jobs = (await storage.load(job_ids))[0]
     return {
         "jobs": jobs,
         "got": await storage.get(job_ids),
         "tasks": {job_id: await storage.tasks_of(job_id) for job_id in job_ids},
         "held": {worker: await storage.held_by(worker) for worker in await storage.holders()},
-        "ready": [job.id for job in await storage.stranded(ALL)],
+        "ready": [job.id for job in await storage.stranded([], ALL)],
         "deadlines": await storage.due(FOREVER, ALL),
         "next_due": await storage.next_due(),
         "messages": await storage.messages(ALL),
-        "outbox": await storage.outbox(0, ALL),
+        "outbox": (await storage.outbox(0, ALL)).entries,
         "tails": {job_id: await storage.tail(job_id, 0) for job_id in job_ids},
         "workers": await storage.workers(),
-        "lanes": await storage.lanes(),
+        "lanes": await storage.queue_status(),
     }
 
 

@@ -5,7 +5,7 @@ import asyncio
 from msgspec.structs import replace
 
 from ....model import ChildJob, Job, JobStatus, QueueKey, TaskWrite, queue_key_text
-from ....storage.base import Hint, HintKind, StorageBackend
+from ....storage.base import Hint, HintKind, StorageBackend, shared_secret
 from .kit import (
     PARKED,
     ManualClock,
@@ -80,11 +80,11 @@ class LifePromises:
 
     @on_a_clock
     async def test_a_secret_is_made_once(self, storage: StorageBackend, clock: ManualClock) -> None:
-        made = await asyncio.gather(*(storage.secret("approval") for _ in range(5)))
+        made = await asyncio.gather(*(shared_secret(storage, "approval") for _ in range(5)))
         assert len(set(made)) == 1
         assert len(made[0]) == 32
-        assert await storage.secret("approval") == made[0]
-        assert await storage.secret("other") != made[0]
+        assert await shared_secret(storage, "approval") == made[0]
+        assert await shared_secret(storage, "other") != made[0]
 
     # hints
 
@@ -93,7 +93,7 @@ class LifePromises:
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
         hints: list[Hint] = []
-        storage.listen(hints.append)
+        storage.subscribe(hints.append)
         await create(storage, make_job(), events=(event(),))
         assert await hears(hints, Hint(HintKind.READY), Hint(HintKind.OUTBOX))
 
@@ -103,7 +103,7 @@ class LifePromises:
     ) -> None:
         await fan_out(storage, 1)
         hints: list[Hint] = []
-        storage.listen(hints.append)
+        storage.subscribe(hints.append)
         await commit(storage, close_branch(0))
         assert await hears(hints, Hint(HintKind.READY))
         hints.clear()
@@ -115,7 +115,7 @@ class LifePromises:
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
         hints: list[Hint] = []
-        storage.listen(hints.append)
+        storage.subscribe(hints.append)
         await dispatch(storage, make_task("a"), make_task("a", 1, type="probe", queue="night"))
         lanes = [queue_key_text(QueueKey("encode", "encode")), queue_key_text(QueueKey("night", "probe"))]
         assert await hears(hints, *(Hint(HintKind.TASK, queue_key) for queue_key in lanes))
@@ -125,7 +125,7 @@ class LifePromises:
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
         hints: list[Hint] = []
-        storage.listen(hints.append)
+        storage.subscribe(hints.append)
         await create(
             storage,
             make_job("a", **PARKED),
@@ -137,7 +137,7 @@ class LifePromises:
     @on_a_clock
     async def test_a_settled_job_is_hinted_at(self, storage: StorageBackend, clock: ManualClock) -> None:
         hints: list[Hint] = []
-        storage.listen(hints.append)
+        storage.subscribe(hints.append)
         for status in JobStatus:
             if status.settled:
                 await create(storage, make_job(status.value))
@@ -151,7 +151,7 @@ class LifePromises:
         await dispatch(storage, make_task())
         (task,) = await claim_tasks(storage, limit=1)
         hints: list[Hint] = []
-        storage.listen(hints.append)
+        storage.subscribe(hints.append)
         asked = replace(task, cancel_requested=True)
         await commit(storage, only("job-1", fenced(asked), messages=(message("m", "job-7"),)))
         assert await hears(hints, Hint(HintKind.MESSAGE, "job-7"), Hint(HintKind.CANCEL, "w1"))
@@ -162,7 +162,7 @@ class LifePromises:
     ) -> None:
         await create(storage, make_job("late", **timer(90)))
         hints: list[Hint] = []
-        storage.listen(hints.append)
+        storage.subscribe(hints.append)
         await create(storage, make_job("early", **timer(2)))
         assert await hears(hints, Hint(HintKind.DEADLINE))
         hints.clear()
@@ -172,9 +172,9 @@ class LifePromises:
     @on_a_clock
     async def test_a_nudge_reaches_whoever_listens(self, storage: StorageBackend, clock: ManualClock) -> None:
         hints: list[Hint] = []
-        storage.listen(hints.append)
+        storage.subscribe(hints.append)
         words = [Hint(HintKind.PROGRESS, '["i", "a", 0.5, "half ✓"]'), Hint(HintKind.READY, "", "i7")]
-        await storage.nudge(words)
+        await storage.publish(words)
         assert hints == words
 
     @on_a_clock
@@ -185,8 +185,8 @@ class LifePromises:
             raise RuntimeError("a planted failure")
 
         hints: list[Hint] = []
-        storage.listen(fail)
-        storage.listen(hints.append)
+        storage.subscribe(fail)
+        storage.subscribe(hints.append)
         await create(storage, make_job("a"))
         await create(storage, make_job("b"))
         assert await hears(hints, Hint(HintKind.READY))
@@ -203,7 +203,7 @@ class LifePromises:
             hints.append(hint)
             looks.append(asyncio.ensure_future(shown(storage, "job-1")))
 
-        storage.listen(hear)
+        storage.subscribe(hear)
         await create(storage, make_job(), events=(event(),))
         assert await hears(hints, Hint(HintKind.READY))
         assert all(await asyncio.gather(*looks))
@@ -214,8 +214,8 @@ class LifePromises:
     ) -> None:
         first: list[Hint] = []
         second: list[Hint] = []
-        deaf = storage.listen(first.append)
-        storage.listen(second.append)
+        deaf = storage.subscribe(first.append)
+        storage.subscribe(second.append)
         deaf()
         deaf()
         await create(storage, make_job())

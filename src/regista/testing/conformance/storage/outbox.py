@@ -45,7 +45,7 @@ class OutboxPromises:
         await dispatch(storage, make_task("c"))
         told_alone = only("c", fenced(closed(make_task("c"))), events=(event("3"),))
         await commit(storage, told_alone)
-        entries = await storage.outbox(0, ALL)
+        entries = (await storage.outbox(0, ALL)).entries
         assert [(entry.job_id, entry.first_seq, len(entry.events)) for entry in entries] == [
             ("a", 1, 2),
             ("b", 1, 2),
@@ -64,30 +64,30 @@ class OutboxPromises:
     ) -> None:
         for n in range(7):
             await create(storage, make_job(f"job-{n}"), events=(event(),))
-        entries = await storage.outbox(0, ALL)
+        entries = (await storage.outbox(0, ALL)).entries
         for after in range(7):
             for limit in (1, 3, 100):
-                page = await storage.outbox(entries[after].number, limit)
+                page = (await storage.outbox(entries[after].number, limit)).entries
                 assert page == entries[after + 1 : after + 1 + limit]
-        assert await storage.outbox(0, ALL) == entries
-        assert await storage.outbox(entries[-1].number + 5, ALL) == []
+        assert (await storage.outbox(0, ALL)).entries == entries
+        assert (await storage.outbox(entries[-1].number + 5, ALL)).entries == []
 
     @on_a_clock
     async def test_pruned_entries_are_forgotten_and_numbers_go_on(
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
         await create(storage, *(make_job(f"job-{n}") for n in range(4)), events=(event("old"),))
-        numbers = [entry.number for entry in await storage.outbox(0, ALL)]
+        numbers = [entry.number for entry in (await storage.outbox(0, ALL)).entries]
         await storage.prune(numbers[1])
-        assert [entry.job_id for entry in await storage.outbox(0, ALL)] == ["job-2", "job-3"]
+        assert [entry.job_id for entry in (await storage.outbox(0, ALL)).entries] == ["job-2", "job-3"]
         await storage.prune(numbers[0])
         await storage.prune(numbers[3])
         await storage.prune(numbers[3])
-        assert await storage.outbox(0, ALL) == []
+        assert (await storage.outbox(0, ALL)).entries == []
         await commit(storage, write(next_of(await job_of(storage, "job-0")), events=(event("new"),)))
-        (entry,) = await storage.outbox(0, ALL)
+        (entry,) = (await storage.outbox(0, ALL)).entries
         assert (entry.number, entry.first_seq) == (numbers[3] + 1, 2)
-        assert await storage.outbox(numbers[3], ALL) == [entry]
+        assert (await storage.outbox(numbers[3], ALL)).entries == [entry]
 
     @on_a_clock
     async def test_the_tail_of_a_job_is_what_was_not_pruned(
@@ -105,5 +105,5 @@ class OutboxPromises:
         ]
         assert await storage.tail("job-1", 8) == []
         assert await storage.tail("unknown", 0) == []
-        await storage.prune((await storage.outbox(0, ALL))[1].number)
+        await storage.prune(((await storage.outbox(0, ALL)).entries)[1].number)
         assert [event.seq for event in await storage.tail("job-1", 0)] == [5, 6, 7, 8]

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from ....clock import Clock
 from ....model import ChildJob, CommitOutcome, JobStatus
-from ....storage.base import StorageBackend
+from ....storage.base import Heartbeat, StorageBackend, shared_secret
 from .counters import CounterPersistence
 from .kit import (
     ALL,
@@ -108,7 +108,7 @@ class PersistenceConformance(ShelfPersistence, CounterPersistence):
         storage = await reopen()
         assert await claim(storage) == [job.id for job in jobs[1::2]]
         assert await waiting_messages(storage) == [job.id for job in jobs[1::2]]
-        assert [entry.job_id for entry in await storage.outbox(0, ALL)] == [job.id for job in jobs]
+        assert [entry.job_id for entry in (await storage.outbox(0, ALL)).entries] == [job.id for job in jobs]
 
     @over_a_restart
     async def test_the_ready_queue_is_rebuilt_in_the_order_of_ids(
@@ -132,7 +132,7 @@ class PersistenceConformance(ShelfPersistence, CounterPersistence):
         storage = await reopen()
         left = [worker.id for worker in await storage.workers()]
         leads = await storage.lead("rescue", "you", 30)
-        held = await storage.extend("me", ["job-1", "job-2"], 30)
+        held = await storage.extend_leases("me", ["job-1", "job-2"], 30)
         free = await claim(storage, "you")
         if self.shared:
             assert (left, leads, held, free) == (["w1"], False, ["job-1", "job-2"], [])
@@ -148,7 +148,7 @@ class PersistenceConformance(ShelfPersistence, CounterPersistence):
         storage = await reopen()
         again = await storage.register(make_worker("w4"), 30)
         assert again.session > max(before)
-        assert await storage.heartbeat("w4", before[-1], 30) is False
+        assert (await storage.heartbeat([Heartbeat("w4", before[-1], 30)]))[0] is False
 
     @over_a_restart
     async def test_tasks_in_the_hands_of_a_worker_stay_there(
@@ -265,11 +265,14 @@ class PersistenceConformance(ShelfPersistence, CounterPersistence):
     ) -> None:
         await create(storage, make_job(), events=(event("1"), event("2")))
         storage = await reopen()
-        (first,) = await storage.outbox(0, ALL)
+        (first,) = (await storage.outbox(0, ALL)).entries
         await commit(storage, write(next_of(await job_of(storage)), events=(event("3"),)))
         storage = await reopen()
         assert await told(storage) == [(1, "1"), (2, "2"), (3, "3")]
-        assert [entry.number for entry in await storage.outbox(0, ALL)] == [first.number, first.number + 1]
+        assert [entry.number for entry in (await storage.outbox(0, ALL)).entries] == [
+            first.number,
+            first.number + 1,
+        ]
 
     @over_a_restart
     async def test_entries_are_numbered_on_after_all_were_pruned(
@@ -277,13 +280,13 @@ class PersistenceConformance(ShelfPersistence, CounterPersistence):
     ) -> None:
         for n in range(3):
             await create(storage, make_job(f"job-{n}"), events=(event(),))
-        last = (await storage.outbox(0, ALL))[-1].number
+        last = ((await storage.outbox(0, ALL)).entries)[-1].number
         await storage.prune(last)
         await create(storage, make_job("quiet"))  # pruning rides with a later flush
         storage = await reopen()
-        assert await storage.outbox(last, ALL) == []
+        assert (await storage.outbox(last, ALL)).entries == []
         await create(storage, make_job("loud"), events=(event(),))
-        (entry,) = await storage.outbox(last, ALL)
+        (entry,) = (await storage.outbox(last, ALL)).entries
         assert (entry.number, entry.job_id) == (last + 1, "loud")
 
     @over_a_restart
@@ -291,14 +294,14 @@ class PersistenceConformance(ShelfPersistence, CounterPersistence):
         self, storage: StorageBackend, clock: ManualClock, reopen: Reopen
     ) -> None:
         await commit(storage, *(write(make_job(f"job-{n}"), events=(event(),)) for n in range(4)))
-        await storage.prune((await storage.outbox(0, ALL))[1].number)
+        await storage.prune(((await storage.outbox(0, ALL)).entries)[1].number)
         await create(storage, make_job("quiet"))  # pruning rides with a later flush
         storage = await reopen()
-        assert [entry.job_id for entry in await storage.outbox(0, ALL)] == ["job-2", "job-3"]
+        assert [entry.job_id for entry in (await storage.outbox(0, ALL)).entries] == ["job-2", "job-3"]
 
     @over_a_restart
     async def test_a_secret_stays(self, storage: StorageBackend, clock: ManualClock, reopen: Reopen) -> None:
-        secret = await storage.secret("approval")
+        secret = await shared_secret(storage, "approval")
         storage = await reopen()
-        assert await storage.secret("approval") == secret
-        assert await storage.secret("other") != secret
+        assert await shared_secret(storage, "approval") == secret
+        assert await shared_secret(storage, "other") != secret

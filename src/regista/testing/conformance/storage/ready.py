@@ -97,7 +97,7 @@ class ReadyPromises:
         await claim(storage, "me", lease_s=30)
         for _ in range(4):
             clock.move(20)
-            assert await storage.extend("me", ["job-1"], 30) == ["job-1"]
+            assert await storage.extend_leases("me", ["job-1"], 30) == ["job-1"]
             assert await claim(storage, "you") == []
         clock.move(31)
         assert await claim(storage, "you") == ["job-1"]
@@ -108,7 +108,7 @@ class ReadyPromises:
     ) -> None:
         await create(storage, make_job())
         await claim(storage, "me", lease_s=300)
-        assert await storage.extend("me", ["job-1"], 10) == ["job-1"]
+        assert await storage.extend_leases("me", ["job-1"], 10) == ["job-1"]
         clock.move(11)
         assert await claim(storage, "you") == ["job-1"]
 
@@ -121,17 +121,17 @@ class ReadyPromises:
         assert await claim(storage, "you", limit=1) == ["yours"]
         await commit(storage, write(next_of(await job_of(storage, "ended"), **FINISHED)))
         asked = ["ended", "free", "mine", "yours", "unknown"]
-        assert await storage.extend("me", asked, 30) == ["mine"]
+        assert await storage.extend_leases("me", asked, 30) == ["mine"]
         clock.move(31)
         assert await claim(storage, "you", limit=ALL) == ["free", "mine", "yours"]
-        assert await storage.extend("me", asked, 30) == []
+        assert await storage.extend_leases("me", asked, 30) == []
 
     @on_a_clock
     async def test_a_commit_lets_go_of_the_lease(self, storage: StorageBackend, clock: ManualClock) -> None:
         await create(storage, make_job())
         await claim(storage, "me")
         await commit(storage, write(next_of(await job_of(storage), state="next")))
-        assert await storage.extend("me", ["job-1"], 30) == []
+        assert await storage.extend_leases("me", ["job-1"], 30) == []
         assert await claim(storage, "you") == ["job-1"]
 
     @on_a_clock
@@ -140,8 +140,8 @@ class ReadyPromises:
     ) -> None:
         assert await commit(storage, write(make_job(), keep_lease_s=30), instance="me") == [APPLIED]
         assert await claim(storage, "you") == []
-        assert await storage.extend("you", ["job-1"], 30) == []
-        assert await storage.extend("me", ["job-1"], 30) == ["job-1"]
+        assert await storage.extend_leases("you", ["job-1"], 30) == []
+        assert await storage.extend_leases("me", ["job-1"], 30) == ["job-1"]
         await commit(storage, write(next_of(await job_of(storage)), keep_lease_s=10), instance="me")
         clock.move(11)
         assert await claim(storage, "you") == ["job-1"]
@@ -155,7 +155,7 @@ class ReadyPromises:
         await commit(storage, write(next_of(first)))
         await claim(storage, "me")
         assert await commit(storage, write(next_of(first), keep_lease_s=99), instance="you") == [STALE]
-        assert await storage.extend("me", ["job-1"], 30) == ["job-1"]
+        assert await storage.extend_leases("me", ["job-1"], 30) == ["job-1"]
         clock.move(31)
         assert await claim(storage, "they") == ["job-1"]
 
@@ -202,38 +202,21 @@ class ReadyPromises:
         await commit(storage, write(next_of(await job_of(storage, "b"), **PARKED)))
         await commit(storage, write(next_of(await job_of(storage, "c"), **FINISHED)))
 
-        assert await storage.relinquish("me") == 2
-        assert await storage.extend("me", ["a", "d"], 30) == []
+        assert await storage.release_leases("me") == 2
+        assert await storage.extend_leases("me", ["a", "d"], 30) == []
         assert sorted(await claim(storage, "you")) == ["a", "d"]
-        assert await storage.relinquish("me") == 0
-        assert await storage.extend("you", ["a", "d", "e"], 30) == ["a", "d", "e"]
+        assert await storage.release_leases("me") == 0
+        assert await storage.extend_leases("you", ["a", "d", "e"], 30) == ["a", "d", "e"]
 
     @on_a_clock
-    async def test_jobs_of_a_version_that_nobody_attends_are_stranded(
+    async def test_jobs_of_other_versions_than_the_known_ones_are_stranded(
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
         await create(storage, make_job("a", version="v2"), make_job("b"), make_job("c", version="v2"))
-        await storage.attend("me", [V1], 30)
-        assert [job.id for job in await storage.stranded(ALL)] == ["a", "c"]
-        assert [job.id for job in await storage.stranded(1)] == ["a"]
-        await storage.attend("you", [V2], 60)
-        assert await storage.stranded(ALL) == []
-
-    @on_a_clock
-    async def test_who_does_not_repeat_that_it_attends_is_forgotten(
-        self, storage: StorageBackend, clock: ManualClock
-    ) -> None:
-        await create(storage, make_job())
-        await storage.attend("me", [V1], 30)
-        clock.move(20)
-        await storage.attend("me", [V1], 30)
-        clock.move(20)
-        assert await storage.stranded(ALL) == []
-        await storage.attend("me", [], 30)
-        assert [job.id for job in await storage.stranded(ALL)] == ["job-1"]
-        await storage.attend("me", [V1], 30)
-        clock.move(31)
-        assert [job.id for job in await storage.stranded(ALL)] == ["job-1"]
+        assert [job.id for job in await storage.stranded([V1], ALL)] == ["a", "c"]
+        assert [job.id for job in await storage.stranded([V1], 1)] == ["a"]
+        assert await storage.stranded([V1, V2], ALL) == []
+        assert {job.id for job in await storage.stranded([], ALL)} == {"a", "b", "c"}
 
     @on_a_clock
     async def test_stranded_shows_what_is_runnable_and_takes_nothing(
@@ -243,9 +226,8 @@ class ReadyPromises:
             await create(storage, make_job(job_id))
             await commit(storage, write(next_of(await job_of(storage, job_id), **fields)))
         await create(storage, make_job("free"))
-        await storage.attend("me", [V2], 30)
-        assert [job.id for job in await storage.stranded(ALL)] == ["free"]
+        assert [job.id for job in await storage.stranded([V2], ALL)] == ["free"]
         assert await claim(storage, "me", lease_s=10) == ["free"]
-        assert await storage.stranded(ALL) == []
+        assert await storage.stranded([V2], ALL) == []
         clock.move(11)
-        assert [job.id for job in await storage.stranded(ALL)] == ["free"]
+        assert [job.id for job in await storage.stranded([V2], ALL)] == ["free"]

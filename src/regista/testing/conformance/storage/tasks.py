@@ -228,20 +228,20 @@ class TaskPromises:
     async def test_lanes_tell_how_many_wait_and_since_when(
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
-        assert await storage.lanes() == []
+        assert await storage.queue_status() == []
         await dispatch(storage, make_task("a", client="ann", queued_at=at(3), priority=2.0))
         await dispatch(storage, make_task("b", client="ann", queued_at=at(1), priority=-2.0))
         await dispatch(storage, make_task("c", client="bob", queued_at=at(2)))
         await dispatch(storage, make_task("d", queue="night", requirements={"gpu": 1}, queued_at=at(4)))
         await dispatch(storage, make_task("e", not_before=at(60)))
         queue_key, night = make_task().queue_key, make_task(queue="night", requirements={"gpu": 1}).queue_key
-        assert await storage.lanes() == [
+        assert await storage.queue_status() == [
             QueueStatus(queue_key, "ann", 2, at(1)),
             QueueStatus(queue_key, "bob", 1, at(2)),
             QueueStatus(night, "", 1, at(4)),
         ]
         await storage.claim_tasks(make_worker(), [queue_key, night], ALL, START)
-        assert await storage.lanes() == []
+        assert await storage.queue_status() == []
 
     @on_a_clock
     async def test_a_claim_says_whether_more_waits(self, storage: StorageBackend, clock: ManualClock) -> None:

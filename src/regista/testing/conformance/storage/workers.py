@@ -2,8 +2,7 @@
 
 from msgspec.structs import replace
 
-from ....model import FreeSlots
-from ....storage.base import Hint, HintKind, StorageBackend
+from ....storage.base import Heartbeat, Hint, HintKind, StorageBackend, find_worker
 from .kit import ManualClock, dispatch, make_task, make_worker, offers, on_a_clock
 
 
@@ -28,7 +27,7 @@ class WorkerPromises:
     @on_a_clock
     async def test_a_registration_is_hinted_at(self, storage: StorageBackend, clock: ManualClock) -> None:
         heard: list[Hint] = []
-        storage.listen(heard.append)
+        storage.subscribe(heard.append)
         await storage.register(make_worker(), 30)
         assert heard == [Hint(HintKind.WORKER, "w1")]
 
@@ -37,10 +36,10 @@ class WorkerPromises:
         worker = await storage.register(make_worker(), 30)
         for _ in range(3):
             clock.move(20)
-            assert await storage.heartbeat("w1", worker.session, 30) is True
-            assert await storage.lapsed() == []
+            assert (await storage.heartbeat([Heartbeat("w1", worker.session, 30)]))[0] is True
+            assert await storage.workers(lapsed_only=True) == []
         clock.move(31)
-        assert await storage.lapsed() == [worker]
+        assert await storage.workers(lapsed_only=True) == [worker]
 
     @on_a_clock
     async def test_a_heartbeat_of_an_old_session_or_a_stranger_is_false(
@@ -49,31 +48,31 @@ class WorkerPromises:
         old = await storage.register(make_worker(), 30)
         new = await storage.register(make_worker(), 30)
         clock.move(20)
-        assert await storage.heartbeat("w1", old.session, 300) is False
-        assert await storage.heartbeat("w2", new.session, 300) is False
+        assert (await storage.heartbeat([Heartbeat("w1", old.session, 300)]))[0] is False
+        assert (await storage.heartbeat([Heartbeat("w2", new.session, 300)]))[0] is False
         clock.move(11)
-        assert await storage.lapsed() == [new]
+        assert await storage.workers(lapsed_only=True) == [new]
 
     @on_a_clock
     async def test_a_record_is_written_again_under_its_session_alone(
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
-        assert await storage.worker("w1") is None
+        assert await find_worker(storage, "w1") is None
         old = await storage.register(make_worker(), 30)
         new = await storage.register(make_worker(), 30)
         heard: list[Hint] = []
-        storage.listen(heard.append)
-        assert await storage.note(replace(old, draining=True)) is None
-        assert await storage.note(replace(new, id="w2")) is None
+        storage.subscribe(heard.append)
+        assert await storage.update_worker(replace(old, draining=True)) is None
+        assert await storage.update_worker(replace(new, id="w2")) is None
         assert heard == []
-        moved = await storage.note(replace(new, instance="i2", draining=True))
+        moved = await storage.update_worker(replace(new, instance="i2", draining=True))
         assert moved == replace(new, instance="i2", draining=True, record_version=1)
         assert heard == [Hint(HintKind.WORKER, "w1")]
-        assert await storage.worker("w1") == moved
+        assert await find_worker(storage, "w1") == moved
         assert await storage.workers() == [moved]
         clock.move(31)  # the lease is as old as it was
-        assert await storage.lapsed() == [moved]
-        assert await storage.worker("w1") == moved
+        assert await storage.workers(lapsed_only=True) == [moved]
+        assert await find_worker(storage, "w1") == moved
 
     @on_a_clock
     async def test_of_two_who_write_a_record_at_once_the_second_must_look_again(
@@ -82,25 +81,25 @@ class WorkerPromises:
         # given: two who have read the same record
         known = await storage.register(make_worker(), 30)
         assert known.record_version == 0
-        first = await storage.note(replace(known, draining=True))
+        first = await storage.update_worker(replace(known, draining=True))
         heard: list[Hint] = []
-        storage.listen(heard.append)
+        storage.subscribe(heard.append)
         # then: the second one changes nothing, until it has read what the first one wrote
-        assert await storage.note(replace(known, instance="i2")) is None
+        assert await storage.update_worker(replace(known, instance="i2")) is None
         assert heard == []
         assert first is not None
-        assert await storage.worker("w1") == first
-        assert await storage.note(replace(first, instance="i2")) == replace(
+        assert await find_worker(storage, "w1") == first
+        assert await storage.update_worker(replace(first, instance="i2")) == replace(
             first, instance="i2", record_version=2
         )
         # and: the same words again are the same note
-        last = await storage.worker("w1")
-        assert await storage.note(replace(first, instance="i2")) == last
-        assert await storage.worker("w1") == last
+        last = await find_worker(storage, "w1")
+        assert await storage.update_worker(replace(first, instance="i2")) == last
+        assert await find_worker(storage, "w1") == last
         # and: a new session counts from the beginning
         again = await storage.register(replace(first, draining=False), 30)
         assert (again.record_version, await storage.workers()) == (0, [again])
-        assert await storage.note(replace(first, session=again.session)) is None
+        assert await storage.update_worker(replace(first, session=again.session)) is None
 
     @on_a_clock
     async def test_a_worker_that_is_struck_off_is_hinted_at(
@@ -108,30 +107,39 @@ class WorkerPromises:
     ) -> None:
         known = await storage.register(make_worker(), 30)
         heard: list[Hint] = []
-        storage.listen(heard.append)
-        assert await storage.forget("w1", known.session)
-        assert await storage.forget("w1", known.session) is False
+        storage.subscribe(heard.append)
+        assert await storage.forget_worker("w1", known.session)
+        assert await storage.forget_worker("w1", known.session) is False
         assert heard == [Hint(HintKind.WORKER, "w1")]
 
     @on_a_clock
-    async def test_free_slots_are_known_by_instance_for_as_long_as_their_word_counts(
+    async def test_many_heartbeats_are_answered_one_by_one(
         self, storage: StorageBackend, clock: ManualClock
     ) -> None:
-        heard: list[Hint] = []
-        storage.listen(heard.append)
-        assert await storage.slots() == {}
-        wide, narrow = (
-            FreeSlots(make_worker(capacity=9), 2, 11, 3),
-            FreeSlots(make_worker(queues=("q",)), 1, 1),
+        one, old = (
+            await storage.register(make_worker("w1"), 10),
+            await storage.register(make_worker("w2"), 10),
         )
-        await storage.show_slots("i1", [wide, narrow], 30)
-        await storage.show_slots("i2", [narrow], 10)
-        await storage.show_slots("i3", [], 30)
-        assert heard == [Hint(HintKind.SLOTS, name) for name in ("i1", "i2", "i3")]
-        assert await storage.slots() == {"i1": [wide, narrow], "i2": [narrow], "i3": []}
-        await storage.show_slots("i1", [narrow], 30)
+        two = await storage.register(make_worker("w2"), 10)
+        beats = [
+            Heartbeat("w1", one.session, 30),
+            Heartbeat("w2", old.session, 30),
+            Heartbeat("unknown", 1, 30),
+        ]
+        assert await storage.heartbeat(beats) == [True, False, False]
+        assert await storage.heartbeat([]) == []
         clock.move(11)
-        assert await storage.slots() == {"i1": [narrow], "i3": []}
+        assert await storage.workers(lapsed_only=True) == [two]
+
+    @on_a_clock
+    async def test_workers_are_found_by_their_ids(self, storage: StorageBackend, clock: ManualClock) -> None:
+        known = [await storage.register(make_worker(f"w{n}"), 10 + n) for n in range(3)]
+        assert await storage.workers() == known
+        assert await storage.workers(["w2", "unknown", "w0"]) == [known[0], known[2]]
+        assert await storage.workers([]) == []
+        clock.move(11)
+        assert await storage.workers(lapsed_only=True) == known[:2]
+        assert await storage.workers(["w1", "w2"], lapsed_only=True) == [known[1]]
 
     @on_a_clock
     async def test_a_lapsed_worker_stays_lapsed_until_it_is_forgotten(
@@ -139,12 +147,12 @@ class WorkerPromises:
     ) -> None:
         worker = await storage.register(make_worker(), 30)
         clock.move(31)
-        assert await storage.lapsed() == [worker]
-        assert await storage.lapsed() == [worker]
-        assert await storage.forget("w1", worker.session) is True
-        assert (await storage.lapsed(), await storage.workers()) == ([], [])
-        assert await storage.forget("w1", worker.session) is False
-        assert await storage.heartbeat("w1", worker.session, 30) is False
+        assert await storage.workers(lapsed_only=True) == [worker]
+        assert await storage.workers(lapsed_only=True) == [worker]
+        assert await storage.forget_worker("w1", worker.session) is True
+        assert (await storage.workers(lapsed_only=True), await storage.workers()) == ([], [])
+        assert await storage.forget_worker("w1", worker.session) is False
+        assert (await storage.heartbeat([Heartbeat("w1", worker.session, 30)]))[0] is False
 
     @on_a_clock
     async def test_a_lapsed_worker_that_beats_again_is_back(
@@ -152,8 +160,8 @@ class WorkerPromises:
     ) -> None:
         worker = await storage.register(make_worker(), 30)
         clock.move(31)
-        assert await storage.heartbeat("w1", worker.session, 30) is True
-        assert await storage.lapsed() == []
+        assert (await storage.heartbeat([Heartbeat("w1", worker.session, 30)]))[0] is True
+        assert await storage.workers(lapsed_only=True) == []
 
     @on_a_clock
     async def test_a_worker_with_a_newer_session_is_not_forgotten(
@@ -161,7 +169,7 @@ class WorkerPromises:
     ) -> None:
         old = await storage.register(make_worker(), 30)
         new = await storage.register(make_worker(), 30)
-        assert await storage.forget("w1", old.session) is False
+        assert await storage.forget_worker("w1", old.session) is False
         assert await storage.workers() == [new]
 
     @on_a_clock
@@ -171,14 +179,14 @@ class WorkerPromises:
         # given: a lease that is over, and a beat that came after somebody had seen that
         worker = await storage.register(make_worker("w1"), 10)
         clock.move(11)
-        assert [one.id for one in await storage.lapsed()] == ["w1"]
-        assert await storage.heartbeat("w1", worker.session, 10)
+        assert [one.id for one in await storage.workers(lapsed_only=True)] == ["w1"]
+        assert (await storage.heartbeat([Heartbeat("w1", worker.session, 10)]))[0]
         # then
-        assert await storage.forget("w1", worker.session, lapsed=True) is False
-        assert await storage.worker("w1") == worker
+        assert await storage.forget_worker("w1", worker.session, only_if_lapsed=True) is False
+        assert await find_worker(storage, "w1") == worker
         clock.move(11)
-        assert await storage.forget("w1", worker.session, lapsed=True) is True
-        assert await storage.worker("w1") is None
+        assert await storage.forget_worker("w1", worker.session, only_if_lapsed=True) is True
+        assert await find_worker(storage, "w1") is None
 
     @on_a_clock
     async def test_forgetting_a_worker_leaves_its_tasks_in_its_hands(
@@ -187,6 +195,6 @@ class WorkerPromises:
         worker = await storage.register(make_worker(), 30)
         await dispatch(storage, make_task())
         await offers(storage, worker)
-        assert await storage.forget("w1", worker.session) is True
+        assert await storage.forget_worker("w1", worker.session) is True
         assert await storage.holders() == ["w1"]
         assert [task.id for task in await storage.held_by("w1")] == ["job-1_1_0"]

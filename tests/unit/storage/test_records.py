@@ -12,9 +12,10 @@ import pytest
 
 from regista.errors import StorageFailed
 from regista.model import RecordWrite
-from regista.storage.journal import Batch
+from regista.storage.base import find_record
+from regista.storage.journal import JournalBatch
 from regista.storage.memory import MemoryStorage
-from regista.storage.shelves import Shelves
+from regista.storage.records import RecordTable
 from regista.storage.sqlite import SqliteStorage
 from regista.testing.clock import Clock
 from regista.testing.conformance.storage.kit import START, at, commit, make_job, running, write
@@ -35,15 +36,15 @@ def test_an_item_is_shown_only_when_it_is_flushed() -> None:
     async def main() -> None:
         disk = SimulatedDisk(delay=lambda: 1.0)
         async with running(MemoryStorage(journal=disk)) as storage:
-            await storage.put([item("old", due=START)])
-            putting = asyncio.ensure_future(storage.put([item("new", due=START), item("old", None)]))
+            await storage.put_records([item("old", due=START)])
+            putting = asyncio.ensure_future(storage.put_records([item("new", due=START), item("old", None)]))
             await asyncio.sleep(0.1)
             looks = [
-                asyncio.ensure_future(storage.item(SHELF, "new")),
-                asyncio.ensure_future(storage.items(SHELF)),
-                asyncio.ensure_future(storage.ripe(SHELF, START, 9)),
+                asyncio.ensure_future(find_record(storage, SHELF, "new")),
+                asyncio.ensure_future(storage.records(SHELF)),
+                asyncio.ensure_future(storage.due_records(SHELF, START, 9)),
             ]
-            other = await storage.item("other", "new")
+            other = await find_record(storage, "other", "new")
             await asyncio.sleep(0.5)
             assert (other, putting.done(), [look.done() for look in looks]) == (None, False, [False] * 3)
             assert await putting == [True, True]
@@ -58,16 +59,16 @@ def test_a_power_cut_takes_what_was_not_acknowledged_and_nothing_else() -> None:
         disk = SimulatedDisk(delay=lambda: 1.0)
         storage = MemoryStorage(journal=disk)
         await storage.start()
-        await storage.put([item("kept")])
-        putting = asyncio.ensure_future(storage.put([item("lost"), item("kept", None)]))
-        looking = asyncio.ensure_future(storage.items(SHELF))
+        await storage.put_records([item("kept")])
+        putting = asyncio.ensure_future(storage.put_records([item("lost"), item("kept", None)]))
+        looking = asyncio.ensure_future(storage.records(SHELF))
         await asyncio.sleep(0.5)
         disk.pull_the_plug()
         for waiting in (putting, looking):
             with pytest.raises(StorageFailed):
                 await waiting
         async with running(MemoryStorage(journal=disk)) as again:
-            assert [found.key for found in await again.items(SHELF)] == ["kept"]
+            assert [found.key for found in await again.records(SHELF)] == ["kept"]
 
     played(main())
 
@@ -78,47 +79,47 @@ def test_what_ended_leaves_the_file_with_the_next_write(tmp_path: Path) -> None:
     async def main() -> None:
         clock = Clock()
         async with running(SqliteStorage(path, clock)) as storage:
-            await storage.put([item(f"{n}", ttl_s=5) for n in range(10)])
+            await storage.put_records([item(f"{n}", ttl_s=5) for n in range(10)])
         clock.move(6)
         async with running(SqliteStorage(path, clock)) as storage:
             await commit(storage, write(make_job(), records=(item("new"),)))
 
     asyncio.run(main())
     connection = sqlite3.connect(path)
-    assert connection.execute("SELECT shelf, key, revision FROM items").fetchall() == [(SHELF, "new", 1)]
+    assert connection.execute("SELECT collection, key, revision FROM records").fetchall() == [
+        (SHELF, "new", 1)
+    ]
     connection.close()
 
 
 def test_an_item_that_is_renewed_again_and_again_ends_once() -> None:
     clock = Clock()
-    shelves = Shelves(clock)
+    table = RecordTable(clock)
     for _ in range(50):
-        assert shelves.put([item("a", ttl_s=10)], Batch(), 1) == [True]
+        assert table.put([item("a", ttl_s=10)], JournalBatch(), 1) == [True]
         clock.move(1)
-    assert shelves.item(SHELF, "a") is not None
+    assert table.find(SHELF, ["a"]) != []
     clock.move(9)
-    assert shelves.item(SHELF, "a") is None
-    batch = Batch()
-    shelves.put([item("b")], batch, 1)
-    assert {key: row.revision for (_, key), row in batch.items.items()} == {"a": 0, "b": 1}
-    assert (shelves._ends, list(shelves._shelves)) == ([], [SHELF])
+    assert table.find(SHELF, ["a"]) == []
+    batch = JournalBatch()
+    table.put([item("b")], batch, 1)
+    assert {key: row.revision for (_, key), row in batch.records.items()} == {"a": 0, "b": 1}
+    assert (table._ends, list(table._collections)) == ([], [SHELF])
 
 
 def test_random_writes_are_what_a_dictionary_would_know() -> None:
     chance, clock = random.Random(7), Clock(START)
-    shelves = Shelves(clock)
+    table = RecordTable(clock)
     known: dict[str, RecordWrite] = {}
     for _ in range(3000):
         key = f"k{chance.randrange(60):02}"
         due = chance.choice([None, at(chance.randrange(100))])
         change = item(key, chance.choice([None, b"1", b"2"]), due=due)
-        shelves.put([change], Batch(), 1)
+        table.put([change], JournalBatch(), 1)
         known.pop(key, None)
         if change.value is not None:
             known[key] = change
     now = START + timedelta(seconds=50)
-    assert [found.key for found in shelves.items(SHELF, "k20", 5)] == sorted(k for k in known if k > "k20")[
-        :5
-    ]
+    assert [found.key for found in table.page(SHELF, "k20", 5)] == sorted(k for k in known if k > "k20")[:5]
     ripe = sorted((write.due, key) for key, write in known.items() if write.due and write.due <= now)
-    assert [(found.due, found.key) for found in shelves.ripe(SHELF, now, 1000)] == ripe
+    assert [(found.due, found.key) for found in table.due(SHELF, now, 1000)] == ripe

@@ -1,4 +1,4 @@
--- note: writes a worker's record again, if nobody else has since it was read. Sent again, it is answered alike.
+-- update_worker: writes a worker's record again, if nobody else has since it was read. Sent again, it is answered alike.
 -- ARGV: origin, worker, session, notes so far, body.
 if call('HGET', P .. 'sessions', ARGV[2]) ~= ARGV[3] then
   return 0

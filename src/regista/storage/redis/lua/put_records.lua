@@ -1,4 +1,4 @@
--- put: writes or removes items, each behind its fence. Answers as commit does: a letter for each (y: done, n: the
+-- put_records: writes or removes items, each behind its fence. Answers as commit does: a letter for each (y: done, n: the
 -- fence) and the hints.
 -- ARGV: name of the call, origin, writes (packed); then the values, which the writes name by number.
 local VALUES = 3

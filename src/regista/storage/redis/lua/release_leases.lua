@@ -1,4 +1,4 @@
--- relinquish: puts back in line whatever an instance has claimed; answers how many jobs that were.
+-- release_leases: puts back in line whatever an instance has claimed; answers how many jobs that were.
 -- ARGV: origin, instance.
 local returned = 0
 local owners = call('HGETALL', P .. 'owners')

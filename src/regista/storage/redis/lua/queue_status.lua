@@ -1,4 +1,4 @@
--- lanes: a row for each client in each lane: lane, client, how many wait, and since when (the oldest's order key).
+-- queue_status: a row for each client in each lane: lane, client, how many wait, and since when (the oldest's order key).
 
 -- Tasks that are looked at in one go, and in all, for the age of one line.
 local STEP, LOOKS = 500, 5000

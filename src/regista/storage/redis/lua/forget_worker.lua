@@ -1,4 +1,4 @@
--- forget: strikes a worker off, unless it has a newer session.
+-- forget_worker: strikes a worker off, unless it has a newer session.
 -- ARGV: origin, worker, session, 1 to do so only while its lease is over.
 local worker = ARGV[2]
 if call('HGET', P .. 'sessions', worker) ~= ARGV[3] then

@@ -1,4 +1,4 @@
--- items: keys and cells of a shelf in turn, in the order of the keys.
+-- records: keys and cells of a shelf in turn, in the order of the keys.
 -- ARGV: shelf, the key after which to begin (empty: at the first), limit.
 local STEP = 500
 local shelf, limit, at = ARGV[1], tonumber(ARGV[3]), now()

@@ -1,4 +1,4 @@
--- take: takes tokens from a bucket, all or none. Answers in how many seconds it would have been full before that.
+-- take_tokens: takes tokens from a bucket, all or none. Answers in how many seconds it would have been full before that.
 -- ARGV: run, how often it was sent before, name of the call, bucket, n, limit, window in seconds. The level is kept as
 -- seconds until it is full, and when that was true: the difference of two instants is exact, and the level does not gather
 -- the rounding of large numbers. Beside it stand the name of the last call, and what that was answered.

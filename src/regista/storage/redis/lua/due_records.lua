@@ -1,4 +1,4 @@
--- ripe: keys and cells in turn of the items whose due time has come, earliest first.
+-- due_records: keys and cells in turn of the items whose due time has come, earliest first.
 -- ARGV: shelf, the caller's now, limit.
 local STEP = 500
 local shelf, limit, at = ARGV[1], tonumber(ARGV[3]), now()

@@ -1,4 +1,4 @@
--- extend: renews the leases that this instance still holds; answers the ids of those.
+-- extend_leases: renews the leases that this instance still holds; answers the ids of those.
 -- ARGV: instance, length of the lease, job ids.
 local until_then = now() + ARGV[2]
 local kept = {}
