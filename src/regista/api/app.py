@@ -40,7 +40,7 @@ from .connection_guard import CONNECTION_GUARDS, ConnectionGuards
 from .file_transfer import TransferSlots
 from .logins import logins_of
 from .middleware import RequestMiddleware
-from .openapi import Document
+from .openapi import OpenApiDocument
 from .rate_limits import RateLimiter, rate_headers
 from .routes import AccessControl, Handler, Operation, add_route
 from .stage import STAGE, ApiContext, Stage
@@ -130,7 +130,7 @@ def build_context(parts: Stage) -> ApiContext:
         tokens=token_service(parts, logins, worker_streams),
         downloads=TransferSlots(config.s3_max_concurrency),
         uploads=TransferSlots(config.s3_max_concurrency),
-        document=Document([operation for noun in NOUNS for operation in noun]),
+        document=OpenApiDocument([operation for noun in NOUNS for operation in noun]),
     )
 
 

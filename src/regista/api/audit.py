@@ -58,10 +58,10 @@ async def find(request: web.Request) -> web.Response:
     after, limit = page_request(request)
     page = await stage.services.audit.list_page(caller_of(request), wanted, after, limit)
     show = view.clock_of(stage.config)
-    return view.json(record_page(page, lambda record: _object(record, show)))
+    return view.json(record_page(page, lambda record: audit_view(record, show)))
 
 
-def _object(record: AuditRecord, show: TimeFormat) -> AuditObject:
+def audit_view(record: AuditRecord, show: TimeFormat) -> AuditObject:
     return AuditObject(
         at=show(record.at),
         actor=record.actor,

@@ -19,7 +19,7 @@ routes = RouteTable("blueprints")
 _UNKNOWN = {404: "no such blueprint"}
 
 
-class Format(StrEnum):
+class GraphFormat(StrEnum):
     """How a graph is drawn."""
 
     DOT = "dot"
@@ -27,11 +27,15 @@ class Format(StrEnum):
     PNG = "png"
 
 
-_TYPES = {Format.DOT: "text/vnd.graphviz", Format.SVG: "image/svg+xml", Format.PNG: "image/png"}
+_TYPES = {
+    GraphFormat.DOT: "text/vnd.graphviz",
+    GraphFormat.SVG: "image/svg+xml",
+    GraphFormat.PNG: "image/png",
+}
 FORMAT = Parameter(
     name="format",
     words="`svg` and `png` need graphviz where the orchestrator runs.",
-    schema={"type": "string", "enum": [each.value for each in Format], "default": "dot"},
+    schema={"type": "string", "enum": [each.value for each in GraphFormat], "default": "dot"},
 )
 
 
@@ -83,8 +87,8 @@ async def graph(request: web.Request) -> web.Response:
     """Draw a blueprint's graph."""
     blueprints, caller = request.app[STAGE].services.blueprints, caller_of(request)
     name = request.match_info["name"]
-    format = parameters.choice(request, "format", Format) or Format.DOT
-    if format is Format.DOT:
+    format = parameters.choice(request, "format", GraphFormat) or GraphFormat.DOT
+    if format is GraphFormat.DOT:
         return web.Response(text=blueprints.get(caller, name).to_dot(), content_type=_TYPES[format])
     drawing = await blueprints.draw(caller, name, format.value)
     return web.Response(body=drawing, content_type=_TYPES[format])

@@ -80,8 +80,8 @@ RETURN = Parameter(
 async def create_batch(request: web.Request) -> web.Response:
     """Start several jobs with one write.
 
-    `items` has a job, or a problem, for each wish in its place: what is wrong with one hinders no other. At most
-    `REGISTA_MAX_BATCH` of them. All are durable when this is answered.
+    `items` has a job or a problem for each request, in the same order: an invalid one does not affect the others. At
+    most `REGISTA_MAX_BATCH` of them. All jobs are durable when the response is sent.
     """
     stage = request.app[STAGE]
     ids_only = parameters.choice(request, "return", Form) is Form.IDS

@@ -12,7 +12,7 @@ from .stage import STAGE
 
 routes = RouteTable("api")
 
-#: The page may ask its own orchestrator for the document, and nobody for anything else.
+#: The page may load the document from its own orchestrator, and nothing else.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
 #: Where the page has its list of operations, which those without JavaScript read.
 _PLACE = "<!-- operations -->"

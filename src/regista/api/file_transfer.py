@@ -140,7 +140,7 @@ async def upload(request: web.Request) -> web.Response:
 
 
 async def _pieces(request: web.Request, name: str, most: int, silence_s: float) -> AsyncIterator[bytes]:
-    """What is sent, as it comes. Whoever says too little for too long, or too much, is not heard to the end."""
+    """The content in chunks; 408 if it comes too slowly, FileTooLarge if it is too much."""
     sofar, waited, lately = 0, 0.0, 0
     while True:
         began = time.monotonic()

@@ -20,7 +20,7 @@ from .stage import STAGE
 routes = RouteTable("jobs")
 
 
-class Format(StrEnum):
+class HistoryFormat(StrEnum):
     """How the events of a job are answered."""
 
     JSON = "json"
@@ -31,7 +31,7 @@ _LIMIT = page_limit(1000)
 FORMAT = Parameter(
     name="format",
     words="`jsonl` streams all events, a line each, and pays no heed to `limit`.",
-    schema={"type": "string", "enum": [form.value for form in Format], "default": "json"},
+    schema={"type": "string", "enum": [form.value for form in HistoryFormat], "default": "json"},
 )
 
 
@@ -53,7 +53,7 @@ async def history(request: web.Request) -> web.StreamResponse:
     after = parameters.place(request, int) or 0
     limit = parameters.limit(request, stage.config.max_page, _LIMIT)
     show = view.clock_of(stage.config)
-    if parameters.choice(request, "format", Format) is Format.JSONL:
+    if parameters.choice(request, "format", HistoryFormat) is HistoryFormat.JSONL:
         chunks = await stage.services.job_history.all_events(caller, job_id, after)
         return await stream_lines(request, _lines(chunks, show))
     events = await stage.services.job_history.events(caller, job_id, after, limit)

@@ -34,9 +34,9 @@ routes = RouteTable("jobs")
 async def create(request: web.Request) -> web.Response:
     """Start a job.
 
-    It is durable when this is answered: 202, or 200 when it was waited for and has settled. The same
-    idempotency key and body return the same job. Without `wait` the answer is the job as it was written, and
-    tells of no attempts.
+    The job is durable when the response is sent: 202, or 200 if `wait` was given and it has settled. The same
+    idempotency key and body return the same job. Without `wait` the response is the job as it was created, without
+    attempts.
     """
     stage, caller = request.app[STAGE], caller_of(request)
     wait_s = parameters.seconds(request, "wait", stage.config.max_wait_s)
@@ -74,9 +74,9 @@ def submission_of(body: JobRequest, key: str | None) -> Submission:
 async def find(request: web.Request) -> web.Response:
     """List jobs, newest first, or as a query asks for.
 
-    Your own; an operator's list has everybody's. What was just created is in it. A `next` belongs to its query,
-    filters and order; with others it is refused. `attempts` and `bill` are
-    left empty here: a list does not read the story of each job.
+    A client's own jobs; for an operator those of all clients. Jobs that were just created are included. A `next`
+    belongs to its query, filters and order, and is refused with others. `attempts` and `bill` are empty here: a
+    list does not read the events of each job.
     """
     return view.json(await search_page(request, await query_of_request(request)))
 
@@ -85,9 +85,9 @@ async def find(request: web.Request) -> web.Response:
     "/jobs/{job_id}", parameters=[WAIT], answers={200: JobObject}, problems={404: "no such job of yours"}
 )
 async def get(request: web.Request) -> web.Response:
-    """Look at a job, or wait for it.
+    """Show a job, or wait for it.
 
-    With `wait` the answer comes when the job has settled (ended, or quarantined) or the time is up.
+    With `wait` the response comes when the job has settled (ended, or quarantined) or the time is up.
     """
     stage = request.app[STAGE]
     wait_s = parameters.seconds(request, "wait", stage.config.max_wait_s)
@@ -97,37 +97,37 @@ async def get(request: web.Request) -> web.Response:
     return await respond_with_job(request, job, with_client=request[CLIENT].operator)
 
 
-class Explained(Struct, frozen=True, kw_only=True):
-    """Why a job does not go on, and who would take its next task."""
+class ExplanationView(Struct, frozen=True, kw_only=True):
+    """Why a job does not progress, and which workers would get its next task."""
 
     kind: str
     id: str
     summary: str
     since: datetime | None
     reasons: tuple[Reason, ...]
-    #: The same for people, sentence by sentence.
+    #: The same as sentences, for people.
     sentences: list[str]
-    #: What the strategy thinks of the workers, best first, where a task waits for one.
+    #: How the strategy ranks the workers, best first, if a task waits for one.
     candidates: list[Score]
 
 
-@routes.get("/jobs/{job_id}/explain", answers={200: Explained}, problems={404: "no such job of yours"})
+@routes.get("/jobs/{job_id}/explain", answers={200: ExplanationView}, problems={404: "no such job of yours"})
 async def explain(request: web.Request) -> web.Response:
-    """Explain why a job does not go on.
+    """Explain why a job does not progress.
 
-    Every condition that holds it back, for how many workers, and what would change it. Nothing is assigned.
+    Every condition that keeps it waiting, for how many workers, and what would change it. Nothing is assigned.
     """
     stage = request.app[STAGE]
     found = await stage.services.jobs.explain(caller_of(request), request.match_info["job_id"])
-    told = found.explanation
+    explanation = found.explanation
     return view.json(
-        Explained(
-            kind=told.kind,
-            id=told.id,
-            summary=told.summary,
-            since=view.clock_of(stage.config)(told.since),
-            reasons=told.reasons,
-            sentences=told.sentences(),
+        ExplanationView(
+            kind=explanation.kind,
+            id=explanation.id,
+            summary=explanation.summary,
+            since=view.clock_of(stage.config)(explanation.since),
+            reasons=explanation.reasons,
+            sentences=explanation.sentences(),
             candidates=found.candidates,
         )
     )

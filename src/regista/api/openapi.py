@@ -56,10 +56,10 @@ Every path below `/api/v1` answers below `/api` too. A refusal is `application/p
 )
 async def openapi(request: web.Request) -> web.Response:
     """Read this document."""
-    return view.json(request.app[STAGE].document.told(request.app[STAGE]))
+    return view.json(request.app[STAGE].document.encoded(request.app[STAGE]))
 
 
-class Document:
+class OpenApiDocument:
     """The document as it is sent.
 
     To make it takes tens of milliseconds, and anybody may ask for it, without a token: it is made anew only when
@@ -71,7 +71,7 @@ class Document:
         self._made_for: list[tuple[str, str | None]] | None = None
         self._made = msgspec.Raw()
 
-    def told(self, stage: Stage) -> msgspec.Raw:
+    def encoded(self, stage: Stage) -> msgspec.Raw:
         """The JSON of it."""
         wanted = [(blueprint.name, endpoint_of(blueprint)) for blueprint in stage.library.blueprints()]
         if wanted != self._made_for:
@@ -85,9 +85,9 @@ def document(operations: list[Operation], stage: Stage) -> dict[str, Any]:
     schemas, components = _schemas(operations)
     paths: dict[str, Any] = {}
     for operation in operations:
-        told = _operation(operation, schemas, stage.config)
-        told["x-codeSamples"] = [{"lang": "Shell", "label": "curl", "source": curl_command(operation)}]
-        paths.setdefault(operation.paths()[0], {})[operation.method.lower()] = told
+        result = _operation(operation, schemas, stage.config)
+        result["x-codeSamples"] = [{"lang": "Shell", "label": "curl", "source": curl_command(operation)}]
+        paths.setdefault(operation.paths()[0], {})[operation.method.lower()] = result
     for blueprint in stage.library.blueprints():
         path = endpoint_of(blueprint)
         if path is not None and path not in paths:
@@ -125,7 +125,7 @@ def _schemas(operations: list[Operation]) -> tuple[dict[Any, Any], dict[str, Any
 
 
 def _operation(operation: Operation, schemas: dict[Any, Any], config: Config) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "operationId": operation.id,
         "tags": [operation.tag],
         "summary": operation.summary,
@@ -137,10 +137,10 @@ def _operation(operation: Operation, schemas: dict[Any, Any], config: Config) ->
         "responses": _responses(operation, schemas),
     }
     if operation.kind == "client":
-        told["security"] = [{"clientToken": []}, {"bearer": []}]
+        result["security"] = [{"clientToken": []}, {"bearer": []}]
     if operation.body is not None:
-        told["requestBody"] = _body(_schema(operation.body, schemas), operation.body_required)
-    return told
+        result["requestBody"] = _body(_schema(operation.body, schemas), operation.body_required)
+    return result
 
 
 def _body(schema: Any, required: bool) -> dict[str, Any]:
@@ -166,20 +166,20 @@ def _parameter(parameter: Parameter, config: Config) -> dict[str, Any]:
 
 
 def _responses(operation: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for status, shape in operation.answers.items():
-        told[str(status)] = {"description": HTTPStatus(status).phrase, **_content(shape, schemas)}
+        result[str(status)] = {"description": HTTPStatus(status).phrase, **_content(shape, schemas)}
         if status == 202:
-            told["202"]["headers"] = {"Location": {"schema": {"type": "string"}}}
+            result["202"]["headers"] = {"Location": {"schema": {"type": "string"}}}
         if status == 200:
             for kind in operation.media:
-                told["200"]["content"][kind] = {}
+                result["200"]["content"][kind] = {}
     for status, words in sorted(_problems(operation).items()):
-        told[str(status)] = {
+        result[str(status)] = {
             "description": words,
             "content": {"application/problem+json": {"schema": schemas[ProblemBody]}},
         }
-    return told
+    return result
 
 
 def _content(shape: Any, schemas: dict[Any, Any]) -> dict[str, Any]:
@@ -196,21 +196,21 @@ def _schema(shape: Any, schemas: dict[Any, Any]) -> dict[str, Any]:
 
 def _problems(operation: Operation) -> dict[int, str]:
     """What every operation of its kind may refuse, and what this one does."""
-    told: dict[int, str] = {429: "too often; `Retry-After` says when to come back"}
+    result: dict[int, str] = {429: "too often; `Retry-After` says when to come back"}
     if operation.parameters or operation.body is not None or operation.kind == "client":
-        told[400] = "malformed or invalid"
-        told[431] = "the address or a header is too long (from nginx; the server itself answers 400)"
+        result[400] = "malformed or invalid"
+        result[431] = "the address or a header is too long (from nginx; the server itself answers 400)"
     if operation.kind == "client":
-        told[401] = "no client token, or an unknown one"
-        told[503] = "starting, stopping, or the store has failed; try again"
+        result[401] = "no client token, or an unknown one"
+        result[503] = "starting, stopping, or the store has failed; try again"
     if operation.operator:
-        told[403] = "for operators only"
+        result[403] = "for operators only"
     if operation.body is not None:
-        told[408] = "the body did not come in time"
-        told[413] = "the body is too large"
-        told[415] = "the body is packed in a way that is not understood here"
-        told[503] = "starting, stopping, or the store has failed; try again"
-    return told | dict(operation.problems)
+        result[408] = "the body did not come in time"
+        result[413] = "the body is too large"
+        result[415] = "the body is packed in a way that is not understood here"
+        result[503] = "starting, stopping, or the store has failed; try again"
+    return result | dict(operation.problems)
 
 
 def _endpoint(blueprint: str, schemas: dict[Any, Any], config: Config) -> dict[str, Any]:
@@ -226,7 +226,7 @@ def _endpoint(blueprint: str, schemas: dict[Any, Any], config: Config) -> dict[s
         answers={202: Accepted},
         problems={409: "the key was used before with another body"},
     )
-    told = _operation(operation, schemas, config)
-    del told["responses"]["202"]["headers"]
+    result = _operation(operation, schemas, config)
+    del result["responses"]["202"]["headers"]
     summary = f"Start a job of the blueprint {blueprint}, as the documents ask for it."
-    return told | {"operationId": f"start_{blueprint}", "summary": summary, "description": summary}
+    return result | {"operationId": f"start_{blueprint}", "summary": summary, "description": summary}

@@ -36,7 +36,7 @@ async def find(request: web.Request) -> web.Response:
     stage = request.app[STAGE]
     queues = await stage.services.queues.list_all(caller_of(request))
     now = stage.clock.now()
-    return view.json(Page([_object(name, queues[name], now) for name in sorted(queues)], None))
+    return view.json(Page([queue_view(name, queues[name], now) for name in sorted(queues)], None))
 
 
 @routes.get("/dashboard", answers={200: Totals})
@@ -45,7 +45,7 @@ async def dashboard(request: web.Request) -> web.Response:
     return view.json(await request.app[STAGE].services.queues.totals(caller_of(request)))
 
 
-def _object(name: str, queue: QueueCounts, now: datetime) -> QueueObject:
+def queue_view(name: str, queue: QueueCounts, now: datetime) -> QueueObject:
     oldest_s = None if queue.oldest is None else max(0.0, (now - queue.oldest).total_seconds())
     return QueueObject(
         name=name,

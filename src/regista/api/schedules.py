@@ -24,7 +24,7 @@ from .stage import STAGE, Stage
 routes = RouteTable("schedules")
 
 _UNKNOWN = {404: "no such schedule"}
-#: Ticks that `next` tells of, at most.
+#: Ticks that `next` returns at most.
 _MOST = 1000
 COUNT = Parameter(
     name="count",
@@ -97,7 +97,7 @@ async def find(request: web.Request) -> web.Response:
     """
     stage = request.app[STAGE]
     entries = await stage.services.schedules.list_all(caller_of(request))
-    items = [replace(_object(stage, entry), records=[]) for entry in entries]
+    items = [replace(schedule_view(stage, entry), records=[]) for entry in entries]
     return view.json(Page(items, None))
 
 
@@ -119,7 +119,7 @@ async def create(request: web.Request) -> web.Response:
     members = {name: value for name, value in asdict(wanted).items() if name != "name"}
     schedule = Schedule(**members)
     entry = await stage.services.schedules.create(caller_of(request), wanted.name, schedule)
-    return view.json(_object(stage, entry), 201, {"Location": f"{request.path}/{wanted.name}"})
+    return view.json(schedule_view(stage, entry), 201, {"Location": f"{request.path}/{wanted.name}"})
 
 
 @routes.get("/schedules/{schedule}", operator=True, answers={200: ScheduleObject}, problems=_UNKNOWN)
@@ -130,7 +130,7 @@ async def get(request: web.Request) -> web.Response:
     `superseded`, `overlap`, `replaced`, `paused`, `refused` or the code of a refusal) and for how many ticks in a row.
     """
     stage, name = request.app[STAGE], request.match_info["schedule"]
-    return view.json(_object(stage, await stage.services.schedules.get(caller_of(request), name)))
+    return view.json(schedule_view(stage, await stage.services.schedules.get(caller_of(request), name)))
 
 
 @routes.get(
@@ -168,7 +168,7 @@ async def pause(request: web.Request) -> web.Response:
     stage, name = request.app[STAGE], request.match_info["schedule"]
     body = await bodies.take_optional(request, ReasonBody)
     entry = await stage.services.schedules.pause(caller_of(request), name, body.reason)
-    return view.json(_object(stage, entry))
+    return view.json(schedule_view(stage, entry))
 
 
 @routes.post(
@@ -187,7 +187,7 @@ async def resume(request: web.Request) -> web.Response:
     stage, name = request.app[STAGE], request.match_info["schedule"]
     body = await bodies.take_optional(request, ReasonBody)
     entry = await stage.services.schedules.resume(caller_of(request), name, body.reason)
-    return view.json(_object(stage, entry))
+    return view.json(schedule_view(stage, entry))
 
 
 @routes.post(
@@ -231,7 +231,7 @@ async def delete(request: web.Request) -> web.Response:
     return web.Response(status=204)
 
 
-def _object(stage: Stage, entry: StoredSchedule) -> ScheduleObject:
+def schedule_view(stage: Stage, entry: StoredSchedule) -> ScheduleObject:
     schedule, state = entry.schedule, entry.state
     show = view.clock_of(stage.config)
     paused = is_paused(schedule, state)

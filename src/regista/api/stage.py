@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..workers.polling.service import PollingService
     from .file_transfer import TransferSlots
     from .logins import Logins
-    from .openapi import Document
+    from .openapi import OpenApiDocument
     from .rate_limits import RateLimiter
     from .worker_protocol.streams import WorkerStreams
 
@@ -62,7 +62,7 @@ class ApiContext(Stage, frozen=True, kw_only=True):
     #: Slots of files that go out and come in. Two kinds: a client that copies one to another must not wait for itself.
     downloads: "TransferSlots"
     uploads: "TransferSlots"
-    document: "Document"
+    document: "OpenApiDocument"
 
 
 STAGE = web.AppKey("stage", ApiContext)

@@ -49,14 +49,14 @@ async def status(request: web.Request) -> web.Response:
     """
     stage = request.app[STAGE]
     condition = SystemHealth(SystemState.READY) if stage.telemetry is None else stage.telemetry.health
-    told = Status(
+    shown = Status(
         status="ok",
         version=__version__,
         state=condition.state.value,
         reasons=list(condition.reasons),
         instance=stage.config.instance_id,
     )
-    return view.json(told)
+    return view.json(shown)
 
 
 @routes.get(
@@ -79,7 +79,7 @@ async def metrics(request: web.Request) -> web.Response:
 
 
 def _check_reader(request: web.Request, wanted: str) -> None:
-    """Names of queues may come from what clients sent: where a token is set, only whoever has it reads them."""
+    """Queue names may come from clients, so a token can be required to read them."""
     brought = token_in(request, CLIENT_TOKEN_HEADER)
     if wanted and not compare_digest(brought.encode(errors="surrogateescape"), wanted.encode()):
         code = "token_unknown" if brought else "token_missing"
@@ -102,7 +102,7 @@ async def live(request: web.Request) -> web.Response:
 async def ready(request: web.Request) -> web.Response:
     """Say whether it takes work: for readiness probes.
 
-    Asks the store, so that the answer holds now: `storage_unavailable` while nobody can reach it.
+    Asks the store, so that the answer holds now: `storage_unavailable` while it cannot be reached.
     """
     await request.app[STAGE].services.system.check_ready()
     return view.json(Health("ready", __version__))

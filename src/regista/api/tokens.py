@@ -28,7 +28,7 @@ _NO_USE = {409: "workers come in by certificates alone, so a password would open
 
 
 class PasswordRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """For whom, and for how long. Without a worker it is good for whichever uses it first."""
+    """The worker, and the lifetime. Without a worker the password is for the first worker that uses it."""
 
     worker_id: _WorkerId | None = None
     #: Seconds, at most five minutes.

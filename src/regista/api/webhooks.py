@@ -67,21 +67,22 @@ class SecretObject(Struct, frozen=True, kw_only=True):
 async def find(request: web.Request) -> web.Response:
     """List deliveries: those that were given up, or (`state=pending`) those still under way.
 
-    Yours; an operator's list has everybody's. In the order of their jobs. A page may be short and yet have a `next`.
+    A client's own; for an operator those of all clients. In the order of their jobs. A page may be short and yet have a
+    `next`.
     """
     stage = request.app[STAGE]
     state = parameters.choice(request, "state", DeliveryState) or DeliveryState.DEAD
     after, limit = page_request(request)
     page = await stage.services.webhooks.list_page(caller_of(request), state, after, limit)
     show = view.clock_of(stage.config)
-    return view.json(record_page(page, lambda found: _object(found, show)))
+    return view.json(record_page(page, lambda found: delivery_view(found, show)))
 
 
 @routes.get("/webhooks/secret", answers={200: SecretObject})
 async def secret(request: web.Request) -> web.Response:
     """Show the secret that your deliveries are signed with.
 
-    Yours alone: nobody, not even an operator, sees another client's.
+    A client's own secret: not even an operator sees another client's.
     """
     known = await request.app[STAGE].services.webhooks.secrets(caller_of(request))
     answer = SecretObject(secrets=list(known.secrets), derived=known.derived)
@@ -90,10 +91,10 @@ async def secret(request: web.Request) -> web.Response:
 
 @routes.get("/webhooks/{delivery_id}", answers={200: DeliveryObject}, problems=_UNKNOWN)
 async def get(request: web.Request) -> web.Response:
-    """Look at a delivery. One that was heard is gone."""
+    """Show a delivery. One that was delivered is deleted."""
     stage = request.app[STAGE]
     found = await stage.services.webhooks.get(caller_of(request), request.match_info["delivery_id"])
-    return view.json(_object(found, view.clock_of(stage.config)))
+    return view.json(delivery_view(found, view.clock_of(stage.config)))
 
 
 @routes.post(
@@ -106,13 +107,13 @@ async def get(request: web.Request) -> web.Response:
 async def redeliver(request: web.Request) -> web.Response:
     """Send a delivery again, now, with all its tries before it.
 
-    One that was given up, or one that waits for its next try. Its id stays the same. One that was not tried yet is on
-    its way already: nothing changes.
+    One that was given up, or one that waits for its next try. Its id stays the same. One that was not tried yet does
+    not change.
     """
     stage = request.app[STAGE]
     await bodies.take_optional(request, Empty)
     found = await stage.services.webhooks.redeliver(caller_of(request), request.match_info["delivery_id"])
-    return view.json(_object(found, view.clock_of(stage.config)))
+    return view.json(delivery_view(found, view.clock_of(stage.config)))
 
 
 @routes.post(
@@ -127,10 +128,10 @@ async def discard(request: web.Request) -> web.Response:
     stage = request.app[STAGE]
     await bodies.take_optional(request, Empty)
     found = await stage.services.webhooks.discard(caller_of(request), request.match_info["delivery_id"])
-    return view.json(_object(found, view.clock_of(stage.config)))
+    return view.json(delivery_view(found, view.clock_of(stage.config)))
 
 
-def _object(found: FoundDelivery, show: TimeFormat) -> DeliveryObject:
+def delivery_view(found: FoundDelivery, show: TimeFormat) -> DeliveryObject:
     delivery = found.delivery
     return DeliveryObject(
         id=delivery.id,

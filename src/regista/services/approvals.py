@@ -38,7 +38,7 @@ class ApprovalService:
     async def approve_by_token(
         self, caller: Caller, job_id: str, token: str, decision: PersonDecision
     ) -> None:
-        """Pass on the decision of whoever holds the token of this question; ApprovalTokenWrong, ApprovalConflict.
+        """Pass on the decision of the holder of this question's token; ApprovalTokenWrong, ApprovalConflict.
 
         A wrong token does not reveal whether the job exists. Repeating a decision is fine, also after the job
         has asked another question.

@@ -73,7 +73,7 @@ class LinkedFile(NamedTuple):
     owner: str
 
 
-class Jobs(Protocol):
+class JobFinder(Protocol):
     """Finds the jobs that a caller may see; `JobService` is it."""
 
     async def get(self, caller: Caller, job_id: str) -> Job:
@@ -84,7 +84,7 @@ class Jobs(Protocol):
 class FileService:
     """Lists the files of jobs and makes links to them. The files of a client's jobs, or of all for an operator."""
 
-    def __init__(self, jobs: Jobs, payloads: JobPayloads, storage: StorageBackend, clock: Clock) -> None:
+    def __init__(self, jobs: JobFinder, payloads: JobPayloads, storage: StorageBackend, clock: Clock) -> None:
         self._jobs = jobs
         self._payloads = payloads
         self._storage = storage

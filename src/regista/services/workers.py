@@ -12,7 +12,7 @@ from .caller import Caller
 
 
 class ListedWorker(NamedTuple):
-    """A worker, and how many attempts it holds. Which these are, `facts.holding` tells operators only."""
+    """A worker, and how many attempts it holds. `facts.holding` lists them, for operators only."""
 
     facts: WorkerInfo
     running: int

@@ -20,12 +20,12 @@ def test_whoever_asks_again_and_again_gets_what_was_made_once() -> None:
     director = OrchestratorEngine("memory", Config(instance_id="x", client_token="t", worker_token="w"))
     document, stage = director.app[STAGE].document, director.app[STAGE]
 
-    first = document.told(stage)
-    again = document.told(stage)
+    first = document.encoded(stage)
+    again = document.encoded(stage)
     director.register_blueprint(blueprint("greet", "/greet"))
-    more = document.told(stage)
+    more = document.encoded(stage)
     director.register_blueprint(blueprint("greet", "/welcome"))
-    other = document.told(stage)
+    other = document.encoded(stage)
 
     assert again is first
     assert b'"/api/greet"' not in bytes(first)
@@ -37,7 +37,7 @@ def test_whoever_asks_again_and_again_gets_what_was_made_once() -> None:
 def test_what_is_made_from_history_may_be_refused_where_there_is_none() -> None:
     director = OrchestratorEngine("memory", Config(instance_id="x", client_token="t", worker_token="w"))
 
-    told = msgspec.json.decode(director.app[STAGE].document.told(director.app[STAGE]))["paths"]
+    told = msgspec.json.decode(director.app[STAGE].document.encoded(director.app[STAGE]))["paths"]
 
     refuse = {
         path
@@ -50,7 +50,7 @@ def test_what_is_made_from_history_may_be_refused_where_there_is_none() -> None:
 def test_every_tag_of_an_operation_is_declared_and_every_declared_tag_is_used() -> None:
     director = OrchestratorEngine("memory", Config(instance_id="x", client_token="t", worker_token="w"))
 
-    told = msgspec.json.decode(director.app[STAGE].document.told(director.app[STAGE]))
+    told = msgspec.json.decode(director.app[STAGE].document.encoded(director.app[STAGE]))
 
     used = {tag for path in told["paths"].values() for one in path.values() for tag in one["tags"]}
     assert {tag["name"] for tag in told["tags"]} == used
@@ -59,7 +59,7 @@ def test_every_tag_of_an_operation_is_declared_and_every_declared_tag_is_used() 
 
 def test_the_documented_size_of_a_page_is_the_one_that_is_used() -> None:
     director = OrchestratorEngine("memory", Config(instance_id="x", client_token="t", worker_token="w"))
-    paths = msgspec.json.decode(director.app[STAGE].document.told(director.app[STAGE]))["paths"]
+    paths = msgspec.json.decode(director.app[STAGE].document.encoded(director.app[STAGE]))["paths"]
 
     defaults = {
         path: one["schema"]["default"]
