@@ -179,6 +179,7 @@ class OrchestratorEngine:
         self.engine = NativeEngine(
             self.storage,
             repository,
+            self.history,
             self.library,
             runner,
             self._tokens,
@@ -241,7 +242,7 @@ class OrchestratorEngine:
         config, clock, engine, history = self.config, self.clock, self.engine, self.history
         storage = self.storage
         audit = AuditService(self.storage, clock, config.instance_id, config.audit_days)
-        jobs = JobService(engine, storage, self.filing, self.dispatcher, audit, clock, config)
+        jobs = JobService(engine, storage, self.filing, audit, clock, config)
         return Services(
             audit=audit,
             jobs=jobs,

@@ -121,7 +121,8 @@ ALSO = {
     "schedules.scheduler": {"schedules.registry"},
     "blueprint": {"payloads.task_files"},
     "machine": {"blueprint"},
-    "engines.base": {"machine"},
+    "engines.base": {"machine", "history.query"},
+    "engines.native": {"history.reader"},
 }
 #: Third-party packages, by room; msgspec is welcome everywhere.
 LIBRARIES = {

@@ -5,8 +5,8 @@ from datetime import datetime
 from aiohttp import hdrs, web
 from msgspec import Struct
 
-from ..dispatch.explain import Reason, Score
 from ..engines.base import Submission
+from ..model.explanation import Reason, Score
 from ..schemas.jobs import JobObject, JobRequest
 from ..schemas.pages import Page
 from . import bodies, parameters, view

@@ -7,11 +7,12 @@ from msgspec.structs import replace
 
 from ..clock import Clock, add_seconds
 from ..model import HELD_STATES, AttemptState, Job, QueueKey, Task, Worker
+from ..model.explanation import Explanation, Score
 from ..storage.base import StorageBackend
 from .claimer import TaskClaimer, TaskSource
 from .connected import ConnectedWorker, WorkerConnection
 from .elsewhere import Elsewhere
-from .explain import Explanation, Score, class_facts, dry_run, explain
+from .explain import class_facts, dry_run, explain
 from .explain_job import Disconnection, explain_job, group_waiting_tasks
 from .matcher import MatchIndex
 

@@ -6,51 +6,13 @@ from datetime import datetime
 from msgspec import Struct
 
 from ..model import AttemptState, QueueKey, QueueStatus, Task, Worker
+from ..model.explanation import Explanation, Reason, Score
 from .classes import WorkerClass
 from .filters import Mismatch, mismatches
 from .strategies import cost, is_warm, strategy_of
 
 #: Different details that one reason names; the rest is counted.
 _DETAILS = 3
-
-
-class Reason(Struct, frozen=True):
-    """One condition, how many workers it keeps away, and what would change it. Codes are stable."""
-
-    code: str
-    detail: str
-    unblock: str = ""
-    workers: int = 0
-    #: How many waiting tasks of the job it holds back; 0 where it is not about those.
-    tasks: int = 0
-
-
-class Explanation(Struct, frozen=True, kw_only=True):
-    """The answer to "why is this not running"."""
-
-    #: job or task, and its id.
-    kind: str
-    id: str
-    #: The whole answer in a sentence.
-    summary: str
-    since: datetime | None = None
-    reasons: tuple[Reason, ...] = ()
-
-    def sentences(self) -> list[str]:
-        """The same for people."""
-        return [self.summary, *(_sentence(reason) for reason in self.reasons)]
-
-
-class Score(Struct, frozen=True):
-    """What a strategy thinks of the workers of one class. The lower the score, the better."""
-
-    worker_id: str
-    #: Workers in its class, and their free slots.
-    workers: int
-    free: int
-    fits: bool
-    score: tuple[float, ...]
-    why: str
 
 
 class ClassFacts(Struct, frozen=True, kw_only=True):
@@ -225,13 +187,6 @@ def _undrain(able: Sequence[ClassFacts]) -> str:
     """What an operator can send to take a drained worker back."""
     one = next((facts.drained for facts in able if facts.drained), "{worker_id}")
     return f'start others, or take one back: POST /api/v1/workers/{one}/drain with {{"on": false}}'
-
-
-def _sentence(reason: Reason) -> str:
-    held = f" {reason.tasks} tasks wait for that." if reason.tasks > 1 else ""
-    who = f"{reason.workers} worker{'s' if reason.workers != 1 else ''}: " if reason.workers else ""
-    what = f" To change that: {reason.unblock}." if reason.unblock else ""
-    return f"{reason.code}: {who}{reason.detail}.{held}{what}"
 
 
 def _at(when: datetime | None) -> str:

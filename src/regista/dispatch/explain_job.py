@@ -20,8 +20,8 @@ from ..model import (
     QueueKey,
     Task,
 )
+from ..model.explanation import Explanation, Reason
 from ..schemas.job_view import answer_commands
-from .explain import Explanation, Reason
 
 #: Open branches that are named one by one.
 _BRANCHES = 5

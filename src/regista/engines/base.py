@@ -9,12 +9,16 @@ from typing import Any, NamedTuple, Protocol
 from msgspec import Struct, field
 
 from ..errors import RegistaError
+from ..history.query import Field, Place, Query
+from ..history.query.counts import JobCounts
 from ..machine.step import DecisionContext, Step
 from ..machine.task_results import TaskStep
 from ..model import (
     Change,
     CommitOutcome,
+    Event,
     Job,
+    JobSummary,
     QueueStatus,
     Quota,
     ResultVerdict,
@@ -23,6 +27,7 @@ from ..model import (
     Worker,
 )
 from ..model.audit import AuditedAction
+from ..model.explanation import Explanation, Score
 
 
 class Submission(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -136,6 +141,28 @@ class Engine(Protocol):
 
     async def fail(self, job_id: str, reason: str = "", by: AuditedAction | None = None) -> Job:
         """Ends a quarantined job as failed; NotQuarantined."""
+        ...
+
+    async def explain(self, job: Job) -> Explanation:
+        """Why the job does not progress, and what would change that."""
+        ...
+
+    async def dry_run(self, task: Task) -> list[Score]:
+        """The workers that would get the task now, best first. Needs `Capability.DRY_RUN`."""
+        ...
+
+    async def events(self, job_id: str, after_seq: int = 0, limit: int = 1000) -> list[Event]:
+        """The events of the job above `after_seq`, in order, recorded in the history or not."""
+        ...
+
+    async def find(
+        self, query: Query, after: Place | None = None, limit: int = 100
+    ) -> tuple[list[JobSummary], Place | None]:
+        """Jobs that match, behind a place in the order of the query, and the place of the next page."""
+        ...
+
+    async def count(self, query: Query, by: Field | None = None, limit: int = 100) -> JobCounts:
+        """How many jobs match, in all and in the largest groups, and how long those that have ended took."""
         ...
 
     async def queue_status(self) -> list[QueueStatus]:

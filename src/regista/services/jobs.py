@@ -2,34 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ..clock import Clock
 from ..config import Config
-from ..dispatch.explain import Explanation, Score
 from ..engines.base import Engine, MonthlyQuota, Submission, WaitResult, accepted
 from ..engines.quotas import monthly_quota
 from ..errors import BatchTooLarge, JobNotFound, OrchestratorStopped, RegistaError
-from ..model import Job, Task
+from ..model import Job
+from ..model.explanation import Explanation, Score
 from ..storage.base import StorageBackend
 from .audit import AuditService
 from .caller import Caller, Role
 from .files import JobPayloads
-
-
-class Explainer(Protocol):
-    """Explains why jobs and tasks wait; the dispatcher is one."""
-
-    async def explain_job(self, job: Job) -> Explanation:
-        """Why the job is where it is."""
-        ...
-
-    async def dry_run(self, task: Task) -> list[Score]:
-        """Which workers would get the task now, best first. Nothing is assigned."""
-        ...
 
 
 class JobExplanation(Struct, frozen=True):
@@ -55,7 +43,6 @@ class JobService:
         engine: Engine,
         storage: StorageBackend,
         payloads: JobPayloads,
-        explainer: Explainer,
         audit: AuditService,
         clock: Clock,
         config: Config,
@@ -63,7 +50,6 @@ class JobService:
         self._engine = engine
         self._storage = storage
         self._payloads = payloads
-        self._explainer = explainer
         self._audit = audit
         self._clock = clock
         self._config = config
@@ -174,9 +160,9 @@ class JobService:
     async def explain(self, caller: Caller, job_id: str) -> JobExplanation:
         """Why the job does not progress, and which workers could take its next task."""
         job = await self.get(caller, job_id)
-        explanation = await self._explainer.explain_job(job)
+        explanation = await self._engine.explain(job)
         waiting = [task for task in await self._storage.tasks_of(job_id) if task.waiting]
-        candidates = await self._explainer.dry_run(waiting[0]) if waiting else []
+        candidates = await self._engine.dry_run(waiting[0]) if waiting else []
         return JobExplanation(explanation, candidates)
 
     # -- change ----------------------------------------------------------------------------------

@@ -6,8 +6,9 @@ from msgspec.structs import replace
 
 from regista.dispatch.connected import CallbackConnection
 from regista.dispatch.dispatcher import Dispatcher
-from regista.dispatch.explain import ClassFacts, Explanation, Score, explain
+from regista.dispatch.explain import ClassFacts, explain
 from regista.model import AttemptState, Gpu, Profile, QueueStatus, Task, Worker
+from regista.model.explanation import Explanation, Score
 from regista.storage.memory import MemoryStorage
 from regista.testing.clock import Clock
 from regista.testing.conformance.storage.kit import START, at, dispatch, make_task, make_worker

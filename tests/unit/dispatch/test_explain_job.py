@@ -6,7 +6,6 @@ import msgspec
 
 from regista.cli.parser import build_parser
 from regista.dispatch.dispatcher import Dispatcher
-from regista.dispatch.explain import Explanation, Reason
 from regista.dispatch.explain_job import Disconnection, explain_job, group_waiting_tasks
 from regista.model import (
     AttemptState,
@@ -22,6 +21,7 @@ from regista.model import (
     JobStatus,
     Task,
 )
+from regista.model.explanation import Explanation, Reason
 from regista.storage.memory import MemoryStorage
 from regista.testing.clock import Clock
 from regista.testing.conformance.storage.kit import START, at, dispatch, make_job, make_task

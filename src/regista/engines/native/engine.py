@@ -12,11 +12,16 @@ from ...clock import Clock, IdGenerator
 from ...dispatch.dispatcher import Dispatcher
 from ...dispatch.exchange import Exchange
 from ...errors import JobNotFound, OrchestratorStopped, RegistaError, StorageOutcomeUnknown
+from ...history.base import HistoryStorage
+from ...history.query import Field, Place, Query
+from ...history.query.counts import JobCounts
+from ...history.reader import count_jobs, find_jobs, read_events
 from ...machine import signals
 from ...machine.step import DecisionContext, Step
 from ...machine.task_results import TaskStep
-from ...model import Job, QueueStatus, ResultVerdict, Task, TaskResult, parse_queue_key
+from ...model import Event, Job, JobSummary, QueueStatus, ResultVerdict, Task, TaskResult, parse_queue_key
 from ...model.audit import AuditedAction
+from ...model.explanation import Explanation, Score
 from ...serialization import to_storable_dict, to_storable_text
 from ...storage.base import Hint, HintKind, StorageBackend
 from ..approval_tokens import ApprovalTokens
@@ -49,6 +54,7 @@ class NativeEngine:
         self,
         storage: StorageBackend,
         repository: JobRepository,
+        history: HistoryStorage,
         registry: BlueprintRegistry,
         runner: HandlerRunner,
         tokens: ApprovalTokens,
@@ -64,6 +70,7 @@ class NativeEngine:
         contexts = ContextFactory(registry, clock, ids.random, settings.machine)
         self._storage = storage
         self._repository = repository
+        self._history = history
         self._dispatcher = dispatcher
         self._runner = runner
         self._tokens = tokens
@@ -193,6 +200,28 @@ class NativeEngine:
     def fail_waiters(self, error: Exception) -> None:
         """Raises the error in all calls of `wait` and `wait_one`."""
         self._waiter.fail_all(error)
+
+    async def explain(self, job: Job) -> Explanation:
+        """See `Engine.explain`."""
+        return await self._dispatcher.explain_job(job)
+
+    async def dry_run(self, task: Task) -> list[Score]:
+        """See `Engine.dry_run`."""
+        return await self._dispatcher.dry_run(task)
+
+    async def events(self, job_id: str, after_seq: int = 0, limit: int = 1000) -> list[Event]:
+        """See `Engine.events`."""
+        return await read_events(self._storage, self._history, job_id, after_seq, limit)
+
+    async def find(
+        self, query: Query, after: Place | None = None, limit: int = 100
+    ) -> tuple[list[JobSummary], Place | None]:
+        """See `Engine.find`."""
+        return await find_jobs(self._storage, self._history, query, after, limit)
+
+    async def count(self, query: Query, by: Field | None = None, limit: int = 100) -> JobCounts:
+        """See `Engine.count`."""
+        return await count_jobs(self._storage, self._history, query, by, limit)
 
     async def queue_status(self) -> list[QueueStatus]:
         """See `Engine.queue_status`."""
