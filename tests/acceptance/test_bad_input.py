@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import json
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -56,8 +57,8 @@ BODIES: dict[str, tuple[bytes, str]] = {
     "a typing mistake": (b'{"blueprint": "script", "inptu": {}}', "unknown_member"),
     "a member of tomorrow": (b'{"blueprint": "script", "concurrency_key": "x"}', "unknown_member"),
     "a deep well": (
-        b'{"blueprint": "script", "input": {"x": ' + b"[" * 500 + b"]" * 500 + b"}}",
-        "malformed_json",
+        b'{"blueprint": "script", "input": {"x": ' + b"[" * 900 + b"]" * 900 + b"}}",
+        "not_serializable",
     ),
     "a bottomless one": (b'{"blueprint": "script", "input": {"x": ' + b"[" * 200_000, "malformed_json"),
 }
@@ -400,6 +401,39 @@ def test_every_other_body_is_checked_as_well(path: str, sent: Any) -> None:
         assert answer.code in ("invalid_body", "unknown_member")
 
     run(body)
+
+
+@pytest.mark.parametrize(
+    ("path", "sent"),
+    [
+        ("/api/v1/jobs", {"blueprint": "script", "input": {"x": "DEEP"}}),
+        ("/api/v1/jobs", {"blueprint": "script", "search_attributes": {"x": "DEEP"}}),
+        ("/api/v1/jobs:batch", {"jobs": [{"blueprint": "script", "input": {"x": "DEEP"}}]}),
+        ("/api/v1/jobs/{id}/release", {"data": {"x": "DEEP"}}),
+        ("/api/v1/jobs/{id}/fork", {"input": {"x": "DEEP"}}),
+        ("/api/v1/jobs/{id}/approval", {"decision": "yes", "data": {"x": "DEEP"}}),
+        (
+            "/api/v1/schedules",
+            {"name": "s", "blueprint": "script", "cron": "* * * * *", "input": {"x": "DEEP"}},
+        ),
+    ],
+)
+@pytest.mark.parametrize("depth", [200, 500, 900])
+async def test_deep_data_is_stored_and_shown_or_refused_and_never_an_error(
+    path: str, sent: Any, depth: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    raw = json.dumps(sent).encode().replace(b'"DEEP"', b"[" * depth + b"]" * depth)
+    async with serving(one_task()) as house:
+        job = await house.submit("script")
+        answer = await house.post(path.replace("{id}", job["id"]), raw=raw, token="t-ops")
+        assert answer.status < 500, answer.body
+        for looked_at in (f"/api/v1/jobs/{job['id']}", "/api/v1/jobs", "/api/v1/schedules"):
+            assert (await house.get(looked_at, token="t-ops")).status == 200
+        if answer.status == 202:
+            made = f"/api/v1/jobs/{answer.json['id']}"
+            for looked_at in (made, f"{made}/history", f"{made}/explain"):
+                assert (await house.get(looked_at, token="t-ops")).status == 200
+    assert [one for one in caplog.records if one.levelname == "ERROR"] == []
 
 
 @pytest.mark.parametrize(

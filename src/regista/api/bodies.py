@@ -17,15 +17,12 @@ from .wording import reworded
 
 T = TypeVar("T")
 
-#: Deeper data than this would fail somewhere on its way through encoders; it fails here, with a reason.
-MAX_DEPTH = 100
 #: Members that the wire names and we do not serve yet: said so instead of a guess at a typing mistake.
 _NOT_YET = {"concurrency_key": "is not supported by this version"}
 
 #: What reading a body may raise: chunks that are none, or nobody there any more.
 UNREADABLE = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
 
-_NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
@@ -124,52 +121,10 @@ def parse(body: bytes | msgspec.Raw, shape: type[T]) -> T:
     except msgspec.ValidationError as error:
         raise _invalid(str(error), shape) from None
     except RecursionError:
-        raise _too_deep() from None
+        raise Problem(400, "malformed_json", "expected data that is nested less deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Problem(400, "malformed_json", f"expected JSON in UTF-8: {error}") from None
-    if not _is_flat(bytes(body)) and _depth_exceeds(record, MAX_DEPTH):
-        raise _too_deep()
     return record
-
-
-def _is_flat(body: bytes) -> bool:
-    """A glance at the brackets alone, outside of strings: they cancel out within a few looks, level by level.
-
-    A record that is not flat by this glance is walked.
-    """
-    if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
-        return True
-    if b"\\" in body:  # so that every quote that is left begins a string, or ends it
-        body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
-    left = b"".join(body.split(b'"')[::2]).translate(None, _NO_BRACKETS)
-    for _ in range(MAX_DEPTH // 4):
-        if not left:
-            return True
-        left = left.replace(b"{}", b"").replace(b"[]", b"")
-    return not left
-
-
-def _depth_exceeds(record: Any, most: int) -> bool:
-    level = [record]
-    for _ in range(most + 1):
-        level = [part for thing in level for part in _parts(thing)]
-        if not level:
-            return False
-    return True
-
-
-def _parts(thing: Any) -> list[Any]:
-    if isinstance(thing, dict):
-        return [part for part in thing.values() if isinstance(part, dict | list)]
-    if isinstance(thing, list):
-        return [part for part in thing if isinstance(part, dict | list | msgspec.Struct)]
-    if isinstance(thing, msgspec.Struct):
-        return [getattr(thing, name) for name in thing.__struct_fields__]
-    return []
-
-
-def _too_deep() -> Problem:
-    return Problem(400, "malformed_json", f"expected data nested at most {MAX_DEPTH} levels deep, got more")
 
 
 def _invalid(message: str, shape: type[Any]) -> Problem:
