@@ -82,7 +82,7 @@ from .workers.service import WorkerService
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from .api.doors import Doors, Guests
+    from .api.authenticator import Authenticator, ConfiguredTokens
     from .sdk.local import LocalWorker
     from .server import HttpServer
 
@@ -128,9 +128,9 @@ class OrchestratorEngine:
         self._workers: list[LocalWorker] = []
         self._clients = dict(clients or {})
         self._client_tokens = dict(client_tokens or {})
-        self._doors: list[Doors] = []
+        self._doors: list[Authenticator] = []
         #: Those of `app`, which outlives a stop.
-        self._doors_of_app: Doors | None = None
+        self._doors_of_app: Authenticator | None = None
         self._app: web.Application | None = None
         self._site: HttpServer | None = None
         self._started = False
@@ -500,7 +500,7 @@ class OrchestratorEngine:
                 storage=self.storage,
                 filing=self.filing,
                 feed=self.feed,
-                doors=self._open_doors(host),
+                authenticator=self._open_doors(host),
                 services=self.services,
                 telemetry=self.telemetry,
             )
@@ -525,16 +525,16 @@ class OrchestratorEngine:
     def _blueprint_names(self) -> list[str]:
         return [blueprint.name for blueprint in self.library.blueprints()]
 
-    def _open_doors(self, host: str) -> "Doors":
-        from .api.doors import Doors
+    def _open_doors(self, host: str) -> "Authenticator":
+        from .api.authenticator import Authenticator
 
-        doors = Doors(lambda: self._guests(host))
+        doors = Authenticator(lambda: self._guests(host))
         self._doors.append(doors)
         return doors
 
-    def _guests(self, host: str) -> "Guests":
+    def _guests(self, host: str) -> "ConfiguredTokens":
         """Who may come in: whom the program names, whom the files name, and whom the settings name."""
-        from .api.doors import Guests
+        from .api.authenticator import ConfiguredTokens
 
         config = self.config
         told: dict[str, ClientWebhook] = {}
@@ -559,7 +559,7 @@ class OrchestratorEngine:
         self.webhooks.book.replace_clients(told)
         # Handlers see who asked by the same records; the runner holds this very dictionary.
         self._clients.update({client.name: client for client in clients.values()})
-        return Guests(clients, worker_token, workers)
+        return ConfiguredTokens(clients, worker_token, workers)
 
     def _token(self, setting: str, given: str, host: str, name: str) -> str:
         return token_for(setting, given, host, self.config.state_dir, name)

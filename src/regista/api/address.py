@@ -34,7 +34,7 @@ def client_address(request: web.Request) -> str:
     return address_behind(request.remote, chain, _trusted(request))
 
 
-def peer_of(request: web.Request) -> str:
+def peer_address(request: web.Request) -> str:
     """The same, with the port of the connection where that is the asker's own: two programs of one machine differ."""
     address = client_address(request)
     peer = None if request.transport is None else request.transport.get_extra_info("peername")

@@ -38,7 +38,6 @@ from .auth import AuthFailures, RejectedWorkerLog
 from .blueprint_endpoints import ENDPOINT, UNKNOWN_PATH, under_version
 from .connection_guard import CONNECTION_GUARDS, ConnectionGuards
 from .file_transfer import TransferSlots
-from .logins import logins_of
 from .middleware import RequestMiddleware
 from .openapi import OpenApiDocument
 from .rate_limits import RateLimiter, rate_headers
@@ -47,7 +46,7 @@ from .stage import STAGE, ApiContext, Stage
 from .tokens import token_service
 from .worker_protocol import http, streams
 from .worker_protocol import tokens as worker_tokens
-from .worker_protocol.auth import version_of
+from .worker_protocol.auth import version_of, worker_logins
 from .worker_protocol.heartbeats import HeartbeatBatcher
 from .worker_protocol.streams import WorkerStreams
 
@@ -117,7 +116,7 @@ def build_context(parts: Stage) -> ApiContext:
     config, shared = parts.config, parts.storage.shared
     heartbeats = None if shared else HeartbeatBatcher(parts.workers, config.lease_s)
     worker_streams = WorkerStreams(parts.workers, config.lease_s, heartbeats)
-    logins = logins_of(parts)
+    logins = worker_logins(parts)
     return ApiContext(
         **asdict(parts),
         limiter=RateLimiter(config, parts.clock, parts.storage if shared else None),
@@ -138,7 +137,7 @@ def _add_routes(app: web.Application, context: ApiContext) -> dict[Handler, Oper
     """Add all routes; returns the operation of each handler. The routes for any path come last."""
     failures = AuthFailures(context.limiter, context.config)
     rejected = RejectedWorkerLog(context.clock.elapsed)
-    access = AccessControl(context.doors, failures, context.limiter, rejected)
+    access = AccessControl(context.authenticator, failures, context.limiter, rejected)
     found: dict[Handler, Operation] = {}
     for operation in [operation for table in [*NOUNS, *OTHERS] for operation in table]:
         handler = access.wrap(operation)

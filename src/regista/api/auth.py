@@ -14,13 +14,13 @@ from ..log_throttle import LogThrottle
 from ..model import ClientConfig, Rate
 from ..workers.protocol.messages import ID_HEADER, TOKEN_HEADER
 from .address import client_address
+from .authenticator import Authenticator
 from .buckets import Bucket
 from .certificate import certificate_name
-from .doors import Doors
 from .parameters import token_in
 from .problems import Problem
 from .rate_limits import COUNTED, RateLimiter, address_group
-from .worker_protocol.auth import SPEAKER, token_of
+from .worker_protocol.auth import WORKER_IDENTITY, token_of
 
 log = logging.getLogger("regista.workers")
 
@@ -40,7 +40,7 @@ _EACH_IS_A_GUESS = GUESS_CODES | {
 }
 
 
-def authenticate_client(request: web.Request, doors: Doors) -> ClientConfig:
+def authenticate_client(request: web.Request, authenticator: Authenticator) -> ClientConfig:
     """Return the client whose token the request contains; 401 without a known one."""
     token = token_in(request, CLIENT_TOKEN_HEADER)
     if not token:
@@ -50,7 +50,7 @@ def authenticate_client(request: web.Request, doors: Doors) -> ClientConfig:
             "expected a client token in X-Client-Token or Authorization: Bearer, got none",
             headers=_CHALLENGE,
         )
-    client = doors.client(token)
+    client = authenticator.client(token)
     if client is None:
         raise Problem(401, "token_unknown", "this client token is not known here", headers=_CHALLENGE)
     return client
@@ -93,7 +93,7 @@ class AuthFailures:
 
     def remember_worker(self, request: web.Request, mark: int) -> None:
         """The same after a worker's request, if the credentials were in its headers and not in its body."""
-        speaker = request.get(SPEAKER)
+        speaker = request.get(WORKER_IDENTITY)
         if speaker is not None and (speaker.by == "certificate" or speaker.token == token_of(request)):
             self.remember(mark)
 
@@ -135,7 +135,7 @@ class AuthFailures:
 
     def _bucket_of_credential(self, request: web.Request, rate: Rate, worker: bool) -> Bucket:
         """The limit of one wrong credential. One that was in the body (a refresh token) has one, too."""
-        mark, speaker = self._mark(request, worker), request.get(SPEAKER)
+        mark, speaker = self._mark(request, worker), request.get(WORKER_IDENTITY)
         if speaker is not None and speaker.token != token_of(request):
             mark = hash((mark, speaker.token))
         if len(self._refused) >= MAX_REMEMBERED:

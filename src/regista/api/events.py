@@ -15,7 +15,7 @@ from . import view
 from .callers import caller_of
 from .parameters import Parameter, bad
 from .routes import Media, RouteTable
-from .sending import whole_or_cut
+from .sending import abort_on_failure
 from .stage import STAGE
 
 routes = RouteTable("streams")
@@ -86,7 +86,7 @@ async def send_events(request: web.Request, news: AsyncIterator[News], *, wide: 
     show = view.clock_of(request.app[STAGE].config)
     try:
         # Cut where it reads nothing at all, or there is nothing to read from: it may come back with its last id.
-        with whole_or_cut(request):
+        with abort_on_failure(request):
             await response.prepare(request)  # fails already where the client has hung up
             await _write(response, b"retry: 1000\n\n")
             try:

@@ -21,7 +21,7 @@ from . import view
 from .bodies import UNREADABLE, unreadable
 from .problems import Problem
 from .routes import RouteTable
-from .sending import SLOW_S, whole_or_cut, write
+from .sending import SLOW_S, abort_on_failure, write
 from .stage import STAGE, Stage
 
 #: Bytes a second that an upload brings at least, as long as we wait for it.
@@ -115,7 +115,7 @@ async def _send(request: web.Request, linked: LinkedFile) -> web.StreamResponse:
     first = await anext(pieces, b"")  # a file that is gone by now is a 404, and not half an answer
     # Closed here, so that its turn is free at once, and not some day.
     async with aclosing(cast(AsyncGenerator[bytes, None], pieces)):
-        with whole_or_cut(request):
+        with abort_on_failure(request):
             await answer.prepare(request)
             await write(answer, first, SLOW_S)
             async for piece in pieces:

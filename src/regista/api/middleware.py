@@ -11,9 +11,9 @@ from ..observe.telemetry import Telemetry
 from ..trace_context import REQUEST_TRACE, ActiveSpan, from_headers, start_span
 from .compression import compress_response, is_compressible
 from .connection_guard import ConnectionGuards
-from .problems import CODE, Problem, problem_of, response_of
+from .problems import CODE, Problem, problem_of, problem_response
 from .routes import Operation
-from .sending import cut
+from .sending import abort_connection
 from .stage import CLIENT
 
 log = logging.getLogger("regista.api")
@@ -142,10 +142,10 @@ def error_response(request: web.Request, error: Exception) -> web.Response:
     A response that was begun is cut off: a second one would be read as its rest.
     """
     if request.writer.output_size > 0:
-        cut(request)  # what is returned below is counted, and not sent
+        abort_connection(request)  # what is returned below is counted, and not sent
     elif isinstance(error, web.HTTPException) and error.status < 400:
         raise error
-    return response_of(_problem(request, error))
+    return problem_response(_problem(request, error))
 
 
 def _problem(request: web.Request, error: Exception) -> Problem:

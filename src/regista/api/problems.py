@@ -108,7 +108,7 @@ def body_of(problem: Problem) -> dict[str, Any]:
     }
 
 
-def response_of(problem: Problem) -> web.Response:
+def problem_response(problem: Problem) -> web.Response:
     """The answer that carries a refusal."""
     headers = dict(problem.headers)
     if problem.status in RETRY_AFTER:

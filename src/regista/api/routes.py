@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from ..errors import OperatorsOnly, RegistaError
 from .auth import AuthFailures, RejectedWorkerLog, authenticate_client
-from .doors import Doors
+from .authenticator import Authenticator
 from .parameters import Parameter, check_query
 from .problems import Problem, problem_of
 from .rate_limits import RateLimiter
@@ -162,9 +162,13 @@ class AccessControl:
     """Wraps handlers: who may call them, and how often."""
 
     def __init__(
-        self, doors: Doors, failures: AuthFailures, limiter: RateLimiter, log: RejectedWorkerLog
+        self,
+        authenticator: Authenticator,
+        failures: AuthFailures,
+        limiter: RateLimiter,
+        log: RejectedWorkerLog,
     ) -> None:
-        self._doors = doors
+        self._authenticator = authenticator
         self._failures = failures
         self._limiter = limiter
         self._rejected = log
@@ -185,7 +189,7 @@ class AccessControl:
         async def handle(request: web.Request) -> web.StreamResponse:
             mark = self._failures.check(request)
             try:
-                client = request[CLIENT] = authenticate_client(request, self._doors)
+                client = request[CLIENT] = authenticate_client(request, self._authenticator)
             except Problem as problem:
                 self._failures.record(request, problem, mark)
                 raise

@@ -23,7 +23,7 @@ _SLICE = 128 * 1024
 
 
 @contextlib.contextmanager
-def whole_or_cut(request: web.BaseRequest) -> Iterator[None]:
+def abort_on_failure(request: web.BaseRequest) -> Iterator[None]:
     """What fails in here cuts the connection; nothing of it goes further up, but for being cancelled."""
     try:
         yield
@@ -32,13 +32,13 @@ def whole_or_cut(request: web.BaseRequest) -> Iterator[None]:
     except (TimeoutError, RegistaError) as error:
         words = str(error) or "it reads too slowly"
         log.warning("%s %s: cut: %s", request.method, request.path, words, extra={"action": "answer_cut"})
-        cut(request)
+        abort_connection(request)
     except Exception:
         log.exception("%s %s: cut", request.method, request.path, extra={"action": "request_failed"})
-        cut(request)
+        abort_connection(request)
 
 
-def cut(request: web.BaseRequest) -> None:
+def abort_connection(request: web.BaseRequest) -> None:
     """End the connection now, whatever is on its way."""
     if request.transport is not None:
         request.transport.abort()
@@ -63,7 +63,7 @@ async def stream_lines(request: web.Request, lines: AsyncIterator[bytes]) -> web
     response = web.StreamResponse(headers=headers)
     try:
         first = await anext(lines, b"")  # what fails before the first byte is an answer of its own
-        with whole_or_cut(request):
+        with abort_on_failure(request):
             await response.prepare(request)
             await write(response, first, SLOW_S)
             async for chunk in lines:

@@ -18,15 +18,15 @@ from ..services import Services
 from ..services.files import JobPayloads
 from ..storage.base import StorageBackend
 from ..workers.service import WorkerService
-from .doors import Doors
+from .authenticator import Authenticator
 
 if TYPE_CHECKING:
     from ..services.tokens import TokenService
     from ..workers.polling.service import PollingService
     from .file_transfer import TransferSlots
-    from .logins import Logins
     from .openapi import OpenApiDocument
     from .rate_limits import RateLimiter
+    from .worker_protocol.auth import WorkerLogins
     from .worker_protocol.streams import WorkerStreams
 
 
@@ -43,7 +43,7 @@ class Stage(Struct, frozen=True):
     storage: StorageBackend
     filing: JobPayloads
     feed: LiveEventFeed
-    doors: Doors
+    authenticator: Authenticator
     services: Services
     #: What is counted, and how the orchestrator is.
     telemetry: Telemetry | None = None
@@ -55,7 +55,7 @@ class ApiContext(Stage, frozen=True, kw_only=True):
     limiter: "RateLimiter"
     #: For warnings about an address: one an hour.
     log_throttle: LogThrottle
-    logins: "Logins"
+    logins: "WorkerLogins"
     desk: "PollingService"
     streams: "WorkerStreams"
     tokens: "TokenService"

@@ -9,9 +9,9 @@ from ..services.tokens import Revoked, TokenService
 from ..workers.one_time_passwords import LIFETIME_S
 from . import bodies, view
 from .callers import caller_of
-from .logins import Logins
 from .routes import RouteTable
 from .stage import STAGE, Stage
+from .worker_protocol.auth import WorkerLogins
 from .worker_protocol.streams import WorkerStreams
 
 routes = RouteTable("tokens")
@@ -49,7 +49,7 @@ class Revocation(Struct, frozen=True, forbid_unknown_fields=True):
     worker_id: _WorkerId
 
 
-def token_service(stage: Stage, logins: Logins, streams: WorkerStreams) -> TokenService:
+def token_service(stage: Stage, logins: WorkerLogins, streams: WorkerStreams) -> TokenService:
     """Build the service. A revoked worker loses its open stream."""
 
     async def disconnect(worker_id: str) -> None:

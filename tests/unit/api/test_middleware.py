@@ -8,7 +8,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from regista.api.connection_guard import ConnectionGuards
 from regista.api.middleware import RequestMiddleware
-from regista.api.problems import Problem, response_of
+from regista.api.problems import Problem, problem_response
 from regista.api.routes import Operation
 from regista.clock import SystemClock
 from regista.config import Config
@@ -23,7 +23,7 @@ PREFIX = "/somewhere"
 async def answer(request: web.Request) -> web.Response:
     """What the query asks for, and the trace that the answer was made in."""
     status, code = int(request.query.get("status", "200")), request.query.get("code", "")
-    response = web.Response(status=status) if status < 400 else response_of(Problem(status, code, "no"))
+    response = web.Response(status=status) if status < 400 else problem_response(Problem(status, code, "no"))
     response.headers["X-Carried"] = (REQUEST_TRACE.get() or {}).get("traceparent", "")
     return response
 

@@ -4,12 +4,12 @@ import msgspec
 import pytest
 
 from regista import errors
-from regista.api.problems import STATUS_OF, Problem, ProblemBody, body_of, problem_of, response_of
+from regista.api.problems import STATUS_OF, Problem, ProblemBody, body_of, problem_of, problem_response
 from regista.errors import JobAlreadyTerminal, RegistaError, StorageFailed
 
 
 def test_a_problem_tells_its_code_and_repeats_its_words_for_old_clients() -> None:
-    answer = response_of(Problem(409, "taken", "somebody was faster", job_id="j"))
+    answer = problem_response(Problem(409, "taken", "somebody was faster", job_id="j"))
 
     assert answer.content_type == "application/problem+json"
     assert isinstance(answer.body, bytes)
@@ -39,7 +39,7 @@ def test_what_is_worth_another_try_says_when() -> None:
     problem = problem_of(StorageFailed("the disk"))
 
     assert problem is not None
-    assert response_of(problem).headers["Retry-After"] == "1"
+    assert problem_response(problem).headers["Retry-After"] == "1"
 
 
 @pytest.mark.parametrize("kind", STATUS_OF)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from regista.api.sending import stream_lines, whole_or_cut, write
+from regista.api.sending import abort_on_failure, stream_lines, write
 from regista.errors import HistoryUnavailable, StorageError
 from tests.cut_kit import got
 
@@ -15,7 +15,7 @@ from tests.cut_kit import got
 async def test_an_answer_that_fails_in_the_middle_is_cut(error: Exception | None) -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         answer = web.StreamResponse()
-        with whole_or_cut(request):
+        with abort_on_failure(request):
             await answer.prepare(request)
             await write(answer, b"x" * 300_000, 5)
             if error is not None:
@@ -31,7 +31,7 @@ async def test_a_reader_that_reads_nothing_is_let_go() -> None:
 
     async def handler(request: web.Request) -> web.StreamResponse:
         answer = web.StreamResponse()
-        with whole_or_cut(request):
+        with abort_on_failure(request):
             await answer.prepare(request)
             for _ in range(100):
                 await write(answer, b"x" * 1_000_000, 0.2)

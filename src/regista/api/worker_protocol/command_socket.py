@@ -14,7 +14,7 @@ from ...workers.protocol.dialects import to_progress
 from ...workers.protocol.messages import BadMessage, WorkerEvent, decode_message
 from ..problems import Problem
 from ..stage import STAGE
-from .auth import SPEAKER, check_claim, check_signature, is_still_in
+from .auth import WORKER_IDENTITY, check_claim, check_signature, is_still_valid
 
 log = logging.getLogger("regista.sockets")
 
@@ -39,16 +39,18 @@ async def serve_stock_socket(request: web.Request, worker_id: str | None) -> web
         heartbeat=_PING_S, timeout=_CLOSING_S, max_msg_size=stage.config.max_body_bytes
     )
     await ws.prepare(request)
-    line = SocketLine(ws)
+    line = CommandSender(ws)
     line.start()
     try:
         await desk.connect(worker_id, line)
         async for message in ws:
             if message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
-                if not await is_still_in(request, worker_id):
+                if not await is_still_valid(request, worker_id):
                     break
                 data = message.data
-                hear(request, desk, worker_id or "", data.encode() if isinstance(data, str) else data)
+                handle_message(
+                    request, desk, worker_id or "", data.encode() if isinstance(data, str) else data
+                )
                 if pause_s := stage.limiter.pause_s(Context.EVENT, worker_id or "", 1):
                     await asyncio.sleep(pause_s)
     finally:
@@ -57,7 +59,7 @@ async def serve_stock_socket(request: web.Request, worker_id: str | None) -> web
     return ws
 
 
-class SocketLine:
+class CommandSender:
     """Writes commands without ever making anybody wait."""
 
     def __init__(self, ws: web.WebSocketResponse) -> None:
@@ -102,19 +104,19 @@ class SocketLine:
             pass  # gone; the reader notices too
 
 
-def hear(request: web.Request, desk: PollingService, worker_id: str, body: bytes) -> None:
+def handle_message(request: web.Request, desk: PollingService, worker_id: str, body: bytes) -> None:
     """One message of a worker. A bad one is noted and forgotten: there is no answer on this socket."""
     try:
         said = decode_message(body, WorkerEvent)
         if said.worker_id and not worker_id:
-            check_claim(request.app[STAGE], request[SPEAKER], said.worker_id)
+            check_claim(request.app[STAGE], request[WORKER_IDENTITY], said.worker_id)
         check_signature(request, body, said, worker_id or said.worker_id or "", event=True)
         if said.worker_id and worker_id and said.worker_id != worker_id:
             raise BadMessage(f"the socket is {worker_id!r}'s, the message {said.worker_id!r}'s")
         progress = to_progress(said)
         speaker_id = worker_id or said.worker_id
         if progress is not None and not speaker_id:
-            speaker_id = _holder(request, progress.attempt_id)
+            speaker_id = worker_holding(request, progress.attempt_id)
     except (BadMessage, Problem) as error:
         told = {"action": "bad_message", "worker_id": worker_id}
         log.warning("a message of worker %s was ignored: %s", worker_id or "?", error, extra=told)
@@ -123,7 +125,7 @@ def hear(request: web.Request, desk: PollingService, worker_id: str, body: bytes
         desk.progress(progress, speaker_id)
 
 
-def _holder(request: web.Request, attempt_id: str) -> str | None:
+def worker_holding(request: web.Request, attempt_id: str) -> str | None:
     """The worker that has this attempt; None where nobody has it here. A Problem if the speaker may not speak for it.
 
     The older SDK does not say who it is. Without this its word would count for everybody's attempts, and with it for
@@ -132,6 +134,6 @@ def _holder(request: web.Request, attempt_id: str) -> str | None:
     stage = request.app[STAGE]
     for connected in stage.dispatcher.connected_workers():
         if attempt_id in connected.attempts:
-            check_claim(stage, request[SPEAKER], connected.worker.id)
+            check_claim(stage, request[WORKER_IDENTITY], connected.worker.id)
             return connected.worker.id
     return None

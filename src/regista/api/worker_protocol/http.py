@@ -27,12 +27,12 @@ from ...workers.protocol.messages import (
     registers_again,
 )
 from .. import bodies
-from ..address import peer_of, warn_plain_http
+from ..address import peer_address, warn_plain_http
 from ..problems import Problem
 from ..routes import RouteTable
 from ..stage import STAGE, Stage
 from . import tokens as tokens_api
-from .auth import admit, check_signature, check_still_in, check_worker, version_of
+from .auth import authenticate_worker, check_signature, check_still_valid, check_worker, version_of
 from .duplicates import duplicate_worker, warn_duplicate_worker
 
 #: A poll may ask for so many tasks at once.
@@ -58,7 +58,7 @@ _REFUSALS = {
 @routes.post("/_worker/workers/register")
 async def register(request: web.Request) -> web.Response:
     """A worker says who it is and what it can do."""
-    speaker = await admit(request, None, password=True)
+    speaker = await authenticate_worker(request, None, password=True)
     stage = request.app[STAGE]
     body = await bodies.read(request)
     said = _read(body, Registration)
@@ -67,9 +67,9 @@ async def register(request: web.Request) -> web.Response:
     await request.app[STAGE].limiter.take_for_worker(request, Context.HEARTBEAT, said.worker_id)
     warn_plain_http(request, f"worker {said.worker_id}")
     # Before it is taken in: of two that come with one password, one is let in.
-    login = await tokens_api.trade(request, said.worker_id) if speaker.by == "password" else None
+    login = await tokens_api.exchange_password(request, said.worker_id) if speaker.by == "password" else None
     try:
-        arrival = await request.app[STAGE].desk.register(said, peer_of(request))
+        arrival = await request.app[STAGE].desk.register(said, peer_address(request))
     except BadMessage as error:
         raise _refused(error) from error
     worker = arrival.worker
@@ -86,7 +86,7 @@ async def register(request: web.Request) -> web.Response:
     if arrival.stop:
         answer["cancel_task_ids"] = arrival.stop
     if login is not None:
-        answer |= tokens_api.shown(login)
+        answer |= tokens_api.token_members(login)
     return _answer(answer)
 
 
@@ -97,7 +97,7 @@ async def heartbeat(request: web.Request) -> web.Response:
     desk = stage.desk
     began = stage.clock.elapsed()  # before anything is read: what is offered from now on it cannot know
     worker_id = request.match_info["worker_id"]
-    await admit(request, worker_id)
+    await authenticate_worker(request, worker_id)
     await request.app[STAGE].limiter.take_for_worker(request, Context.HEARTBEAT, worker_id)
     body = await bodies.read(request)
     if not body.strip():
@@ -127,7 +127,7 @@ async def next_task(request: web.Request) -> web.StreamResponse:
     stage = app[STAGE]
     desk, limiter = stage.desk, stage.limiter
     worker_id = request.match_info["worker_id"]
-    speaker, guests = await admit(request, worker_id), stage.doors.guests
+    speaker, guests = await authenticate_worker(request, worker_id), stage.authenticator.tokens
     limiter.check_poll(request, worker_id)
     query, longest_s = request.query, stage.config.poll_timeout_s
     timeout_s = min(_number(query, "timeout", longest_s), longest_s)
@@ -138,9 +138,9 @@ async def next_task(request: web.Request) -> web.StreamResponse:
         async with poll as tasks:
             if not tasks:
                 limiter.count_empty_poll(request)
-            elif speaker.by == "login" or stage.doors.guests is not guests:
+            elif speaker.by == "login" or stage.authenticator.tokens is not guests:
                 # The wait was long enough for a token to be taken back.
-                await check_still_in(request, worker_id)
+                await check_still_valid(request, worker_id)
             # Written in here: what cannot be written has not been delivered, and waits for the next poll.
             response = _task_answer(stage, tasks, plural=limit is not None)
             await response.prepare(request)
@@ -156,18 +156,18 @@ async def next_task(request: web.Request) -> web.StreamResponse:
 @routes.post("/_worker/tasks/result")
 async def result(request: web.Request) -> web.Response:
     """How an attempt went. Answered after the commit that it caused; sent again, it is answered alike."""
-    await admit(request, None)
+    await authenticate_worker(request, None)
     app = request.app
     body = await bodies.read(request)
     said = _read(body, Result)
-    worker_id = _speaker(request, said)
+    worker_id = sender_of(request, said)
     check_signature(request, body, said, worker_id)
     await app[STAGE].limiter.take_for_worker(request, Context.RESULT, worker_id)
     told = to_result(said, worker_id, app[STAGE].clock.now())
     try:
         verdict, task = await app[STAGE].desk.result(told)
     except (StorageOutcomeUnknown, OrchestratorStopped):
-        _hang_up_on_the_hasty(request)
+        abort_for_old_sdk(request)
         raise
     if verdict.accepted:
         return _answer({"status": "accepted", "transition": _transition(task, told)})
@@ -178,11 +178,11 @@ async def result(request: web.Request) -> web.Response:
 @routes.post("/_worker/events")
 async def event(request: web.Request) -> web.Response:
     """Progress of an attempt. Any other event is accepted, and means nothing to us."""
-    await admit(request, None)
+    await authenticate_worker(request, None)
     desk = request.app[STAGE].desk
     body = await bodies.read(request)
     said = _read(body, WorkerEvent)
-    worker_id = _speaker(request, said)
+    worker_id = sender_of(request, said)
     check_signature(request, body, said, worker_id, event=True)
     await request.app[STAGE].limiter.take_for_worker(request, Context.EVENT, worker_id)
     try:
@@ -194,7 +194,7 @@ async def event(request: web.Request) -> web.Response:
     return _answer({"status": "event_accepted"})
 
 
-def _hang_up_on_the_hasty(request: web.Request) -> None:
+def abort_for_old_sdk(request: web.Request) -> None:
     """The older SDK throws a result away that is answered 503; it sends it again when the connection breaks."""
     version = request.headers.get(VERSION_HEADER)
     if version and not registers_again(version) and request.transport is not None:
@@ -211,7 +211,7 @@ def _read(body: bytes, shape: type[M]) -> M:
         raise _refused(error) from error
 
 
-def _speaker(request: web.Request, said: Message) -> str:
+def sender_of(request: web.Request, said: Message) -> str:
     """Who sent a message that may leave it to a header to say so."""
     worker_id = said.worker_id or request.headers.get(ID_HEADER)
     if not worker_id:
@@ -233,7 +233,7 @@ async def _unknown(
     if session is not None:
         newer = await stage.workers.records.find(worker_id)
         if rival := duplicate_worker(newer, session, incarnation or "", stage.config.instance_id):
-            warn_duplicate_worker(worker_id, rival, peer_of(request))
+            warn_duplicate_worker(worker_id, rival, peer_address(request))
             more["displaced_by"] = rival
     # The stock SDK looks for the words "not found", and registers again.
     return Problem(404, "worker_unknown", f"worker {worker_id} not found here: register again", **more)

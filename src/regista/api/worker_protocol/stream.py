@@ -17,10 +17,10 @@ from ...model import ResultVerdict, Task, TaskResult, Worker
 from ...serialization import safe_text
 from ...workers.protocol import frames
 from ...workers.protocol.frame_sender import FrameSender
-from ..address import peer_of
-from ..doors import Guests
+from ..address import peer_address
+from ..authenticator import ConfiguredTokens
 from ..stage import STAGE, ApiContext
-from .auth import SPEAKER, is_still_in
+from .auth import WORKER_IDENTITY, is_still_valid
 from .duplicates import duplicate_worker, warn_duplicate_worker
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class WorkerStream:
     ) -> None:
         self.worker_id = worker_id
         #: Where it comes from, with its port where no proxy stands between.
-        self.address = peer_of(request)
+        self.address = peer_address(request)
         self.session = 0
         self.worker: Worker | None = None
         #: Its entry among the connected workers, once attached.
@@ -93,7 +93,7 @@ class WorkerStream:
         self._streams = streams
         self._request = request
         #: The configured tokens with which this worker was last found valid; None: check with each heartbeat.
-        self._tokens_checked: Guests | None = None
+        self._tokens_checked: ConfiguredTokens | None = None
         self._sender = FrameSender(ws.send_bytes, self.abort, MAX_WAITING_FRAMES)
         #: Tasks that came before the welcome was sent; None afterwards.
         self._early_tasks: list[Task] | None = []
@@ -339,10 +339,10 @@ class WorkerStream:
 
     async def check_credentials(self) -> bool:
         """Close the stream of a worker whose token was revoked or changed. True: it may stay."""
-        tokens = self._context.doors.guests
-        if await is_still_in(self._request, self.worker_id):
+        tokens = self._context.authenticator.tokens
+        if await is_still_valid(self._request, self.worker_id):
             # A short-lived token may end at any moment; configured ones are valid until they are read again.
-            self._tokens_checked = None if self._request[SPEAKER].by == "login" else tokens
+            self._tokens_checked = None if self._request[WORKER_IDENTITY].by == "login" else tokens
             return True
         await self._refuse(WSCloseCode.POLICY_VIOLATION, "the token is not good any more")
         return False
@@ -378,7 +378,7 @@ class WorkerStream:
             return False
         if connected is None or not connected.is_connected or self._sender.is_blocked:
             return False
-        if self._tokens_checked is not self._context.doors.guests:
+        if self._tokens_checked is not self._context.authenticator.tokens:
             return False
         return await batcher.renew(connected)
 

@@ -12,7 +12,7 @@ from ...workers.service import WorkerService
 from ..problems import Problem
 from ..routes import RouteTable
 from ..stage import STAGE
-from .auth import admit
+from .auth import authenticate_worker
 from .command_socket import serve_stock_socket
 from .heartbeats import HeartbeatBatcher
 from .stream import WorkerStream, serve_stream
@@ -40,13 +40,13 @@ routes = RouteTable("stream", kind="worker")
 async def connect(request: web.Request) -> web.StreamResponse:
     """Our own workers ask for the stream by its subprotocol; anybody else gets the command socket."""
     worker_id = request.match_info.get("worker_id")
-    speaker = await admit(request, worker_id)
+    speaker = await authenticate_worker(request, worker_id)
     _check_handshake(request)
     offered = request.headers.get("Sec-WebSocket-Protocol", "")
     if worker_id and frames.PROTOCOL in [name.strip() for name in offered.split(",")]:
         return await serve_stream(request, worker_id, request.app[STAGE].streams)
     # The older SDK does not say who it is; where its credential does, that is who it is.
-    owner = speaker.worker_id or request.app[STAGE].doors.owner_of(speaker.token)
+    owner = speaker.worker_id or request.app[STAGE].authenticator.owner_of(speaker.token)
     return await serve_stock_socket(request, worker_id or owner)
 
 

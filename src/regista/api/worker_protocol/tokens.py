@@ -24,7 +24,7 @@ from ..problems import Problem
 from ..rate_limits import address_group
 from ..routes import RouteTable
 from ..stage import STAGE
-from .auth import SPEAKER, Speaker, admit, check_signature, check_worker
+from .auth import WORKER_IDENTITY, WorkerIdentity, authenticate_worker, check_signature, check_worker
 
 #: Stock workers may refresh from several of their loops at once, with one token: for so long all get the same answer.
 _STOCK_LEEWAY_S = 5.0
@@ -49,7 +49,7 @@ class TokenRequest(Message, frozen=True, kw_only=True, gc=False):
 @routes.post("/_worker/auth/token")
 async def issue(request: web.Request) -> web.Response:
     """A login for a worker that comes with a certificate, a configured token or a one-time password."""
-    speaker = await admit(request, None, password=True)
+    speaker = await authenticate_worker(request, None, password=True)
     body, said = await _read(request)
     worker_id = _worker_of(request, speaker, said)
     check_worker(request, worker_id)
@@ -61,7 +61,7 @@ async def issue(request: web.Request) -> web.Response:
             403, "refresh_instead", "a short-lived token is renewed with its refresh token, not with itself"
         )
     if speaker.by == "password":
-        return _answer(await trade(request, worker_id, said.request_id))
+        return _answer(await exchange_password(request, worker_id, said.request_id))
     logins = request.app[STAGE].logins
     grounds = await logins.credentials.fingerprint(speaker.token) if speaker.by == "token" else ""
     return _answer(await logins.credentials.issue(worker_id, grounds))
@@ -74,7 +74,7 @@ async def refresh(request: web.Request) -> web.Response:
     if not said.refresh_token:
         raise Problem(400, "bad_message", "expected a `refresh_token`, got none")
     worker_id = _claimed(said.refresh_token)
-    request[SPEAKER] = Speaker("login", said.refresh_token, worker_id)
+    request[WORKER_IDENTITY] = WorkerIdentity("login", said.refresh_token, worker_id)
     for named in (said.worker_id, request.headers.get(ID_HEADER), _certificate(request)):
         if named and named != worker_id:
             raise Problem(
@@ -93,13 +93,13 @@ async def refresh(request: web.Request) -> web.Response:
         if refusal.code == "token_reused":
             audit = request.app[STAGE].services.audit
             await audit.record(worker_calling(request, worker_id), "token.reused", worker_id)
-        raise refused(refusal) from refusal
+        raise token_problem(refusal) from refusal
     return _answer(tokens)
 
 
-async def trade(request: web.Request, worker_id: str, request_id: str = "") -> WorkerTokens:
+async def exchange_password(request: web.Request, worker_id: str, request_id: str = "") -> WorkerTokens:
     """The login that the one-time password of this request is good for, once."""
-    logins, token = request.app[STAGE].logins, request[SPEAKER].token
+    logins, token = request.app[STAGE].logins, request[WORKER_IDENTITY].token
     audit, caller = request.app[STAGE].services.audit, worker_calling(request, worker_id)
     work = logins.passwords.trade(token, worker_id, request_id)
     try:
@@ -107,20 +107,20 @@ async def trade(request: web.Request, worker_id: str, request_id: str = "") -> W
     except TokenRefused as refusal:
         if refusal.code == "password_used":
             await audit.record(caller, "token.reused", worker_id)
-        raise refused(refusal) from refusal
+        raise token_problem(refusal) from refusal
     # The newer stock SDK goes on signing with what it came with.
     logins.keys.remember(worker_id, token)
     return tokens
 
 
-def refused(refusal: TokenRefused) -> Problem:
+def token_problem(refusal: TokenRefused) -> Problem:
     """The answer to a token that is no good."""
     if isinstance(refusal, WrongWorker):
         return Problem(403, refusal.code, str(refusal))
     return Problem(401, refusal.code, str(refusal), headers={"WWW-Authenticate": "Bearer"})
 
 
-def shown(tokens: WorkerTokens) -> dict[str, Any]:
+def token_members(tokens: WorkerTokens) -> dict[str, Any]:
     """The members of an answer that carry tokens."""
     # The stock SDK takes whole seconds only.
     return {
@@ -132,7 +132,7 @@ def shown(tokens: WorkerTokens) -> dict[str, Any]:
 
 
 def _answer(tokens: WorkerTokens) -> web.Response:
-    body = msgspec.json.encode(shown(tokens))
+    body = msgspec.json.encode(token_members(tokens))
     return web.Response(body=body, content_type="application/json", headers=_NO_STORE)
 
 
@@ -150,11 +150,11 @@ async def _read(request: web.Request) -> tuple[bytes, TokenRequest]:
     return body, said
 
 
-def _worker_of(request: web.Request, speaker: Speaker, said: TokenRequest) -> str:
+def _worker_of(request: web.Request, speaker: WorkerIdentity, said: TokenRequest) -> str:
     """For whom tokens are asked: what the body or the header says, else whose certificate or token it is."""
     named = said.worker_id or request.headers.get(ID_HEADER) or speaker.worker_id
     if not named:
-        named = request.app[STAGE].doors.owner_of(speaker.token)
+        named = request.app[STAGE].authenticator.owner_of(speaker.token)
     if not named:
         raise Problem(400, "bad_message", f"expected the worker's id in `worker_id` or {ID_HEADER}, got none")
     return named

@@ -8,7 +8,7 @@ from aiohttp import WSMessage, WSMsgType, web
 from aiohttp.test_utils import make_mocked_request
 
 from regista.api.stage import STAGE, ApiContext
-from regista.api.worker_protocol.auth import SPEAKER, Speaker
+from regista.api.worker_protocol.auth import WORKER_IDENTITY, WorkerIdentity
 from regista.api.worker_protocol.stream import WorkerStream
 from regista.config import Config
 from regista.workers.protocol import frames
@@ -41,14 +41,14 @@ def stream_over(clock: Clock, workers: Workers) -> WorkerStream:
         workers=workers,
         config=Config(instance_id="i"),
         limiter=SimpleNamespace(pause_s=lambda *_: 0.0),
-        doors=SimpleNamespace(guests=None),
+        authenticator=SimpleNamespace(tokens=None),
         logins=None,
         dispatcher=SimpleNamespace(find=lambda _: None),
     )
     app = web.Application()
     app[STAGE] = cast(ApiContext, context)
     request = make_mocked_request("GET", "/", app=app)
-    request[SPEAKER] = Speaker("certificate", "", "w1")
+    request[WORKER_IDENTITY] = WorkerIdentity("certificate", "", "w1")
     streams = SimpleNamespace(heartbeats=None)
     return WorkerStream(web.WebSocketResponse(), "w1", cast(ApiContext, context), cast(Any, streams), request)
 

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from regista.api.doors import Doors, Guests
+from regista.api.authenticator import Authenticator, ConfiguredTokens
 from regista.config.people import WorkerTokens
 from regista.errors import ConfigError
 from regista.model import ClientConfig
@@ -13,9 +13,9 @@ from regista.tokens import digest
 ADA = ClientConfig(name="ada")
 
 
-def doors(**guests: object) -> Doors:
+def doors(**guests: object) -> Authenticator:
     every = {"clients": {digest("t-ada"): ADA}, "worker_token": "all"} | guests
-    return Doors(lambda: Guests(**every))  # type: ignore[arg-type]
+    return Authenticator(lambda: ConfiguredTokens(**every))  # type: ignore[arg-type]
 
 
 def test_a_client_is_known_by_its_token_alone() -> None:
@@ -44,19 +44,19 @@ def test_without_a_token_for_all_only_those_with_one_of_their_own_come_in() -> N
 
 
 def test_a_mistake_in_a_file_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    answers: list[Guests | ConfigError] = [
-        Guests({}, "old"),
+    answers: list[ConfiguredTokens | ConfigError] = [
+        ConfiguredTokens({}, "old"),
         ConfigError("clients.toml, line 3", "a token", "nothing"),
-        Guests({}, "new"),
+        ConfiguredTokens({}, "new"),
     ]
 
-    def read() -> Guests:
+    def read() -> ConfiguredTokens:
         answer = answers.pop(0)
         if isinstance(answer, ConfigError):
             raise answer
         return answer
 
-    known = Doors(read)
+    known = Authenticator(read)
     with caplog.at_level(logging.ERROR):
         assert known.reload() is False
     assert "clients.toml, line 3: expected a token" in caplog.text
