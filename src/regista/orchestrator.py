@@ -1,4 +1,4 @@
-"""OrchestratorEngine: the composition root. The only place that builds concrete parts."""
+"""OrchestratorEngine: an orchestrator in this process, with its lifecycle and the operations for programs that embed it."""
 
 import asyncio
 import logging
@@ -8,81 +8,31 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .aio import BackgroundTasks, wait_until_available
-from .backends import build_history, build_storage, settings_of, told_apart
+from .backends import build_history, build_storage, told_apart
 from .blueprint import StateMachineBlueprint, load_blueprints
-from .blueprint.registry import BlueprintRegistry
 from .clock import Clock, IdGenerator, StoreClock, SystemClock
+from .composition import build_parts
 from .config import Config
-from .config.client_webhooks import read_webhooks
-from .config.people import (
-    WorkerTokens,
-    add_clients,
-    read_clients,
-    read_workers,
-    reread_files,
-    warn_of_nobody,
-)
-from .config.webhooks import ClientWebhook
-from .dispatch.dispatcher import Dispatcher
-from .engines.approval_tokens import ApprovalTokens
+from .config.credentials import ConfiguredTokens, load_tokens
+from .config.people import reread_files
 from .engines.base import Submission
-from .engines.handler_runner import HandlerRunner
-from .engines.live_events import LiveEventFeed
-from .engines.native.engine import NativeEngine
-from .engines.native.hints import HintRouter
-from .engines.native.repository import JobRepository
-from .engines.progress_relay import ProgressRelay
 from .errors import IdempotencyConflict, JobNotFound, StorageFailed
-from .filing import Filing, fail_broken_task
 from .history.base import HistoryStorage
 from .history.query import Query
-from .history.recorder import LEAD_S, HistoryRecorder
 from .history.store_only import NoHistory
-from .maintenance.audit import AuditTrimmer, note
-from .maintenance.chore import Chore
-from .maintenance.clock_sync import ClockSync
-from .maintenance.health_checker import HealthChecker, ProgressWriter, WorkerIndexCleaner
-from .maintenance.loop import ExpiryGrace, MaintenanceLoop
-from .maintenance.recovery import RecoveryChore
-from .maintenance.reputation import build_reputation
-from .maintenance.retention import retention_of
-from .maintenance.watcher import Watcher
-from .model import ClientConfig, Event, Job, JobSummary, Task
-from .model.attributes import declared_types
-from .observe.parts import counted_start
-from .observe.sampler import StoreSampler
-from .observe.telemetry import Telemetry, started_line
-from .payloads.base import Broken
-from .schedules.scheduler import build_scheduler, read_file, reread_file
+from .maintenance.audit import note
+from .model import ClientConfig, Event, Job, JobSummary
+from .observe.telemetry import started_line
+from .schedules.scheduler import read_file, reread_file
 from .sdk.tasks import Worker
-from .services import (
-    ApprovalService,
-    AuditService,
-    BlueprintService,
-    EventService,
-    FileService,
-    JobDetailsReader,
-    JobHistoryService,
-    JobService,
-    QueueService,
-    ScheduleService,
-    SearchService,
-    Services,
-    SystemService,
-    WebhookService,
-    WorkerAdminService,
-)
 from .services.approvals import PersonDecision
 from .services.caller import program_caller
-from .storage.base import HintKind, StorageBackend
-from .tokens import CLIENT_FILE, WORKER_FILE, digest, token_for
-from .upkeep.telling import build_sender
-from .workers.service import WorkerService
+from .storage.base import StorageBackend
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from .api.authenticator import Authenticator, ConfiguredTokens
+    from .api.authenticator import Authenticator
     from .sdk.local import LocalWorker
     from .server import HttpServer
 
@@ -121,16 +71,16 @@ class OrchestratorEngine:
         )
         if self.storage.shared:
             self.clock = StoreClock(self.clock)
-        self._ids = ids or IdGenerator(self.clock)
         self.config = told_apart(self.config, self.storage)
         self.history = history or build_history(self.config.history_database_uri, self.storage)
-        self.library = BlueprintRegistry(declared_types(self.config.search_attributes))
+        if not isinstance(self.history, NoHistory) and (keep := getattr(self.storage, "keep_outbox", None)):
+            keep()
         self._workers: list[LocalWorker] = []
         self._clients = dict(clients or {})
         self._client_tokens = dict(client_tokens or {})
-        self._doors: list[Authenticator] = []
+        self._authenticators: list[Authenticator] = []
         #: Those of `app`, which outlives a stop.
-        self._doors_of_app: Authenticator | None = None
+        self._app_authenticator: Authenticator | None = None
         self._app: web.Application | None = None
         self._site: HttpServer | None = None
         self._started = False
@@ -141,193 +91,37 @@ class OrchestratorEngine:
         self._stopping = False
         self._stop_lock = asyncio.Lock()
         self._stopped = asyncio.Event()
-        self._build(self._clients)
-
-    def _build(self, clients: Mapping[str, ClientConfig]) -> None:
-        config, clock, ids = self.config, self.clock, self._ids
-        settings = settings_of(config)
-        self.telemetry = Telemetry(config, clock)
-        self.filing = Filing(config, self.storage, clock, self.telemetry.watch_payloads)
-        observer = self.telemetry.observer
-        repository = JobRepository(
+        parts = build_parts(
+            self.config,
             self.storage,
-            clock,
-            self.filing.records,
-            observer if self.telemetry.counts else None,
-            self._fail_broken_task,
-        )
-        self.dispatcher = self.telemetry.crew = Dispatcher(self.storage, clock, repository)
-        declared = declared_types(config.search_attributes)
-        self._tokens = ApprovalTokens(self.storage, config.approval_secret.encode())
-        runner = HandlerRunner(
-            clock,
-            clients,
-            self._tokens,
-            attributes=declared,
-            files=self.filing.files,
-            blocking_threads=config.blocking_handler_threads,
-            observer=observer,
-        )
-        self.webhooks = build_sender(
-            config,
-            self.storage,
-            self._tokens.token,
-            clock,
-            ids.random,
-            self.telemetry.webhook_attempt,
-        )
-        self.engine = NativeEngine(
-            self.storage,
-            repository,
             self.history,
-            self.library,
-            runner,
-            self._tokens,
-            self.dispatcher,
-            clock,
-            ids,
-            settings,
-            observer=observer,
-            webhook_url_for=self.webhooks.book.url_for,
+            self.clock,
+            ids or IdGenerator(self.clock),
+            self._clients,
+            self.create_background_job,
+            self._is_running,
         )
-        self.workers = WorkerService(
-            self.storage, repository, self.engine, self.dispatcher, clock, config.instance_id, config.lease_s
-        )
-        self.recorder = HistoryRecorder(
-            self.storage, self.history, clock=clock, lead=self._records if self.storage.shared else None
-        )
-        self.feed = LiveEventFeed(self.storage, self.history, clock)
-        self.relay = ProgressRelay(self.storage, config.instance_id)
-        self.workers.on_progress = self._progressed
-        start = counted_start(self.telemetry.metrics, self.create_background_job)
-        self.scheduler = build_scheduler(
-            config,
-            self.storage,
-            clock,
-            start,
-            self.engine,
-            lambda name: self.library.newest_graph(name) is not None,
-        )
-        self.grace = ExpiryGrace(clock, config.lease_s)
-        self._clock_sync = ClockSync(self.storage, clock) if isinstance(clock, StoreClock) else None
-        self.maintenance = MaintenanceLoop(
-            self._chores(),
-            clock,
-            self.storage,
-            self.grace,
-            config.instance_id,
-            ids.random,
-            config.lease_s / 2,
-        )
-
-        self.maintenance.on_lag = self.telemetry.lagged
-        self.webhooks.on_room = lambda: self.maintenance.run_soon(self.webhooks.name)
-        self.filing.join(self.maintenance)
-        self.hints = HintRouter(
-            config.instance_id,
-            self.engine.hint_handlers,
-            self.filing.hint_handlers,
-            {
-                HintKind.OUTBOX: [lambda hint: self._entries_flushed()],
-                HintKind.WORKER: [lambda hint: self._worker_noted(hint.id)],
-                HintKind.PROGRESS: [lambda hint: self._progress_elsewhere(hint.id)],
-                HintKind.DEADLINE: [lambda hint: self.maintenance.run_soon("watcher")],
-                # The sender's chore has the name of its collection.
-                HintKind.RECORD: [lambda hint: self.maintenance.run_soon(hint.id)],
-            },
-        )
-        self.services = self._build_services()
-
-    def _build_services(self) -> Services:
-        config, clock, engine, history = self.config, self.clock, self.engine, self.history
-        storage = self.storage
-        audit = AuditService(self.storage, clock, config.instance_id, config.audit_days)
-        jobs = JobService(engine, storage, self.filing, audit, clock, config)
-        return Services(
-            audit=audit,
-            jobs=jobs,
-            job_details=JobDetailsReader(engine, storage, history, self.filing),
-            job_history=JobHistoryService(jobs, storage, history, clock),
-            search=SearchService(storage, history, self.library, config.tz, self.filing.at_a_glance),
-            events=EventService(jobs, self.feed, storage, history),
-            approvals=ApprovalService(engine, jobs, audit),
-            files=FileService(jobs, self.filing, storage, clock),
-            blueprints=BlueprintService(self.library),
-            schedules=ScheduleService(
-                self.scheduler.registry,
-                self.scheduler,
-                self.library,
-                audit,
-                lambda: self.maintenance.run_soon(self.scheduler.name),
-            ),
-            webhooks=WebhookService(self.storage, self.webhooks.book, clock, audit),
-            workers=WorkerAdminService(self.workers, audit),
-            queues=QueueService(self.storage, self.workers),
-            system=SystemService(self._is_running, storage, self.maintenance.statuses),
-        )
+        self.library = parts.blueprints
+        self.telemetry = parts.telemetry
+        self.filing = parts.payloads
+        self.dispatcher = parts.dispatcher
+        self.webhooks = parts.webhooks
+        self.engine = parts.engine
+        self.feed = parts.live_events
+        self.relay = parts.progress_relay
+        self.workers = parts.workers
+        self.recorder = parts.recorder
+        self.scheduler = parts.scheduler
+        self.grace = parts.grace
+        self.maintenance = parts.maintenance
+        self.hints = parts.hints
+        self.services = parts.services
+        self._tokens = parts.approval_tokens
+        self._clock_sync = parts.clock_sync
 
     def _is_running(self) -> bool:
         """Started, and neither stopping nor failed."""
         return self._started and not self._stopping and self._failure is None
-
-    def _chores(self) -> list[Chore]:
-        """What is done again and again, in this order."""
-        config = self.config
-        kept = None if isinstance(self.history, NoHistory) else self.history
-        return [
-            Watcher(
-                self.storage,
-                self.engine,
-                self.grace,
-                min(1.0, config.watcher_interval_s),
-                config.watcher_limit,
-            ),
-            HealthChecker(
-                self.storage,
-                self.workers,
-                self.grace,
-                min(1.0, config.lease_s / 3),
-                max(config.lease_s, config.poll_lease_s),
-            ),
-            WorkerIndexCleaner(self.storage, self.dispatcher, self.workers),
-            ProgressWriter(self.workers),
-            StoreSampler(
-                self.storage,
-                kept,
-                self.telemetry.record_sample,
-            ),
-            RecoveryChore(self.engine),
-            *retention_of(config, self.history, self.storage),
-            self.scheduler,
-            build_reputation(self.storage, self.history, self.workers, self.clock),
-            self.webhooks,
-            AuditTrimmer(self.storage),
-            *self.filing.chores,
-            *([] if self._clock_sync is None else [self._clock_sync]),
-        ]
-
-    def _progressed(self, attempt_id: str, value: float | None, message: str) -> None:
-        self.feed.progress(attempt_id, value, message)
-        self.relay.publish(attempt_id, value, message)
-
-    def _progress_elsewhere(self, text: str) -> None:
-        word = self.relay.decode(text)
-        if word is not None:
-            self.feed.progress(word.attempt_id, word.value, word.message)
-
-    def _fail_broken_task(self, task: Task, why: Broken) -> None:
-        self.engine.run_soon(fail_broken_task(self.engine, task, why), "broken-params")
-
-    def _worker_noted(self, worker_id: str) -> None:
-        if self.dispatcher.find(worker_id) is not None:
-            self.engine.run_soon(self.workers.sync_with_record(worker_id), "worker-noted")
-
-    async def _records(self) -> bool:
-        return await self.storage.lead("history", self.config.instance_id, LEAD_S)
-
-    def _entries_flushed(self) -> None:
-        self.recorder.wake()
-        self.feed.wake()
 
     # -- what is played --------------------------------------------------------------------------
 
@@ -409,7 +203,7 @@ class OrchestratorEngine:
                 # The port is closed first, so that clients and workers go to another instance.
                 await self._site.stop()
                 self._site = None
-            self._doors = [doors for doors in self._doors if doors is self._doors_of_app]
+            self._authenticators = [each for each in self._authenticators if each is self._app_authenticator]
             await self._stop(grace_s)
             self._started = self._stopping = False
 
@@ -474,7 +268,7 @@ class OrchestratorEngine:
         """
         if self._app is None:
             app = self._build_app(self.config.api_host)
-            self._doors_of_app = self._doors[-1]
+            self._app_authenticator = self._authenticators[-1]
 
             async def alive(_: "web.Application") -> AsyncIterator[None]:
                 await self.start()
@@ -500,7 +294,7 @@ class OrchestratorEngine:
                 storage=self.storage,
                 filing=self.filing,
                 feed=self.feed,
-                authenticator=self._open_doors(host),
+                authenticator=self._add_authenticator(host),
                 services=self.services,
                 telemetry=self.telemetry,
             )
@@ -509,7 +303,7 @@ class OrchestratorEngine:
     def reload(self) -> bool:
         """Read `clients.toml`, `workers.toml`, `schedules.toml` and certificates again. What has a mistake stays as it was: False then."""
         config = self.config
-        wrong = [doors.mistaken for doors in self._doors if not doors.reload()]
+        wrong = [each.mistaken for each in self._authenticators if not each.reload()]
         if not reread_file(self.scheduler, config, self._blueprint_names()):
             wrong.append(config.schedules_config_path)
         if self._site is not None and not self._site.reload():
@@ -525,44 +319,20 @@ class OrchestratorEngine:
     def _blueprint_names(self) -> list[str]:
         return [blueprint.name for blueprint in self.library.blueprints()]
 
-    def _open_doors(self, host: str) -> "Authenticator":
+    def _add_authenticator(self, host: str) -> "Authenticator":
         from .api.authenticator import Authenticator
 
-        doors = Authenticator(lambda: self._guests(host))
-        self._doors.append(doors)
-        return doors
+        authenticator = Authenticator(lambda: self._load_tokens(host))
+        self._authenticators.append(authenticator)
+        return authenticator
 
-    def _guests(self, host: str) -> "ConfiguredTokens":
-        """Who may come in: whom the program names, whom the files name, and whom the settings name."""
-        from .api.authenticator import ConfiguredTokens
-
-        config = self.config
-        told: dict[str, ClientWebhook] = {}
-        clients = {
-            digest(token): self._clients.get(name) or ClientConfig(name=name)
-            for token, name in self._client_tokens.items()
-        }
-        if config.clients_config_path:
-            add_clients(clients, read_clients(config.clients_config_path), config.clients_config_path)
-            told = read_webhooks(config.clients_config_path, self.webhooks.book.check_url)
-        workers = WorkerTokens({})
-        if config.workers_config_path:
-            workers = read_workers(config.workers_config_path)
-        if config.client_token or not (clients or config.clients_config_path):
-            # With none named there is one, and it is everybody's operator.
-            token = self._token("CLIENT_TOKEN", config.client_token, host, CLIENT_FILE)
-            add_clients(clients, {digest(token): ClientConfig(name="default", operator=True)}, "CLIENT_TOKEN")
-        warn_of_nobody(config, clients)
-        worker_token = config.worker_token
-        if not worker_token and not config.workers_config_path and config.worker_auth_mode != "mtls-only":
-            worker_token = self._token("WORKER_TOKEN", "", host, WORKER_FILE)
-        self.webhooks.book.replace_clients(told)
-        # Handlers see who asked by the same records; the runner holds this very dictionary.
-        self._clients.update({client.name: client for client in clients.values()})
-        return ConfiguredTokens(clients, worker_token, workers)
-
-    def _token(self, setting: str, given: str, host: str, name: str) -> str:
-        return token_for(setting, given, host, self.config.state_dir, name)
+    def _load_tokens(self, host: str) -> ConfiguredTokens:
+        check_url = self.webhooks.book.check_url
+        tokens = load_tokens(self.config, host, self._clients, self._client_tokens, check_url)
+        self.webhooks.book.replace_clients(tokens.webhooks)
+        # Handlers read the client of their job from this dictionary.
+        self._clients.update({client.name: client for client in tokens.clients.values()})
+        return tokens
 
     async def serve(self, host: str | None = None, port: int | None = None) -> "HttpServer":
         """Start, and answer HTTP; returns when requests are taken. Port 0 is any free one."""

@@ -11,7 +11,7 @@ SRC = Path(__file__).parents[2] / "src" / "regista"
 
 #: Room (the longest matching name wins) → floor. `x.__init__` is what `import regista.x` runs.
 FLOORS = {
-    **dict.fromkeys(["orchestrator", "backends", "filing", "server", "cli", "__main__"], 5),
+    **dict.fromkeys(["orchestrator", "composition", "backends", "filing", "server", "cli", "__main__"], 5),
     **dict.fromkeys(["api", "rpc", "dashboard", "services"], 4),
     **dict.fromkeys(["engines.native", "dispatch", "workers", "logs", "maintenance", "upkeep"], 3),
     **dict.fromkeys(
@@ -83,8 +83,8 @@ CHAIN = [
 ]
 #: What a room may import beyond that.
 ALSO = {
-    "orchestrator": {room for room, floor in FLOORS.items() if floor == 2}
-    | {"sdk", "server", "filing", "backends"},
+    "orchestrator": {"composition", "backends", "server", "sdk", "observe", "history"},
+    "composition": {room for room, floor in FLOORS.items() if floor == 2} | {"filing", "backends"},
     "backends": {"storage", "storage.redis", "history", "history.postgres"},
     "filing": {"payloads"},
     "server": {"orchestrator"},
@@ -283,7 +283,7 @@ def test_an_import_against_the_floors_is_noticed(module: str, source: str) -> No
         ),
         ("maintenance.watcher", "from ..engines.native import executor"),
         ("sdk.local", "from ..model import Task\nfrom ..config import Config"),
-        ("orchestrator", "from .storage.sqlite import SqliteStorage\nimport aiohttp"),
+        ("composition", "from .storage.sqlite import SqliteStorage"),
         ("testing.clock", "import pytest\nfrom regista import OrchestratorEngine"),
     ],
 )

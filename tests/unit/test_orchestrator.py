@@ -431,12 +431,12 @@ async def test_serving_again_after_a_stop_reads_the_credential_files_once(
         reads += 1
         return {}
 
-    monkeypatch.setattr("regista.orchestrator.read_clients", read)
+    monkeypatch.setattr("regista.config.credentials.read_clients", read)
     config = Config(
         clients_config_path=str(tmp_path / "clients.toml"), client_token="t" * 32, worker_token="w" * 32
     )
     (tmp_path / "clients.toml").touch()
-    monkeypatch.setattr("regista.orchestrator.read_webhooks", lambda path, check: {})
+    monkeypatch.setattr("regista.config.credentials.read_webhooks", lambda path, check: {})
     engine = OrchestratorEngine(config=config)
     for _ in range(3):
         await engine.serve("127.0.0.1", 0)

@@ -2,26 +2,14 @@
 
 import hmac
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from msgspec import Struct
-
-from ..config.people import WorkerTokens
+from ..config.credentials import ConfiguredTokens
 from ..errors import ConfigError
 from ..model import ClientConfig
 from ..tokens import digest
 
 log = logging.getLogger("regista.doors")
-
-
-class ConfiguredTokens(Struct, frozen=True):
-    """Everybody who may come in."""
-
-    #: SHA-256 of a client's token → the client.
-    clients: Mapping[str, ClientConfig]
-    #: The token that every worker may use that has none of its own; empty: there is none.
-    worker_token: str
-    workers: WorkerTokens = WorkerTokens({})
 
 
 class Authenticator:

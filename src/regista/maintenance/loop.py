@@ -66,7 +66,9 @@ class MaintenanceLoop:
         instance: str,
         chance: random.Random,
         stall_s: float = 5.0,
+        on_lag: Callable[[float], None] = lambda _: None,
     ) -> None:
+        """`on_lag` is called every second with the seconds by which the event loop is late."""
         #: What is done, in this order; a test kit runs them by hand.
         self.chores = chores
         self._clock = clock
@@ -77,8 +79,7 @@ class MaintenanceLoop:
         self._stalls = StallDetector(clock, stall_s)
         self._tasks: list[asyncio.Task[None]] = []
         self._wake_ups: dict[str, asyncio.Event] = {}
-        #: Told every second how late the loop comes.
-        self.on_lag: Callable[[float], None] = lambda _: None
+        self._on_lag = on_lag
         self._statuses = {
             chore.name: ChoreStatus(
                 name=chore.name, interval_s=chore.interval_s, needs_leader=chore.needs_leader
@@ -178,7 +179,7 @@ class MaintenanceLoop:
             return
         log.warning("%s; nothing that began before expires for one lease", outage, extra={"action": "stall"})
         self._grace.restart()
-        self.on_lag(outage.blocked_s)
+        self._on_lag(outage.blocked_s)
         if outage.clock_moved_s:
             self.run_soon(CLOCK_CHORE)
 
@@ -187,5 +188,5 @@ class MaintenanceLoop:
         while True:
             self._stalls.begin_interval()
             await asyncio.sleep(STALL_CHECK_S)
-            self.on_lag(self._stalls.lateness_s())
+            self._on_lag(self._stalls.lateness_s())
             self._check_for_stall()

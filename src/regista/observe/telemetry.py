@@ -47,7 +47,7 @@ def installed() -> bool:
         return False
 
 
-class SeatLike(Protocol):
+class WorkerLike(Protocol):
     """A worker that is connected here."""
 
     @property
@@ -56,11 +56,11 @@ class SeatLike(Protocol):
     def attempts(self) -> Mapping[str, str]: ...
 
 
-class Crew(Protocol):
-    """Who is connected here; the `Dispatcher` is it."""
+class ConnectedWorkerIndex(Protocol):
+    """The connected workers of this instance; `Dispatcher` implements it."""
 
-    def find(self, worker_id: str | None) -> SeatLike | None: ...
-    def connected_workers(self) -> Sequence[SeatLike]: ...
+    def find(self, worker_id: str | None) -> WorkerLike | None: ...
+    def connected_workers(self) -> Sequence[WorkerLike]: ...
 
 
 class Telemetry:
@@ -70,7 +70,14 @@ class Telemetry:
     nothing is counted.
     """
 
-    def __init__(self, config: Config, clock: Clock, present: bool | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        present: bool | None = None,
+        connected_workers: Callable[[], ConnectedWorkerIndex | None] = lambda: None,
+    ) -> None:
+        """`connected_workers` gives the index of connected workers once there is one."""
         self.installed = installed() if present is None else present
         self._config = config
         self._clock = clock
@@ -85,8 +92,7 @@ class Telemetry:
         self._away_since: float | None = None
         #: What user code traces goes the same way; for a process that is ours alone.
         self.everywhere = False
-        #: Who is connected here, once somebody can be.
-        self.crew: Crew | None = None
+        self._connected_workers = connected_workers
         #: Spans are sent, from `start` to `stop`.
         self.traces = bool(traces_endpoint(config))
         if self.traces and not self.installed:
@@ -109,7 +115,8 @@ class Telemetry:
         return watched_payloads(payloads, self.metrics, self._clock) if self.counts else payloads
 
     def _seated(self, worker_id: str | None) -> Worker | None:
-        connected = None if self.crew is None else self.crew.find(worker_id)
+        index = self._connected_workers()
+        connected = None if index is None else index.find(worker_id)
         return None if connected is None else connected.worker
 
     def _emit(self, record: SpanRecord) -> None:
@@ -216,11 +223,8 @@ class Telemetry:
         return health_of(replace(self._facts, store_away_s=away_s, running=self._running()))
 
     def _running(self) -> int:
-        return (
-            sum(len(connected.attempts) for connected in self.crew.connected_workers())
-            if self.crew is not None
-            else 0
-        )
+        index = self._connected_workers()
+        return 0 if index is None else sum(len(each.attempts) for each in index.connected_workers())
 
     def _note(self, **facts: Any) -> None:
         self._facts = replace(self._facts, **facts)
@@ -233,7 +237,8 @@ class Telemetry:
             # The library takes a moment to load, at the first scrape only.
             module = await asyncio.to_thread(import_module, ".prometheus", __package__)
             self._render = module.prometheus_page
-        self.metrics.connected.set(0 if self.crew is None else len(self.crew.connected_workers()))
+        index = self._connected_workers()
+        self.metrics.connected.set(0 if index is None else len(index.connected_workers()))
         self.metrics.busy.set(self._running())
         state = self.health.state
         self.metrics.state.fill({(each.value,): float(each is state) for each in SystemState})

@@ -55,7 +55,9 @@ class WorkerService:
         clock: Clock,
         instance: str,
         lease_s: float,
+        progress_sinks: Sequence[Callable[[str, float | None, str], None]] = (),
     ) -> None:
+        """`progress_sinks` are called with attempt, value and message of each progress report."""
         self._storage = storage
         self._tasks = tasks
         self._engine = engine
@@ -65,8 +67,7 @@ class WorkerService:
         self.lease_s = lease_s
         self.records = WorkerRecords(storage, instance)
         self._attempts = AttemptTracker(engine, clock)
-        #: Told at once how far an attempt is, for those who watch it live.
-        self.on_progress: Callable[[str, float | None, str], None] = lambda *_: None
+        self._progress_sinks = progress_sinks
         #: What is known of a worker that registers (maintenance/reputation.py); None: it is taken as it comes.
         self.reputation_of: Callable[[str], Awaitable[float | None]] | None = None
         self._cluster_id = ""
@@ -481,7 +482,8 @@ class WorkerService:
         if value is not None:
             value = min(1.0, max(0.0, value))
         self._attempts.progress(attempt_id, value, message, checkpoint, worker_id)
-        self.on_progress(attempt_id, value, message)
+        for report in self._progress_sinks:
+            report(attempt_id, value, message)
 
     async def write_signs(self) -> int:
         """Store the signs of life that no result has overtaken; returns how many."""

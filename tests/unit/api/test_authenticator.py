@@ -4,7 +4,8 @@ import logging
 
 import pytest
 
-from regista.api.authenticator import Authenticator, ConfiguredTokens
+from regista.api.authenticator import Authenticator
+from regista.config.credentials import ConfiguredTokens
 from regista.config.people import WorkerTokens
 from regista.errors import ConfigError
 from regista.model import ClientConfig

@@ -130,19 +130,19 @@ def test_a_result_that_comes_twice_at_once_frees_one_slot_and_takes_one() -> Non
 
 
 def test_progress_counts_only_from_whoever_has_the_attempt() -> None:
-    told: list[tuple[str, float | None, str]] = []
     with TestOrchestrator(one_task()) as kit:
         puppet, thief = Puppet(kit, "work"), Puppet(kit, "other", id="thief")
         puppet.join()
         thief.join()
-        kit.submit("script")
+        job = kit.submit("script")
         puppet.settle()
         (task,) = puppet.tasks
         service = kit.director.workers
-        service.on_progress = lambda *said: told.append(said)
         service.progress(task.attempt_id, 0.99, "told by a thief", worker_id="thief")
         service.progress(task.attempt_id, 7.0, "really", worker_id="puppet")
-    assert told == [(task.attempt_id, 1.0, "really")]
+        kit.call(service.write_signs)
+        (stored,) = kit.call(lambda: kit.director.storage.tasks_of(job.id))
+    assert (stored.progress, stored.progress_message) == (1.0, "really")
 
 
 def test_a_checkpoint_that_no_store_could_keep_is_dropped_and_the_task_is_retried_all_the_same() -> None:

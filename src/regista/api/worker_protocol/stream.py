@@ -10,6 +10,7 @@ import msgspec
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 from msgspec.structs import replace
 
+from ...config.credentials import ConfiguredTokens
 from ...config.rates import Context
 from ...dispatch.connected import ConnectedWorker
 from ...errors import OrchestratorStopped, StorageOutcomeUnknown, StorageUnavailable
@@ -18,7 +19,6 @@ from ...serialization import safe_text
 from ...workers.protocol import frames
 from ...workers.protocol.frame_sender import FrameSender
 from ..address import peer_address
-from ..authenticator import ConfiguredTokens
 from ..stage import STAGE, ApiContext
 from .auth import WORKER_IDENTITY, is_still_valid
 from .duplicates import duplicate_worker, warn_duplicate_worker
