@@ -12,6 +12,7 @@ from ..clock import Clock
 from ..errors import StorageOutcomeUnknown
 from ..model import QueueKey, Task, Worker, match_options
 from ..storage.base import StorageBackend, TaskClaim
+from .admission import Admission
 from .connected import ConnectedWorker
 from .matcher import MatchIndex
 
@@ -65,6 +66,7 @@ class TaskClaimer:
         clock: Clock,
         index: MatchIndex,
         deliver: Callable[[Sequence[Task]], None],
+        admission: Admission,
     ) -> None:
         self._storage = storage
         self._tasks = tasks
@@ -72,6 +74,7 @@ class TaskClaimer:
         self._index = index
         self._connected = index.connected
         self._deliver = deliver
+        self._admission = admission
         #: The lanes of the store were looked at since the start; before that, anything might wait there.
         self.synced = False
         #: Look at all lanes of the store before the next offers.
@@ -169,7 +172,7 @@ class TaskClaimer:
         """What to ask for whoever has a free slot; nothing when one of the two has come to its end."""
         questions: list[ClaimRequest] = []
         while len(questions) < most and (connected := self._next_seat()) is not None:
-            lanes, room = self._wanted(connected)
+            lanes, room = self._admitted(*self._wanted(connected))
             if room:
                 self._connected.claim(connected, room)
                 questions.append(ClaimRequest(connected, lanes, room, self._index.now))
@@ -190,7 +193,15 @@ class TaskClaimer:
             del self._news[queue_key]
         return None
 
+    def _admitted(self, lanes: Sequence[QueueKey], room: int) -> tuple[tuple[QueueKey, ...], int]:
+        """Those of the queues of which tasks may be offered now, and how many all of them may give at once."""
+        allowed = {queue_key: self._admission.room(queue_key, room) for queue_key in lanes}
+        admitted = tuple(queue_key for queue_key, most in allowed.items() if most > 0)
+        return admitted, min((allowed[queue_key] for queue_key in admitted), default=0)
+
     def _seat_for(self, queue_key: QueueKey) -> ConnectedWorker | None:
+        if self._admission.room(queue_key, 1) <= 0:
+            return None
         if not match_options(queue_key).isolated:
             return self._index.choose(queue_key, fresh=False)
         connected = self._index.reserve(queue_key)

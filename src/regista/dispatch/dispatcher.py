@@ -9,12 +9,13 @@ from ..clock import Clock, add_seconds
 from ..model import HELD_STATES, AttemptState, Job, QueueKey, Task, Worker
 from ..model.explanation import Explanation, Score
 from ..storage.base import StorageBackend
+from .admission import Admission, AdmitAll
 from .claimer import TaskClaimer, TaskSource
 from .connected import ConnectedWorker, WorkerConnection
-from .elsewhere import Elsewhere
 from .explain import class_facts, dry_run, explain
 from .explain_job import Disconnection, explain_job, group_waiting_tasks
 from .matcher import MatchIndex
+from .peer_slots import PeerSlots
 
 #: Kinds of waiting tasks of a job that are explained; those of a fan-out mostly wait for the same.
 _GROUPS_EXPLAINED = 5
@@ -31,8 +32,14 @@ class Dispatcher:
     queue up behind it: a fresh task never overtakes an older one.
     """
 
-    def __init__(self, storage: StorageBackend, clock: Clock, tasks: TaskSource | None = None) -> None:
-        """`tasks` reads tasks with all their values; without it, as they are stored."""
+    def __init__(
+        self,
+        storage: StorageBackend,
+        clock: Clock,
+        tasks: TaskSource | None = None,
+        admission: Admission | None = None,
+    ) -> None:
+        """`tasks` reads tasks with all their values; without it, as they are stored. `admission`: else all are allowed."""
         self._storage = storage
         self._tasks: TaskSource = tasks if tasks is not None else storage
         self._clock = clock
@@ -40,8 +47,11 @@ class Dispatcher:
         self._connected = self.match_index.connected
         #: A worker, if it is connected here.
         self.find = self._connected.find
-        self._claimer = TaskClaimer(storage, self._tasks, clock, self.match_index, self.deliver)
-        self.elsewhere = Elsewhere()
+        self._admission = admission if admission is not None else AdmitAll()
+        self._claimer = TaskClaimer(
+            storage, self._tasks, clock, self.match_index, self.deliver, self._admission
+        )
+        self.peers = PeerSlots()
 
     # -- workers ---------------------------------------------------------------------------------
 
@@ -137,9 +147,10 @@ class Dispatcher:
         """The task as offered to a worker with a free slot, or None: it has to wait in its lane."""
         queue_key = task.queue_key
         connected = None
-        if self._claimer.synced and queue_key not in self.match_index.waiting and not task.isolated:
+        is_first = self._claimer.synced and queue_key not in self.match_index.waiting
+        if is_first and not task.isolated and self._admission.allows(task):
             connected = self.match_index.choose(queue_key, fresh=True)
-            if self.elsewhere.rivals and self.elsewhere.better_than(connected, queue_key) is not None:
+            if self.peers.classes and self.peers.better_than(connected, queue_key) is not None:
                 return None  # it is woken for it, and nothing has to wait behind it here
         if connected is None:
             # From now on: the next one must not overtake it on its way to the store.
@@ -155,10 +166,10 @@ class Dispatcher:
 
     def peer_for(self, task: Task) -> str:
         """The instance that has a slot for a task which found none here; empty when nobody is known to have one."""
-        if not self.elsewhere.rivals or (queue_key := task.queue_key) in self.match_index.waiting:
+        if not self.peers.classes or (queue_key := task.queue_key) in self.match_index.waiting:
             return ""
-        rival = self.elsewhere.better_than(self.match_index.choose(queue_key, fresh=True), queue_key)
-        return "" if rival is None else self.elsewhere.leave(rival, queue_key)
+        peer = self.peers.better_than(self.match_index.choose(queue_key, fresh=True), queue_key)
+        return "" if peer is None else self.peers.leave(peer, queue_key)
 
     def deliver(self, tasks: Sequence[Task]) -> None:
         """Hand over what was offered. Only for tasks whose offer is flushed."""

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from regista.dispatch.connected import CallbackConnection
 from regista.dispatch.dispatcher import Dispatcher
 from regista.errors import StorageError
-from regista.model import Profile, Task, Worker, parse_queue_key
+from regista.model import Profile, QueueKey, Task, Worker, parse_queue_key
 from regista.storage.base import Hint, HintKind, TaskClaim
 from regista.storage.memory import MemoryStorage
 from regista.testing.clock import Clock
@@ -502,5 +502,37 @@ def test_a_worker_whose_session_was_replaced_does_not_hide_what_waits_from_other
         hall.sit("w3")
         await hall.settle()
         assert hall.sent == {"w3": ["a"]}
+
+    play(body)
+
+
+class Gate:
+    """An admission that the test opens."""
+
+    def __init__(self) -> None:
+        self.open = False
+
+    def allows(self, task: Task) -> bool:
+        return self.open or task.type != "encode"
+
+    def room(self, queue_key: QueueKey, wanted: int) -> int:
+        return wanted if self.open or queue_key.type != "encode" else 0
+
+
+def test_what_admission_refuses_waits_and_is_offered_once_it_is_allowed() -> None:
+    async def body(hall: Hall) -> None:
+        gate = Gate()
+        hall.dispatcher = Dispatcher(hall.storage, Clock(START), admission=gate)
+        hall.sit(skills=("encode", "other"))
+        await hall.settle()
+        assert hall.reserve("refused", type="encode") is None
+        await hall.wait(make_task("refused", type="encode"), make_task("allowed", type="other"))
+        await hall.settle()
+        assert hall.sent == {"w1": ["allowed"]}
+        # when
+        gate.open = True
+        hall.dispatcher.wake()
+        await hall.settle()
+        assert hall.sent == {"w1": ["allowed", "refused"]}
 
     play(body)

@@ -22,7 +22,7 @@ from regista import (
 from regista.clock import SystemClock
 from regista.config import Config
 from regista.dispatch.connected import CallbackConnection
-from regista.dispatch.exchange import SLOTS
+from regista.dispatch.peer_slots import SLOTS
 from regista.history.memory import MemoryHistory
 from regista.model import FreeSlots, Profile, RecordWrite, ResultVerdict, Task, TaskResult
 from regista.model import Worker as WorkerRecord
@@ -348,7 +348,7 @@ async def the_choice_of_a_strategy_is_global(pair: Pair) -> None:
     here, there = pair.directors
     dear = await pair.join(here, name="dear", cost=5.0)
     cheap = await pair.join(there, capacity=2, name="cheap", cost=0.1)
-    await until(lambda: bool(here.dispatcher.elsewhere.rivals))
+    await until(lambda: bool(here.dispatcher.peers.classes))
     # when: whoever decides has a free worker itself, and the other one a cheaper one, with two slots
     jobs = [await here.submit("script") for _ in range(3)]
     # then
@@ -364,7 +364,7 @@ async def a_task_that_was_left_to_a_frozen_instance_is_done_here_a_moment_later(
     slots = msgspec.msgpack.encode([FreeSlots(worker=cheap, free=9, workers=1)])
     await here.storage.put_records([RecordWrite(SLOTS, "frozen", slots, ttl_s=60.0)])
     await here.storage.publish([Hint(HintKind.SLOTS, "frozen")])
-    await until(lambda: bool(here.dispatcher.elsewhere.rivals))
+    await until(lambda: bool(here.dispatcher.peers.classes))
     # when: the one that should have it never looks
     loop = asyncio.get_running_loop()
     began, job = loop.time(), await here.submit("script")

@@ -10,7 +10,7 @@ from ...aio import BackgroundTasks
 from ...blueprint.registry import BlueprintRegistry
 from ...clock import Clock, IdGenerator
 from ...dispatch.dispatcher import Dispatcher
-from ...dispatch.exchange import Exchange
+from ...dispatch.peer_slots import SlotExchange
 from ...errors import JobNotFound, OrchestratorStopped, RegistaError, StorageOutcomeUnknown
 from ...history.base import HistoryStorage
 from ...history.query import Field, Place, Query
@@ -94,7 +94,7 @@ class NativeEngine:
         self._signals = JobSignals(repository, dispatcher, contexts, ids, instance)
         self._messages = MessageDelivery(repository, self._signals, self._background)
         self._waiter = JobWaiter(repository, clock)
-        self._exchange = Exchange(storage, dispatcher.match_index.connected, dispatcher.elsewhere, instance)
+        self._exchange = SlotExchange(storage, dispatcher.match_index.connected, dispatcher.peers, instance)
         announcer = InstanceAnnouncer(storage, instance, settings.lease_s, clock) if storage.shared else None
         self._recovery = Recovery(
             announcer,
@@ -316,7 +316,7 @@ class NativeEngine:
 
     def _slots_changed(self, hint: Hint) -> None:
         if hint.id != self._instance:
-            self._exchange.hear()
+            self._exchange.peers_changed()
 
     def _send_cancels(self, worker_id: str) -> None:
         if self._dispatcher.find(worker_id) is not None:

@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 from ...blueprint.registry import BlueprintRegistry
 from ...dispatch.dispatcher import Dispatcher
-from ...dispatch.exchange import Exchange
+from ...dispatch.peer_slots import SlotExchange
 from ...errors import JobNotFound
 from ...machine import signals
 from ...machine.step import DecisionContext, Step
@@ -34,7 +34,7 @@ class Recovery:
         registry: BlueprintRegistry,
         executor: JobExecutor,
         dispatcher: Dispatcher,
-        exchange: Exchange,
+        exchange: SlotExchange,
         waiter: JobWaiter,
         messages: MessageDelivery,
         job_signals: JobSignals,
