@@ -7,7 +7,7 @@ from regista.storage.codec import micros
 from regista.storage.redis.line import Command, Reply
 from regista.storage.redis.store import RedisStorage
 
-#: In the place of lua/now.lua.
+#: In the place of lua/lib/now.lua.
 NOW = """
 local function now()
   return tonumber(redis.call('GET', KEYS[1] .. 'clock'))

@@ -57,7 +57,7 @@ _HOMES = {
     # Keeping it
     "StorageBackend": "regista.storage.base",
     "MemoryStorage": "regista.storage.memory",
-    "SqliteStorage": "regista.storage.sqlite",
+    "SqliteStorage": "regista.storage.sqlite.store",
     "HistoryStorage": "regista.history.base",
 }
 
@@ -114,7 +114,7 @@ if TYPE_CHECKING:
     from .storage.base import StorageBackend as StorageBackend
     from .storage.memory import MemoryStorage as MemoryStorage
     from .storage.redis.store import RedisStorage as RedisStorage
-    from .storage.sqlite import SqliteStorage as SqliteStorage
+    from .storage.sqlite.store import SqliteStorage as SqliteStorage
     from .worker import RemoteWorker as RemoteWorker
     from .worker import TaskContext as TaskContext
     from .worker import Worker as Worker

@@ -54,7 +54,7 @@ def build_storage(name: str, clock: Clock, *, has_history: bool = True) -> Stora
     if kind == "memory" and not path:
         return MemoryStorage(clock)
     if kind == "sqlite" and path:
-        from .storage.sqlite import SqliteStorage
+        from .storage.sqlite.store import SqliteStorage
 
         return SqliteStorage(path, clock)
     if kind in ("redis", "rediss", "unix") and path.startswith("//"):

@@ -6,7 +6,7 @@ import pytest
 from regista.clock import Clock
 from regista.storage.base import StorageBackend
 from regista.storage.memory import MemoryStorage
-from regista.storage.sqlite import SqliteStorage
+from regista.storage.sqlite.store import SqliteStorage
 from regista.testing.conformance.storage import (
     PersistenceConformance,
     StorageConformance,

@@ -6,7 +6,7 @@ import pytest
 
 from regista.payloads.memory import MemoryPayloads
 from regista.storage.memory import MemoryStorage
-from regista.storage.sqlite import SqliteStorage
+from regista.storage.sqlite.store import SqliteStorage
 from regista.testing.conformance.storage import (
     PersistenceConformance,
     StorageConformance,

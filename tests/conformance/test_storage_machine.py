@@ -33,7 +33,7 @@ from regista.model import (
 )
 from regista.storage.base import Heartbeat, StorageBackend, find_worker
 from regista.storage.memory import MemoryStorage
-from regista.storage.sqlite import SqliteStorage
+from regista.storage.sqlite.store import SqliteStorage
 from regista.testing.clock import Clock
 from regista.testing.conformance.storage.kit import (
     ALL,

@@ -8,7 +8,7 @@ from ..model import Quota, TokenGrant
 from .codec import micros
 from .journal import CountRow, JournalBatch
 
-#: Buckets that may be full are looked for when so many have come since the last look.
+#: TokenBuckets that may be full are looked for when so many have come since the last look.
 _SWEEP_AFTER = 1024
 
 

@@ -16,7 +16,7 @@ from regista.storage.base import find_record
 from regista.storage.journal import JournalBatch
 from regista.storage.memory import MemoryStorage
 from regista.storage.records import RecordTable
-from regista.storage.sqlite import SqliteStorage
+from regista.storage.sqlite.store import SqliteStorage
 from regista.testing.clock import Clock
 from regista.testing.conformance.storage.kit import START, at, commit, make_job, running, write
 from regista.testing.conformance.storage.shelves import SHELF, item

@@ -1,10 +1,10 @@
-"""What the server must be like for jobs to be safe with it. Refused at the start, in plain words."""
+"""What the server must be like for jobs to be safe with it. ServerRefusal at the start, in plain words."""
 
 import logging
 import re
 
 from ...errors import StorageError
-from .line import Refused
+from .line import ServerRefusal
 from .link import Link, info_of
 
 log = logging.getLogger("regista.storage")
@@ -40,7 +40,7 @@ async def _try_rights(link: Link, prefix: str) -> None:
     probe = "redis.call('SET', KEYS[1] .. 'probe', 1, 'PX', 1) redis.call('PUBLISH', KEYS[1] .. 'probe', '') return 1"
     try:
         await link.ask(("EVAL", probe, 1, prefix))
-    except Refused as refused:
+    except ServerRefusal as refused:
         raise StorageError(why_not(str(refused), prefix)) from None
 
 

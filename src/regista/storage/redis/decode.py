@@ -38,10 +38,10 @@ OUTCOMES = {
     ord("n"): CommitOutcome(CommitStatus.STALE),
 }
 
-# The head of a cell, by place, as prelude.lua names them.
+# The head of a cell, by place, as lib/common.lua names them.
 _STATE, _WORKER, _PLACE, _SESSION, _PRICE, _OFFERED = 1, 2, 9, 11, 12, 13
 
-# The head of an item's cell, by place, as shelf.lua names them.
+# The head of an item's cell, by place, as lib/records.lua names them.
 _REVISION, _DUE = 0, 1
 
 _KINDS = {kind.value: kind for kind in HintKind}

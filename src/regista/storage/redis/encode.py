@@ -53,7 +53,7 @@ def _lifetime(seconds: float) -> int:
 
 
 def record_write(write: RecordWrite, bodies: list[bytes]) -> list[Any]:
-    """A write of a record, as shelf.lua names its places; its value joins the bodies."""
+    """A write of a record, as lib/records.lua names its places; its value joins the bodies."""
     if write.value is not None:
         bodies.append(write.value)
     return [

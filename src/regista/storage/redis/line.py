@@ -89,7 +89,7 @@ class Asked:
             self.waiter.set_exception(_translated(str(self.refused)))
 
 
-class Refused(Exception):
+class ServerRefusal(Exception):
     """The server's own words about a command that it did not carry out."""
 
     def of(self, *names: str) -> StorageError:
@@ -244,4 +244,4 @@ def _lost(reason: BaseException) -> StorageUnavailable:
 def _translated(text: str) -> Exception:
     if text.startswith(_PASSING):
         return StorageUnavailable(f"the store cannot answer now: {text}")
-    return Refused(text)
+    return ServerRefusal(text)

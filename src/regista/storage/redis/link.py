@@ -6,7 +6,7 @@ import logging
 from redis.exceptions import AuthenticationError, AuthorizationError, NoPermissionError, RedisError
 
 from ...errors import StorageError, StorageUnavailable
-from .line import Command, Line, Refused, Reply, connection_of, hang_up
+from .line import Command, Line, Reply, ServerRefusal, connection_of, hang_up
 
 log = logging.getLogger("regista.storage")
 
@@ -154,7 +154,7 @@ class Link:
         try:
             (answer,) = await line.ask([("INFO", "server")])
             line.run = info_of(answer).get("run_id", "")
-        except Refused as refused:
+        except ServerRefusal as refused:
             await line.close()
             raise StorageError(
                 f"the user of the URL may not call INFO; allow it (+info): {refused}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...errors import StorageError
 from .constants import constants_in, written_out
-from .line import Command, Refused, Reply
+from .line import Command, Reply, ServerRefusal
 from .link import Link
 
 #: The name of a script, and its arguments.
@@ -45,23 +45,23 @@ NAMES = (
     "workers",
 )
 #: What stands in front of all of them.
-COMMON = ("prelude",)
+COMMON = ("lib/common",)
 #: What stands between that and some of them: what a script does not need, the server would make anew with each call.
 SHARED = {
-    "claim_ready": ("waiting",),
-    "claim_tasks": ("waiting",),
-    "commit": ("waiting", "shelf", "quota", "page"),
-    "due_records": ("shelf",),
-    "extend_leases": ("waiting",),
-    "find_records": ("shelf",),
-    "lapsed": ("waiting",),
-    "put_records": ("shelf",),
-    "queue_status": ("waiting",),
-    "quota_used": ("quota",),
-    "records": ("shelf",),
-    "register": ("waiting",),
-    "release_leases": ("waiting",),
-    "stranded": ("waiting",),
+    "claim_ready": ("lib/index",),
+    "claim_tasks": ("lib/index",),
+    "commit": ("lib/index", "lib/records", "lib/quota", "lib/job"),
+    "due_records": ("lib/records",),
+    "extend_leases": ("lib/index",),
+    "find_records": ("lib/records",),
+    "lapsed": ("lib/index",),
+    "put_records": ("lib/records",),
+    "queue_status": ("lib/index",),
+    "quota_used": ("lib/quota",),
+    "records": ("lib/records",),
+    "register": ("lib/index",),
+    "release_leases": ("lib/index",),
+    "stranded": ("lib/index",),
 }
 #: Those that are told the server's process first, since what they do depends on what it has gone through.
 NEEDS_RUN_ID = frozenset({"claim_ready", "commit", "lapsed", "register", "stranded"})
@@ -98,7 +98,7 @@ class Scripts:
     def __init__(self, link: Link, prefix: str, now: str | None = None) -> None:
         self._link = link
         self._prefix = prefix
-        before = now or source_of("now")
+        before = now or source_of("lib/now")
         self._texts = {name: before + text_of(*COMMON, *SHARED.get(name, ()), name) for name in NAMES}
         self._hashes = {name: sha1(text.encode()).hexdigest() for name, text in self._texts.items()}
         self._names = map(f"{secrets.token_hex(8)}:{{}}".format, count(1))
@@ -109,7 +109,7 @@ class Scripts:
         """Hand all of them to the server."""
         try:
             await self._link.ask(*(("SCRIPT", "LOAD", text) for text in self._texts.values()))
-        except Refused as refused:
+        except ServerRefusal as refused:
             raise StorageError(f"the store does not take our scripts: {refused}") from None
 
     async def call(self, name: str, *arguments: Any) -> Reply:
@@ -119,7 +119,7 @@ class Scripts:
             arguments = (next(self._names), *arguments)
         try:
             return (await self._link.ask(self._command(name, arguments)))[0]
-        except Refused as refused:
+        except ServerRefusal as refused:
             return (await self._ask_again([(name, *arguments)], refused))[0]
 
     async def call_many(self, calls: Sequence[Call]) -> list[Reply]:
@@ -127,7 +127,7 @@ class Scripts:
         self.calls += len(calls)
         try:
             return await self._link.ask(*(self._command(name, arguments) for name, *arguments in calls))
-        except Refused as refused:
+        except ServerRefusal as refused:
             return await self._ask_again(calls, refused)
 
     def _command(self, name: str, arguments: Sequence[Any], *, whole: bool = False) -> Command:
@@ -142,7 +142,7 @@ class Scripts:
             return lambda run: (*words, run, *arguments)
         return (*words, *arguments)
 
-    async def _ask_again(self, calls: Sequence[Call], refused: Refused) -> list[Reply]:
+    async def _ask_again(self, calls: Sequence[Call], refused: ServerRefusal) -> list[Reply]:
         """Once more, if the server had only forgotten the scripts: it restarted, or was flushed by somebody.
 
         What went through before that is safe to send again. The text goes with the call: between a load and a call the
@@ -152,6 +152,6 @@ class Scripts:
             commands = [self._command(name, arguments, whole=True) for name, *arguments in calls]
             try:
                 return await self._link.ask(*commands)
-            except Refused as again:
+            except ServerRefusal as again:
                 refused = again
         raise refused.of(*dict.fromkeys(name for name, *_ in calls)) from None

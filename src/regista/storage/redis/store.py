@@ -33,7 +33,7 @@ from ..group_commit import GroupCommit
 from ..listeners import HintListeners
 from ..records import check_records
 from .checks import check_server
-from .crier import Crier
+from .commit_batch import Batch, Flusher
 from .decode import (
     due_of,
     entry_of,
@@ -46,9 +46,9 @@ from .decode import (
     worker_of,
 )
 from .encode import field_of, length, version_name
-from .flushing import Batch, Flusher
-from .line import Refused, Reply, Words
+from .line import Reply, ServerRefusal, Words
 from .link import Link
+from .pubsub import HintSubscriber
 from .scripts import Scripts
 
 log = logging.getLogger("regista.storage")
@@ -95,7 +95,9 @@ class RedisStorage:
         self._prefix = f"regista:{{{namespace}}}:"
         name = secrets.token_hex(8)
         self._listeners = HintListeners()
-        self._crier = crier = Crier(url, f"{self._prefix}hints", name, self._listeners.call, patience_s)
+        self._crier = crier = HintSubscriber(
+            url, f"{self._prefix}hints", name, self._listeners.call, patience_s
+        )
         self._link = Link(url, f"regista-{name}", patience_s)
         self._scripts = Scripts(self._link, self._prefix, now)
         self._flusher = Flusher(
@@ -149,7 +151,7 @@ class RedisStorage:
     async def _ask(self, *commands: Words) -> list[Reply]:
         try:
             return await self._link.ask(*commands)
-        except Refused as refused:
+        except ServerRefusal as refused:
             raise refused.of(str(commands[0][0])) from None
 
     def _job_key(self, job_id: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from regista.errors import StorageError, StorageUnavailable
-from regista.storage.redis.line import Refused, connection_of
+from regista.storage.redis.line import ServerRefusal, connection_of
 from regista.storage.redis.link import Link
 from tests.conftest import Require
 from tests.ports import free_port
@@ -44,7 +44,7 @@ async def test_one_refused_command_spoils_no_other_answer(server: RedisServer) -
             return_exceptions=True,
         )
         assert (good, last) == ([b"a"], [b"b"])
-        assert isinstance(bad, Refused)
+        assert isinstance(bad, ServerRefusal)
 
 
 async def test_who_gave_up_waiting_costs_nobody_an_answer(server: RedisServer) -> None:

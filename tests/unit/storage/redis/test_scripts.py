@@ -10,22 +10,28 @@ from tests.redis_server import RedisServer
 
 from .conftest import Open
 
-FILES = sorted(file.name.removesuffix(".lua") for file in (files("regista.storage.redis") / "lua").iterdir())
+LUA = files("regista.storage.redis") / "lua"
+FILES = sorted(
+    folder + file.name.removesuffix(".lua")
+    for folder in ("", "lib/")
+    for file in (LUA / folder).iterdir()
+    if file.is_file()
+)
 
 
 def test_every_lua_file_is_a_script_or_stands_in_front_of_one() -> None:
     shared = {name for each in SHARED.values() for name in each}
-    assert sorted({*NAMES, "now", *COMMON, *shared}) == FILES
+    assert sorted({*NAMES, "lib/now", *COMMON, *shared}) == FILES
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_lua_file_opens_with_its_name_and_a_sentence(name: str) -> None:
-    assert re.match(rf"-- {name}: \S.{{20,}}\n", source_of(name))
+    assert re.match(rf"-- {name.rpartition('/')[2]}: \S.{{20,}}\n", source_of(name))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_script_reads_the_clock_of_the_tests(name: str) -> None:
-    assert "'clock'" not in source_of(name) + "".join(map(source_of, COMMON)) + source_of("now")
+    assert "'clock'" not in source_of(name) + "".join(map(source_of, COMMON)) + source_of("lib/now")
 
 
 @pytest.mark.parametrize("name", NAMES)

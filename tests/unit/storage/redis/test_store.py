@@ -8,7 +8,7 @@ import pytest
 from regista.errors import StorageFailed, StorageUnavailable
 from regista.model import AwaitTimer, JobStatus, TaskWrite
 from regista.storage.base import Heartbeat, Hint, HintKind, shared_secret
-from regista.storage.redis import flushing
+from regista.storage.redis import commit_batch
 from regista.storage.redis.store import RedisStorage
 from regista.testing.conformance.storage.kit import (
     ALL,
@@ -397,7 +397,7 @@ async def test_a_flush_that_fails_for_good_is_reported(
     def garbled(answer: bytes) -> None:
         raise RuntimeError("an answer that makes no sense")
 
-    monkeypatch.setattr(flushing, "decode_answer", garbled)
+    monkeypatch.setattr(commit_batch, "decode_answer", garbled)
     store = open_store()
     await store.start()
     failed = asyncio.ensure_future(store.failed())

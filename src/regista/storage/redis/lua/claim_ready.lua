@@ -15,7 +15,7 @@ if before then -- only the answer was lost
   end
   return bodies
 end
-meet(ARGV[1], at)
+note_server_run(ARGV[1], at)
 return_lapsed(at)
 note_lease(length)
 local lines = {}
@@ -39,7 +39,7 @@ while #lines > 0 and #claimed < limit do
   end
   lines = left
 end
-write_down()
+flush_indexes()
 if #ids > 0 then
   call('SET', done, pack(ids), 'PX', DONE_MS)
 end

@@ -172,11 +172,11 @@ counters.turns = before + #order
 for client, place in pairs(served) do
   for _, lane in ipairs(lanes) do
     if waiting_in(line_of(lane.name, client)) > 0 then
-      gather(scored, 'lane:' .. lane.name, client, before + place)
+      buffer(scored, 'lane:' .. lane.name, client, before + place)
     end
   end
 end
-write_down()
+flush_indexes()
 if #offered > 0 then
   call('SET', done, pack(offered), 'PX', DONE_MS)
 end

@@ -25,7 +25,7 @@ local ENTRY_BYTES = 1000
 local DONE_MS = 120000
 
 local ended_ms, outbox_limit = ARGV[4], tonumber(ARGV[5])
-meet(ARGV[1], at)
+note_server_run(ARGV[1], at)
 local not_offered = {}
 local told, number_of_change = 0, 0
 
@@ -100,7 +100,7 @@ local function spill(id, cell)
   end
 end
 
-local function tell(id, cell, body, events)
+local function append_event(id, cell, body, events)
   local number, first = digits(count('entries')), cell[SEQ] + 1
   call('XADD', P .. 'outbox', number .. '-0', 'j', id, 's', first, 'b', body_of(body))
   cell[ENTRIES] = (cell[ENTRIES] or '') .. number .. ' ' .. first .. ';'
@@ -187,19 +187,19 @@ do
   local B_ID, B_JOB, B_TELLS, B_EVENTS = 1, 2, 3, 4
   local M_ID, M_TO, M_BODY = 1, 2, 3
 
-  local function bear(birth)
-    local page, job = open_page(birth[B_ID]), birth[B_JOB]
+  local function create_child(birth)
+    local page, job = open_job_buffer(birth[B_ID]), birth[B_JOB]
     if call('EXISTS', page.key) == 1 then
       return -- its id follows from the parent's visit: it was born in an earlier, equal write
     end
     local cell = new_cell(job[J_VERSION])
     put_job(page, cell, job)
     if birth[B_TELLS] > 0 then
-      tell(page.id, cell, birth[B_TELLS], birth[B_EVENTS])
+      append_event(page.id, cell, birth[B_TELLS], birth[B_EVENTS])
     end
     put_in_line(page.id, cell)
     put(page, 'm', pack(cell))
-    close_page(page)
+    close_job_buffer(page)
   end
 
   local function say(word)
@@ -211,7 +211,7 @@ do
   function write_rest(rest, page, cell)
     cell[OPEN] = (rest[OPENS] >= 0 and rest[OPENS] or cell[OPEN]) - rest[CLOSES]
     for _, birth in ipairs(rest[BIRTHS]) do
-      bear(birth)
+      create_child(birth)
     end
     for _, word in ipairs(rest[SAYS]) do
       say(word)
@@ -246,11 +246,11 @@ local function write(change, page, cell)
     put_job(page, cell, job)
   end
   if change[TELLS] > 0 then
-    tell(page.id, cell, change[TELLS], change[EVENTS])
+    append_event(page.id, cell, change[TELLS], change[EVENTS])
   end
   local woken = settle(change, page, cell)
   put(page, 'm', pack(cell))
-  close_page(page)
+  close_job_buffer(page)
   if cell[ENDED] then
     call('PEXPIRE', page.key, ended_ms)
     if cell[SPILLED] ~= false then
@@ -271,8 +271,8 @@ local function apply(change)
     put_items(rest[ITEMS])
     return 'a'
   end
-  local page = open_page(change[ID])
-  read_page(page, change[WRITES])
+  local page = open_job_buffer(change[ID])
+  read_job_buffer(page, change[WRITES])
   local cell = page.known and unpacked(page.known)
   page.ran = cell and (cell[RUNS] or cell[RUNS_OPEN]) -- else nobody holds it, and it is in no ready queue
   local refusal = refuse(change, cell, page)
@@ -294,7 +294,7 @@ if told > 0 then
     call('XTRIM', P .. 'outbox', 'MAXLEN', math.max(outbox_limit, entries - 2 * told - 100))
   end
 end
-write_down()
+flush_indexes()
 publish(ARGV[3])
 local answer = pack({ table.concat(answers), hints, not_offered })
 call('SET', done, answer, 'PX', DONE_MS)

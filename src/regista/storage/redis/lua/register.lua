@@ -1,9 +1,9 @@
 -- register: notes a worker under a new session, and answers that.
 -- ARGV: run, origin, worker, body, length of the lease.
 local at = now()
-meet(ARGV[1], at)
+note_server_run(ARGV[1], at)
 local session = count('sessions')
-write_down()
+flush_indexes()
 call('HSET', P .. 'workers', ARGV[3], ARGV[4])
 call('HSET', P .. 'sessions', ARGV[3], digits(session))
 call('HDEL', P .. 'notes', ARGV[3])

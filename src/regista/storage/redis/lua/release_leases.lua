@@ -4,13 +4,13 @@ local returned = 0
 local owners = call('HGETALL', P .. 'owners')
 for number = 1, #owners, 2 do
   if owners[number + 1] == ARGV[2] then
-    put_back(owners[number])
+    requeue(owners[number])
     returned = returned + 1
   end
 end
 if returned > 0 then
   hint('ready', '')
 end
-write_down()
+flush_indexes()
 publish(ARGV[1])
 return returned

@@ -1,9 +1,9 @@
 -- stranded: the bodies of runnable jobs of other versions than these, oldest first.
 -- ARGV: run, limit, versions.
 local at, limit = now(), tonumber(ARGV[2])
-meet(ARGV[1], at)
+note_server_run(ARGV[1], at)
 return_lapsed(at)
-write_down()
+flush_indexes()
 local known = {}
 for number = 3, #ARGV do
   known[ARGV[number]] = true

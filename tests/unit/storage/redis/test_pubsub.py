@@ -5,8 +5,8 @@ import pytest
 
 from regista.model import ChildJob
 from regista.storage.base import Hint, HintKind
-from regista.storage.redis import crier
-from regista.storage.redis.crier import LOOK_AGAIN
+from regista.storage.redis import pubsub
+from regista.storage.redis.pubsub import LOOK_AGAIN
 from regista.storage.redis.store import RedisStorage
 from regista.testing.conformance.storage.kit import (
     FINISHED,
@@ -129,7 +129,7 @@ async def test_a_subscription_that_is_never_answered_is_asked_for_again(
 def test_a_server_that_falls_silent_is_left_soon_after_it_was_asked(
     open_store: Open, server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crier, "QUIET_S", 1.0)
+    monkeypatch.setattr(pubsub, "QUIET_S", 1.0)
 
     async def play() -> float:
         async with (

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import msgspec
 
-from ..aio import SerialThread
-from ..clock import Clock
-from ..errors import StorageError, StorageFailed, StorageUnavailable
-from ..places import Places, real
-from ..together import together
-from .journal import JournalBatch, Snapshot
-from .memory import MemoryStorage
-from .sqlite_batch import Statement, statements_of
-from .sqlite_file import connect, prepare, read_all, stretch
-from .sqlite_owner import own
-from .sqlite_refusals import refuse_misfit, refuse_orphan
+from ...aio import SerialThread
+from ...clock import Clock
+from ...errors import StorageError, StorageFailed, StorageUnavailable
+from ...places import Places, real
+from ...together import together
+from ..journal import JournalBatch, Snapshot
+from ..memory import MemoryStorage
+from .checks import check_wal_fits_file, check_wal_has_file
+from .file import connect, prepare, read_all, stretch
+from .lock import acquire_lock
+from .rows import Statement, statements_of
 
 log = logging.getLogger("regista.storage")
 
@@ -74,7 +74,7 @@ class SqliteJournal:
         self._thread = SerialThread("regista-sqlite")
         try:
             # Not in the thread: whoever is told to stop meanwhile must not wait for it.
-            self._owner = await own(self._path, self._patience_s)
+            self._owner = await acquire_lock(self._path, self._patience_s)
             snapshot = await self._thread.run(self._open)
             # The start does not wait for this. The first flush does: it is behind it, in the same thread.
             assert self._writer is not None
@@ -88,8 +88,8 @@ class SqliteJournal:
 
     def _open(self) -> Snapshot:
         try:
-            refuse_orphan(self._path)
-            refuse_misfit(self._path)
+            check_wal_has_file(self._path)
+            check_wal_fits_file(self._path)
             self._writer = connection = connect(self._path)
             prepare(connection, self._path)
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

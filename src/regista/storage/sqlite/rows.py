@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from .journal import CountRow, JobRow, JournalBatch, RecordRow, halves_of
+from ..journal import CountRow, JobRow, JournalBatch, RecordRow, halves_of
 
 _INSERT_BATCH = f"INSERT INTO flush VALUES ({', '.join(15 * '?')})"
 #: An index for json_each, and the bodies glued together; of nothing, as most batches have it of most tables.

@@ -9,8 +9,9 @@ import pytest
 
 from regista.errors import SchemaError, StorageError, StorageFailed, StorageOwned, StorageUnavailable
 from regista.history.sqlite import SqliteHistory
-from regista.storage import memory, sqlite
-from regista.storage.sqlite import SqliteStorage
+from regista.storage import memory
+from regista.storage.sqlite import store
+from regista.storage.sqlite.store import SqliteStorage
 from regista.testing.conformance.storage.kit import (
     FINISHED,
     commit,
@@ -74,7 +75,7 @@ def empty(path: Path) -> None:
 async def test_nothing_is_acknowledged_that_is_written_to_a_file_without_its_name(
     path: Path, what: str, how: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "_LOOK_S", 0.0)
+    monkeypatch.setattr(store, "_LOOK_S", 0.0)
 
     storage = SqliteStorage(path)
     await storage.start()
@@ -93,7 +94,7 @@ async def test_nothing_is_acknowledged_that_is_written_to_a_file_without_its_nam
 async def test_a_look_costs_something_so_it_is_not_had_with_every_flush(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "_LOOK_S", 3600.0)
+    monkeypatch.setattr(store, "_LOOK_S", 3600.0)
 
     async with running(SqliteStorage(path)) as storage:
         await create(storage, make_job("looked-at"))

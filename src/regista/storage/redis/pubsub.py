@@ -1,4 +1,4 @@
-"""Crier: hears the hints of the other instances, over one connection that comes back by itself."""
+"""HintSubscriber: hears the hints of the other instances, over one connection that comes back by itself."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ LOOK_AGAIN = tuple(map(Hint, (HintKind.READY, HintKind.OUTBOX, HintKind.DEADLINE
 _decode = msgspec.msgpack.Decoder(tuple[str, list[str]]).decode
 
 
-class Crier:
+class HintSubscriber:
     """Calls `tell` with what others publish. Reconnects for ever, and then says that anything may be new."""
 
     def __init__(

@@ -1,4 +1,4 @@
--- page: what commit does to one job and its tasks. It stands between the prelude and commit.lua.
+-- job: what commit does to one job and its tasks. It follows index.lua in commit.lua.
 
 -- The place of the changes among the arguments; behind them the bodies, which they name by number.
 local BODIES = 6
@@ -14,7 +14,7 @@ local function body_of(number)
 end
 
 -- What is done to one job: its heads are read once, and what was put is written with one command.
-local function open_page(id)
+local function open_job_buffer(id)
   return { id = id, key = P .. 'job:' .. id, heads = {}, puts = {} }
 end
 
@@ -23,13 +23,13 @@ local function put(page, field, value)
   page.puts[#page.puts + 1] = value
 end
 
-local function close_page(page)
+local function close_job_buffer(page)
   in_steps('HSET', page.key, page.puts)
   page.puts = {}
 end
 
 -- What the store knows about the job, and the heads of the tasks that these writes fence, with one command.
-local function read_page(page, writes)
+local function read_job_buffer(page, writes)
   local asked = { 'm' }
   for _, write in ipairs(writes) do
     if write[FENCE] > 0 and #asked < AT_ONCE then
@@ -81,7 +81,7 @@ local function drop_tasks(page, cell)
   if cell[TASKS] == 0 then
     return
   end
-  close_page(page)
+  close_job_buffer(page)
   local dropped = tasks_of(page, cell)
   for _, field in ipairs(dropped) do
     local head = head_of(page, field)

@@ -1,4 +1,4 @@
--- waiting: deadlines, lines, hands, the ready queue and its leases. It stands behind the prelude in scripts that need it.
+-- index: deadlines, queues of tasks, workers' tasks, the ready queue and its leases. It follows common.lua in scripts that need it.
 
 -- Deadlines.
 
@@ -10,7 +10,7 @@ local function set_due(member, at)
   if not earliest then
     earliest = tonumber(call('ZRANGE', P .. 'due', 0, 0, 'WITHSCORES')[2]) or math.huge
   end
-  gather(scored, 'due', member, at)
+  buffer(scored, 'due', member, at)
   if at <= earliest then
     earliest = at
     if at <= now() + NEAR then
@@ -20,7 +20,7 @@ local function set_due(member, at)
 end
 
 local function unset_due(member)
-  gather(scored, 'due', member, false)
+  buffer(scored, 'due', member, false)
 end
 
 -- Lines.
@@ -48,16 +48,16 @@ local function enter_line(head, task, order, queued, wakes)
   local line = line_of(lane, client)
   if waiting_in(line) == 0 then
     -- Behind everybody who waits already, or one who sends task after task would always be first.
-    gather(scored, 'lane:' .. lane, client, count('turns'))
-    gather(members, 'lanes', lane, true)
+    buffer(scored, 'lane:' .. lane, client, count('turns'))
+    buffer(members, 'lanes', lane, true)
   end
   waiting[line] = waiting[line] + 1
   head[ARRIVAL] = count('arrivals')
   local member = member_of(head[ARRIVAL], task)
-  gather(scored, 'line:' .. line, member, order)
+  buffer(scored, 'line:' .. line, member, order)
   if queued then
     head[LATE] = true
-    gather(scored, 'late:' .. line, member, queued)
+    buffer(scored, 'late:' .. line, member, queued)
   end
   hint('task', lane, wakes)
 end
@@ -66,51 +66,51 @@ local function leave_line(head, task)
   local lane, client = head[LANE], head[CLIENT]
   local line, member = line_of(lane, client), member_of(head[ARRIVAL], task)
   waiting[line] = waiting_in(line) - 1
-  gather(scored, 'line:' .. line, member, false)
+  buffer(scored, 'line:' .. line, member, false)
   if head[LATE] then
-    gather(scored, 'late:' .. line, member, false)
+    buffer(scored, 'late:' .. line, member, false)
   end
   if waiting[line] == 0 then
-    gather(scored, 'lane:' .. lane, client, false)
+    buffer(scored, 'lane:' .. lane, client, false)
     thinned[lane] = true
   end
   head[LANE], head[ARRIVAL], head[LATE] = '', 0, false
 end
 
 local function hold(worker, task)
-  gather(members, 'held:' .. worker, task, true)
-  gather(members, 'holders', worker, true)
+  buffer(members, 'held:' .. worker, task, true)
+  buffer(members, 'holders', worker, true)
 end
 
 local function put_down(worker, task)
-  gather(members, 'held:' .. worker, task, false)
+  buffer(members, 'held:' .. worker, task, false)
   eased[worker] = true
 end
 
 -- The ready queue and its leases.
 
 local function make_ready(id, version)
-  gather(scored, 'ready:' .. version, id, count('arrivals'))
-  gather(members, 'versions', version, true)
+  buffer(scored, 'ready:' .. version, id, count('arrivals'))
+  buffer(members, 'versions', version, true)
 end
 
 local function leave_ready(id, version)
-  gather(scored, 'ready:' .. version, id, false)
+  buffer(scored, 'ready:' .. version, id, false)
 end
 
 local function lease(id, instance, expiry)
-  gather(scored, 'leases', id, expiry)
-  gather(fields, 'owners', id, instance)
+  buffer(scored, 'leases', id, expiry)
+  buffer(fields, 'owners', id, instance)
 end
 
 local function let_go(id)
-  gather(scored, 'leases', id, false)
-  gather(fields, 'owners', id, false)
+  buffer(scored, 'leases', id, false)
+  buffer(fields, 'owners', id, false)
 end
 
 -- `run` names the process of the server. Another one than before may have lost the last second, or have been away:
 -- its numbers go on from the clock, above all that were ever given, and no lease lapses for one full lease.
-local function meet(run, at)
+local function note_server_run(run, at)
   if call('HGET', P .. 'pulse', 'run') ~= run then
     for _, name in ipairs({ 'entries', 'sessions' }) do
       counters[name] = math.max(last_of(name), at)
@@ -131,7 +131,7 @@ end
 
 -- Whether leases may lapse now. After the store was silent for long, or its clock was set, nothing does for one full
 -- lease.
-local function may_judge(at)
+local function leases_may_lapse(at)
   local pulse = call('HMGET', P .. 'pulse', 'seen', 'calm', 'longest')
   local seen, calm = tonumber(pulse[1]), tonumber(pulse[2] or 0)
   if seen and math.abs(at - seen) > GAP then
@@ -168,7 +168,7 @@ do
 end
 
 -- End the lease of a job, and put the job back in line.
-local function put_back(id)
+local function requeue(id)
   let_go(id)
   local known = call('HGET', P .. 'job:' .. id, 'm')
   local cell = known and unpacked(known)
@@ -179,11 +179,11 @@ end
 
 -- The same for all jobs whose lease is over.
 local function return_lapsed(at)
-  if not may_judge(at) then
+  if not leases_may_lapse(at) then
     return
   end
   for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'leases', '-inf', at, 'LIMIT', 0, 1000)) do
-    put_back(id)
+    requeue(id)
   end
-  write_down() -- whoever asked for it looks at the ready queue next
+  flush_indexes() -- whoever asked for it looks at the ready queue next
 end

@@ -7,8 +7,8 @@ import os
 import time
 from pathlib import Path
 
-from ..errors import StorageOwned
-from ..places import lock_of
+from ...errors import StorageOwned
+from ...places import lock_of
 
 log = logging.getLogger("regista.storage")
 
@@ -16,7 +16,7 @@ log = logging.getLogger("regista.storage")
 _TELL_AFTER_S = 1.0
 
 
-async def own(path: Path, patience_s: float) -> int:
+async def acquire_lock(path: Path, patience_s: float) -> int:
     """Take the side file's lock, waiting for a predecessor to leave."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(lock_of(path), os.O_RDWR | os.O_CREAT, 0o600)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from ..errors import SchemaError
-from .codec import readable
-from .journal import CountRow, JobRow, RecordRow, Snapshot
-from .sqlite_refusals import refuse_strange
+from ...errors import SchemaError
+from ..codec import readable
+from ..journal import CountRow, JobRow, RecordRow, Snapshot
+from .checks import check_is_store
 
 log = logging.getLogger("regista.storage")
 
@@ -47,7 +47,7 @@ def connect(path: Path) -> sqlite3.Connection:
     # By its whole path: `:memory:` and `file:…` mean something else to SQLite.
     connection = sqlite3.connect(path.absolute(), isolation_level=None, check_same_thread=False)
     try:
-        refuse_strange(connection, path)
+        check_is_store(connection, path)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         # Some builds overwrite with zeros whatever is deleted, and write out even pages that nobody uses any more.

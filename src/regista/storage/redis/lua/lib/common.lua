@@ -1,4 +1,4 @@
--- prelude: what the scripts share. It stands in front of each of them when they are loaded.
+-- common: what all scripts share. It stands in front of each of them when they are loaded.
 --
 -- Keys, all below the prefix KEYS[1] ("regista:{tag}:"):
 --   job:<id>          hash: b (body), m (what the store knows, packed), _<visit>_<index> (a task's cell)
@@ -14,7 +14,7 @@
 --   workers, sessions, notes  hash: worker -> body, session, how often it was noted
 --   beats             zset: worker by expiry
 --   counters, pulse   hash; leader:<chore>, done:<batch>, bucket:<name>  strings
---   (items and quotas: see shelf.lua and quota.lua)
+--   (records and quotas: see records.lua and quota.lua)
 local P = KEYS[1]
 local call, pack, unpacked = redis.call, cmsgpack.pack, cmsgpack.unpack
 local format, sub, find = string.format, string.sub, string.find
@@ -37,9 +37,9 @@ local function digits(number)
 end
 
 -- Counters are read once and written once by each script, and so are the indexes: what is said about their members is
--- gathered, and written with one command for each index. The last word about a member counts, as if each had been
+-- buffered, and written with one command for each index. The last word about a member counts, as if each had been
 -- written in turn; so a script looks into an index before it says anything about it, or keeps count by itself.
--- Whoever counts or gathers ends with `write_down`.
+-- A script that counts or buffers ends with `flush_indexes`.
 local counters = {}
 local scored, members, fields = {}, {}, {}
 
@@ -53,7 +53,7 @@ local function count(name)
 end
 
 -- The value of a member: its score in a sorted set, true in a set, a text in a hash; false takes it out.
-local function gather(indexes, key, member, value)
+local function buffer(indexes, key, member, value)
   local index = indexes[key]
   if not index then
     index = {}
@@ -72,7 +72,7 @@ end
 local thinned, eased = {}, {}
 
 -- Lua allows no more than 200 names side by side: those that only one function needs stand in a block with it.
-local write_down
+local flush_indexes
 do
   -- `places` says where the value of a member stands beside it: before (-1), after (1) or nowhere (0).
   local function write_indexes(indexes, add, remove, places)
@@ -101,7 +101,7 @@ do
     end
   end
 
-  function write_down()
+  function flush_indexes()
     for name, last in pairs(counters) do
       call('HSET', P .. 'counters', name, digits(last))
     end

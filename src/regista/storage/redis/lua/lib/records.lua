@@ -1,4 +1,4 @@
--- shelf: what the scripts share that know items. It stands between the prelude and each of them.
+-- records: what the scripts about records share. It follows common.lua in them.
 --
 -- Keys, all below the prefix:
 --   shelf:<shelf>     zset without scores: the keys of a shelf, in their order

@@ -17,9 +17,10 @@ import pytest
 
 from regista.errors import SchemaError, StorageError, StorageFailed, StorageOwned
 from regista.model import JobStatus, OutboxEntry
-from regista.storage import memory, sqlite_batch, sqlite_file
+from regista.storage import memory
 from regista.storage.base import Heartbeat, StorageBackend, shared_secret
-from regista.storage.sqlite import SqliteStorage
+from regista.storage.sqlite import file, rows
+from regista.storage.sqlite.store import SqliteStorage
 from regista.testing.conformance.storage.kit import (
     ALL,
     APPLIED,
@@ -85,7 +86,7 @@ def program(path: Path, *lines: str) -> subprocess.Popen[str]:
         [
             "import asyncio, os, resource, signal, sys, time",
             "from regista.errors import StorageFailed",
-            "from regista.storage.sqlite import SqliteStorage",
+            "from regista.storage.sqlite.store import SqliteStorage",
             "from regista.testing.conformance.storage.kit import *",
             "async def main():",
             "    storage = SqliteStorage(sys.argv[1])",
@@ -165,10 +166,10 @@ def test_a_second_start_changes_no_schema(path: Path) -> None:
     before = schema(path)
     start(path)
     assert schema(path) == before
-    assert ask(path, "PRAGMA user_version") == [sqlite_file.SCHEMA_VERSION]
+    assert ask(path, "PRAGMA user_version") == [file.SCHEMA_VERSION]
 
 
-@pytest.mark.parametrize("other", [1, sqlite_file.SCHEMA_VERSION + 1])
+@pytest.mark.parametrize("other", [1, file.SCHEMA_VERSION + 1])
 def test_a_file_of_another_version_is_refused_untouched(path: Path, other: int) -> None:
     start(path)
     ask(path, f"PRAGMA user_version = {other}")
@@ -257,7 +258,7 @@ async def test_every_batch_is_written_by_the_thread(path: Path, monkeypatch: pyt
 async def test_a_batch_of_more_than_sqlite_takes_at_once_is_several_statements_and_one_flush(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_batch, "_STATEMENT_BYTES", 50_000)
+    monkeypatch.setattr(rows, "_STATEMENT_BYTES", 50_000)
     jobs = [make_job(f"job-{n:02}", data={"x": "y" * 10_000}) for n in range(40)]
 
     async with running(SqliteStorage(path)) as storage:
@@ -280,7 +281,7 @@ def test_a_start_reads_only_what_is_live(path: Path) -> None:
     statements: list[str] = []
     connection = sqlite3.connect(path)
     connection.set_trace_callback(statements.append)
-    sqlite_file.read_all(connection)
+    file.read_all(connection)
     connection.set_trace_callback(None)
     questions = [statement for statement in statements if "FROM jobs" in statement]
     plans = [connection.execute(f"EXPLAIN QUERY PLAN {question}").fetchone()[3] for question in questions]

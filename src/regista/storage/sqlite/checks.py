@@ -3,8 +3,8 @@
 import sqlite3
 from pathlib import Path
 
-from ..errors import SchemaError, StorageError
-from ..places import wal_of
+from ...errors import SchemaError, StorageError
+from ...places import wal_of
 
 #: Tables of every version. A database that has others, and not these, is somebody else's.
 _OURS = frozenset({"jobs", "tasks", "outbox"})
@@ -13,7 +13,7 @@ _OURS = frozenset({"jobs", "tasks", "outbox"})
 _LOOKED_THROUGH_BYTES = 4 << 30
 
 
-def refuse_orphan(path: Path) -> None:
+def check_wal_has_file(path: Path) -> None:
     """StorageError where a WAL has lost its file: SQLite would drop it, and the newest jobs with it."""
     wal = wal_of(path)
     if wal.exists() and wal.stat().st_size and not (path.exists() and path.stat().st_size):
@@ -23,7 +23,7 @@ def refuse_orphan(path: Path) -> None:
         )
 
 
-def refuse_misfit(path: Path) -> None:
+def check_wal_fits_file(path: Path) -> None:
     """StorageError where the WAL that a crash has left does not fit the file, as when a backup was put back beside it.
 
     Whoever opens both for writing copies the one into the other, and a file that was good before is lost. So they are
@@ -57,7 +57,7 @@ def _checked(path: Path) -> str:
         connection.close()
 
 
-def refuse_strange(connection: sqlite3.Connection, path: Path) -> None:
+def check_is_store(connection: sqlite3.Connection, path: Path) -> None:
     """SchemaError where the file is a database, but not a store."""
     names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     (version,) = connection.execute("PRAGMA user_version").fetchone()

@@ -4,7 +4,7 @@ import pytest
 
 from regista.errors import StorageUnavailable
 from regista.model import CommitStatus
-from regista.storage.redis import flushing
+from regista.storage.redis import commit_batch
 from regista.storage.redis.store import RedisStorage
 from regista.testing.conformance.storage.kit import (
     APPLIED,
@@ -70,13 +70,13 @@ async def test_what_waits_together_travels_together(open_store: Open) -> None:
     async with running(open_store()) as store:
         before = store._scripts.calls
         await asyncio.gather(*(commit(store, write(make_job(f"j{n}"))) for n in range(200)))
-        assert store._scripts.calls - before <= 2 + 200 // flushing.BATCH_CHANGES
+        assert store._scripts.calls - before <= 2 + 200 // commit_batch.BATCH_CHANGES
 
 
 async def test_a_full_parcel_is_followed_by_another(
     open_store: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flushing, "BATCH_BYTES", 10_000)
+    monkeypatch.setattr(commit_batch, "BATCH_BYTES", 10_000)
 
     async with running(open_store()) as store:
         before = store._scripts.calls
