@@ -18,7 +18,7 @@ from regista.config import (
     find_url,
     url_for,
 )
-from regista.config.settings import Settings
+from regista.config.settings import Settings, settings_of
 from regista.errors import ConfigError
 
 SECRET = "correct horse battery staple"
@@ -105,7 +105,7 @@ def test_the_credentials_of_redis_are_part_of_its_address_and_never_shown() -> N
 
 @pytest.mark.parametrize("kind", [Config, WorkerConfig, Connection], ids=lambda kind: kind.__name__)
 def test_every_field_of_every_kind_of_process_has_its_setting(kind: type[Settings]) -> None:
-    assert [setting.field for setting in kind.TABLE] == list(kind.__struct_fields__)
+    assert [setting.field for setting in settings_of(kind)] == list(kind.__struct_fields__)
 
 
 def test_an_empty_variable_counts_as_unset() -> None:

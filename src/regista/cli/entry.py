@@ -4,7 +4,6 @@ import argparse
 import gc
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -48,16 +47,6 @@ def debug_wanted(asked: argparse.Namespace) -> bool:
         return bool(getattr(asked, "debug", None))
 
 
-def _traced(asked: argparse.Namespace) -> AbstractContextManager[None]:
-    """Commands that call an orchestrator are the first part of a trace, where somebody wants one."""
-    if not hasattr(asked, "url"):
-        return nullcontext()
-    from ..config import Connection
-    from .tracing import traced
-
-    return traced(Connection.from_env())
-
-
 def _function(name: str) -> Command:
     """What performs a command. The collector rests meanwhile, and never looks at what was loaded: it all stays."""
     noun, _, verb = name.partition(".")
@@ -81,6 +70,6 @@ def _perform(asked: argparse.Namespace) -> int:
         return int(function(asked))  # type: ignore[arg-type]
     import asyncio
 
-    with _traced(asked), asyncio.Runner() as runner:
+    with asyncio.Runner() as runner:
         code: int = runner.run(function(asked))
     return code

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config import Config, WorkerConfig
+from ..config.settings import settings_of
 from ..redaction import HIDDEN
 from ..tokens import CLIENT_FILE, WORKER_FILE, find_token
 
@@ -110,7 +111,7 @@ def _message(record: logging.LogRecord) -> str:
 
 def secrets_of(config: Config | WorkerConfig, state_dir: str = "") -> set[str]:
     """Every value that is known to be secret: settings, tokens in files, and those that were made for loopback."""
-    found = {str(getattr(config, one.field)) for one in config.TABLE if one.kind.secret}
+    found = {str(getattr(config, one.field)) for one in settings_of(type(config)) if one.kind.secret}
     if isinstance(config, Config):
         state_dir = config.state_dir
         for path in (config.clients_config_path, config.workers_config_path):

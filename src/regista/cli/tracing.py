@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..config.telemetry import Traced, traces_endpoint
+from ..config.telemetry import TelemetrySettings, traces_endpoint
 from ..errors import ConfigError
 
 
 @contextmanager
-def traced(config: Traced, instance: str = "", *, everywhere: bool = True) -> Iterator[None]:
+def traced(config: TelemetrySettings, instance: str = "", *, everywhere: bool = True) -> Iterator[None]:
     """Trace what happens within, if a receiver is named. Its last spans are sent before this returns.
 
     `everywhere`: what user code traces, too; that holds for as long as the process lives.

@@ -5,10 +5,15 @@ in docs/reference/settings.md. Names without the prefix are those of the source 
 """
 
 from .address import Address, find_url, url_for
-from .connection import CONNECTION_SETTINGS, Connection
-from .orchestrator import SETTINGS, Config
-from .settings import PREFIX, Setting
-from .worker import WORKER_SETTINGS, WorkerConfig
+from .connection import Connection
+from .orchestrator import Config
+from .settings import PREFIX, Setting, settings_of
+from .worker import WorkerConfig
+
+#: The settings of each kind of process.
+SETTINGS = settings_of(Config)
+WORKER_SETTINGS = settings_of(WorkerConfig)
+CONNECTION_SETTINGS = settings_of(Connection)
 
 __all__ = [
     "CONNECTION_SETTINGS",

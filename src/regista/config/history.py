@@ -1,11 +1,11 @@
-"""Settings of search and of what history keeps."""
+"""The kind of setting that declares search attributes."""
 
 from typing import Any
 
 import msgspec
 
 from ..model.attributes import WrongAttribute, declared_types
-from .settings import Kind, Setting, count, seconds
+from .settings import Kind
 
 
 def _object(text: str) -> Any:
@@ -23,14 +23,6 @@ def _declares(value: Any) -> bool:
     return True
 
 
-HISTORY_SETTINGS = (
-    Setting(
-        "REGISTA_SEARCH_ATTRIBUTES",
-        "search_attributes",
-        Kind(
-            'a JSON object of names and types, like {"AssetId": "Keyword", "Size": "Int"}', _declares, _object
-        ),
-    ),
-    Setting("REGISTA_HISTORY_MAX_AGE_SECONDS", "history_max_age_s", seconds(zero=True)),
-    Setting("REGISTA_HISTORY_MAX_JOBS", "history_max_jobs", count(0)),
+ATTRIBUTES = Kind(
+    'a JSON object of names and types, like {"AssetId": "Keyword", "Size": "Int"}', _declares, _object
 )

@@ -1,204 +1,421 @@
 """The settings of an orchestrator."""
 
 import socket
-from typing import ClassVar
+from typing import Annotated, ClassVar
 from urllib.parse import quote
 
 import msgspec
 
-from .edge import CREDENTIAL_SETTINGS, EDGE_SETTINGS
-from .history import HISTORY_SETTINGS
-from .payloads import DEFAULT_BUCKET, DEFAULT_REGION, KEEPING_SETTINGS, PAYLOAD_SETTINGS
-from .rates import RATES
-from .settings import LEVEL, SECRET, SWITCH, TOKEN, ZONE, Setting, Settings, count, seconds, table, text
-from .telemetry import LOG_SETTINGS, METRIC_SETTINGS, TRACE_SETTINGS
-from .webhooks import WEBHOOK_SETTINGS
-
-#: In the order of the fields below, and of docs/reference/settings.md.
-SETTINGS = table(
-    Setting("INSTANCE_ID", "instance_id", text("a name without blanks", r"\S+")),
-    Setting(
-        "REGISTA_STORAGE",
-        "storage",
-        text("memory, sqlite:PATH or redis://HOST", r"memory|sqlite:.+|rediss?://.+|unix://.+"),
-    ),
-    Setting("REDIS_HOST", "redis_host", text("a host name or address, or empty", r"\S*")),
-    Setting("REDIS_PORT", "redis_port", count(1, 65535)),
-    Setting("REDIS_DB", "redis_db", count(0)),
-    Setting("REDIS_USER", "redis_user", text("a name without blanks, or empty", r"\S*")),
-    Setting("REDIS_PASSWORD", "redis_password", TOKEN),
-    Setting("REDIS_TLS", "redis_tls", SWITCH),
-    Setting("REGISTA_STORE_WAIT_SECONDS", "store_wait_s", seconds(zero=True)),
-    Setting(
-        "HISTORY_DATABASE_URI",
-        "history_database_uri",
-        text("empty, sqlite:PATH or postgresql://HOST/DATABASE", r"(sqlite:.+|postgres(ql)?://.+)?"),
-    ),
-    *HISTORY_SETTINGS,
-    Setting("BLUEPRINTS_DIR", "blueprints_dir", text("a directory, or empty", r".*")),
-    Setting("TZ", "tz", ZONE),
-    Setting("LOG_LEVEL", "log_level", LEVEL),
-    *LOG_SETTINGS,
-    *TRACE_SETTINGS,
-    *METRIC_SETTINGS,
-    Setting("API_HOST", "api_host", text("a host name or address", r"\S+")),
-    Setting("API_PORT", "api_port", count(0, 65535)),
-    *EDGE_SETTINGS,
-    Setting("REGISTA_DIR", "state_dir", text("a directory", r".+")),
-    Setting("CLIENT_TOKEN", "client_token", TOKEN),
-    Setting("WORKER_TOKEN", "worker_token", TOKEN, also=("GLOBAL_WORKER_TOKEN",)),
-    Setting("CLIENTS_CONFIG_PATH", "clients_config_path", text("a file, or empty", r".*")),
-    Setting("WORKERS_CONFIG_PATH", "workers_config_path", text("a file, or empty", r".*")),
-    Setting("SCHEDULES_CONFIG_PATH", "schedules_config_path", text("a file, or empty", r".*")),
-    Setting("REGISTA_APPROVAL_SECRET", "approval_secret", SECRET),
-    Setting("REGISTA_METRICS_TOKEN", "metrics_token", SECRET),
-    Setting("ORCHESTRATOR_SECRET_KEY", "orchestrator_secret_key", TOKEN),
-    Setting("WORKER_REQUIRE_SIGNATURES", "worker_require_signatures", SWITCH),
-    *CREDENTIAL_SETTINGS,
-    Setting("JOB_MAX_RETRIES", "job_max_retries", count(0)),
-    Setting("REGISTA_HANDLER_RETRY_FIRST_SECONDS", "handler_retry_first_s", seconds(zero=True)),
-    Setting("REGISTA_LOST_BUDGET", "lost_budget", count(0)),
-    Setting("WORKER_TIMEOUT_SECONDS", "worker_timeout_s", seconds(zero=False)),
-    Setting("REGISTA_CANCEL_GRACE_SECONDS", "cancel_grace_s", seconds(zero=True)),
-    Setting("REGISTA_BLOCKING_HANDLER_THREADS", "blocking_handler_threads", count(1)),
-    Setting("REGISTA_MAX_BODY_BYTES", "max_body_bytes", count(1024)),
-    Setting("REGISTA_MAX_HEADER_BYTES", "max_header_bytes", count(1024)),
-    Setting("REGISTA_MAX_PAGE", "max_page", count(1)),
-    Setting("REGISTA_MAX_BATCH", "max_batch", count(1)),
-    Setting("REGISTA_RATE_LIMITS", "rate_limits", RATES),
-    Setting("REGISTA_MAX_WAIT_SECONDS", "max_wait_s", seconds(zero=False)),
-    Setting("REGISTA_BODY_TIMEOUT_SECONDS", "body_timeout_s", seconds(zero=False)),
-    Setting("REGISTA_STOP_GRACE_SECONDS", "stop_grace_s", seconds(zero=True)),
-    *WEBHOOK_SETTINGS,
-    Setting("EXECUTOR_MAX_CONCURRENT_JOBS", "executor_max_concurrent_jobs", count(1)),
-    Setting("REGISTA_PATIENCE_SECONDS", "patience_s", seconds(zero=True)),
-    Setting("REGISTA_LEASE_SECONDS", "lease_s", seconds(zero=False)),
-    Setting("REGISTA_POLL_LEASE_SECONDS", "poll_lease_s", seconds(zero=False)),
-    Setting("WORKER_POLL_TIMEOUT_SECONDS", "poll_timeout_s", seconds(zero=False)),
-    Setting("WATCHER_INTERVAL_SECONDS", "watcher_interval_s", seconds(zero=False)),
-    Setting("WATCHER_LIMIT", "watcher_limit", count(1)),
-    *PAYLOAD_SETTINGS,
-    *KEEPING_SETTINGS,
-)
+from .edge import EdgeSettings
+from .history import ATTRIBUTES
+from .settings import LEVEL, SWITCH, TOKEN, ZONE, count, env, seconds, text
+from .telemetry import URL
 
 
-class Config(Settings, frozen=True, kw_only=True):
+class Config(EdgeSettings, frozen=True, kw_only=True):
     """How one orchestrator behaves: built once, checked whole, handed to the parts that need it.
 
     `Config(lease_s=10)` in code, `Config.from_env()` in a process. Either raises `ConfigError`, which says
     what was expected and what was found. A secret is never shown, in `repr` or in an error.
     """
 
-    TABLE: ClassVar = SETTINGS
+    SECTIONS: ClassVar = {
+        **EdgeSettings.SECTIONS,
+        "instance_id": "Instance, storage and history",
+        "job_max_retries": "Tasks and handlers",
+        "executor_max_concurrent_jobs": "Executor, leases and chores",
+    }
 
-    # Who and where
-    instance_id: str = msgspec.field(default_factory=socket.gethostname)
-    #: Unset: Redis where `redis_host` names one, else memory.
-    storage: str = ""
-    redis_host: str = ""
-    redis_port: int = 6379
-    redis_db: int = 0
-    redis_user: str = ""
-    redis_password: str = ""
-    redis_tls: bool = False
-    #: How long a store or a history that is away when we start is waited for.
-    store_wait_s: float = 60.0
-    history_database_uri: str = ""
-    #: Name → type, for jobs of every blueprint (config/history.py).
-    search_attributes: dict[str, str] = msgspec.field(default_factory=dict)
-    #: Ended jobs older than this, and beyond so many, are forgotten; 0 keeps all.
-    history_max_age_s: float = 0.0
-    history_max_jobs: int = 0
-    blueprints_dir: str = ""
-    tz: str = "UTC"
-    log_level: str = "INFO"
-    #: Logs, traces and metrics (config/telemetry.py).
-    log_format: str = "auto"
-    otel_disabled: bool = False
-    otel_service_name: str = "regista"
-    otlp_endpoint: str = ""
-    otlp_traces_endpoint: str = ""
-    otlp_protocol: str = ""
-    otlp_metrics_endpoint: str = ""
-    api_host: str = "127.0.0.1"
-    api_port: int = 8080
-    #: TLS that we serve ourselves, and whom we believe about who asked (config/edge.py).
-    #: None: served where a certificate is named.
-    tls_enabled: bool | None = None
-    tls_cert_path: str = ""
-    tls_key_path: str = ""
-    tls_ca_path: str = ""
-    tls_require_client_cert: bool = False
-    trusted_proxies: tuple[str, ...] = ()
-    state_dir: str = ".regista"
-
-    # Secrets
-    client_token: str = ""
-    worker_token: str = ""
-    #: clients.toml and workers.toml: who else may come in (config/people.py).
-    clients_config_path: str = ""
-    workers_config_path: str = ""
-    #: schedules.toml: what shall be started, and when (config/schedules.py).
-    schedules_config_path: str = ""
-    approval_secret: str = ""
-    metrics_token: str = ""
-    orchestrator_secret_key: str = ""
-    worker_require_signatures: bool = False
-    #: mixed, mtls-only or token-only; and for how long the tokens are good that we give out (config/edge.py).
-    worker_auth_mode: str = "mixed"
-    sts_token_s: float = 3600.0
-    sts_refresh_s: float = 604_800.0
-
-    # Tasks and handlers
-    job_max_retries: int = 3
-    handler_retry_first_s: float = 1.0
-    lost_budget: int = 10
-    worker_timeout_s: float = 300.0
-    cancel_grace_s: float = 30.0
-    #: Handlers declared `blocking=True` that run at once.
-    blocking_handler_threads: int = 32
-
-    # Limits of the HTTP edge
-    max_body_bytes: int = 16 * 1024 * 1024
-    max_header_bytes: int = 16 * 1024
-    max_page: int = 1000
-    max_batch: int = 10_000
-    #: Context → rate, where it is not the default (config/rates.py).
-    rate_limits: dict[str, str] = msgspec.field(default_factory=dict)
-    max_wait_s: float = 60.0
-    body_timeout_s: float = 30.0
-    stop_grace_s: float = 5.0
-
-    # What leaves the house, and what is kept of who did what (config/webhooks.py)
-    #: Networks that are not public and may be told all the same.
-    webhook_allow_private: tuple[str, ...] = ()
-    webhook_timeout_s: float = 10.0
-    webhook_concurrency: int = 32
-    #: Where people reach this API, for links in messages.
-    public_url: str = ""
-    audit_days: int = 90
-
-    # The machinery
-    executor_max_concurrent_jobs: int = 1000
-    patience_s: float = 0.02
-    lease_s: float = 30.0
-    poll_lease_s: float = 45.0
-    poll_timeout_s: float = 30.0
-    watcher_interval_s: float = 20.0
-    watcher_limit: int = 500
-
-    # Files and large values (config/payloads.py)
-    payloads: str = ""
-    s3_endpoint_url: str = ""
-    s3_access_key: str = ""
-    s3_secret_key: str = ""
-    s3_region: str = DEFAULT_REGION
-    s3_default_bucket: str = DEFAULT_BUCKET
-    s3_max_concurrency: int = 100
-    task_files_dir: str = ""
-    s3_auto_cleanup: bool = True
-    offload_bytes: int = 256 * 1024
-    max_file_bytes: int = 5 * 1024 * 1024 * 1024
+    instance_id: Annotated[
+        str,
+        env(
+            "INSTANCE_ID",
+            kind=text("a name without blanks", "\\S+"),
+            help=(
+                "The name of this orchestrator among its peers. It marks whose lease a job is under. Two "
+                "orchestrators that share a storage need different names: on a Redis the process id is added to "
+                "the host name, where nothing is set. One that keeps its name over a restart takes back at once "
+                "what it was deciding when it was killed; otherwise others take that on when its lease "
+                "(`REGISTA_LEASE_SECONDS`) is over."
+            ),
+        ),
+    ] = msgspec.field(default_factory=socket.gethostname)
+    storage: Annotated[
+        str,
+        env(
+            "REGISTA_STORAGE",
+            kind=text("memory, sqlite:PATH or redis://HOST", "memory|sqlite:.+|rediss?://.+|unix://.+"),
+            help=(
+                "Where jobs live: `memory` (gone when the process ends), `sqlite:PATH` (one file, owned by one "
+                "process, durable through `kill -9` and power cuts) or `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`"
+                " (`rediss://` with TLS; several orchestrators may share it, see [Run on "
+                "Redis](../howto/redis.md)). Where `REDIS_HOST` is set, that server is the default. `regista "
+                "serve` and `regista dev` otherwise have another default, `sqlite:` with the file `jobs.db` in "
+                "`REGISTA_DIR`; they make that directory, and no other."
+            ),
+        ),
+    ] = ""
+    redis_host: Annotated[
+        str,
+        env(
+            "REDIS_HOST",
+            kind=text("a host name or address, or empty", "\\S*"),
+            help=(
+                "The host of a Redis (7 or newer) or Valkey. Once it is set, jobs live there unless "
+                "`REGISTA_STORAGE` or `--storage` names another place."
+            ),
+        ),
+    ] = ""
+    redis_port: Annotated[
+        int,
+        env(
+            "REDIS_PORT",
+            kind=count(1, 65535),
+            help="The port of the server that `REDIS_HOST` names. With TLS it is often another one than without.",
+        ),
+    ] = 6379
+    redis_db: Annotated[
+        int,
+        env(
+            "REDIS_DB",
+            kind=count(0),
+            help=(
+                "The number of the database on that server. All keys begin with `regista:{r0}:`, so it may be "
+                "shared with other programs."
+            ),
+        ),
+    ] = 0
+    redis_user: Annotated[
+        str,
+        env(
+            "REDIS_USER",
+            kind=text("a name without blanks, or empty", "\\S*"),
+            help=(
+                "The ACL user on that server; empty is the default user. [Run on Redis](../howto/redis.md) says "
+                "which rights it needs."
+            ),
+        ),
+    ] = ""
+    redis_password: Annotated[
+        str,
+        env(
+            "REDIS_PASSWORD",
+            kind=TOKEN,
+            help="The password of that user. It is never shown, in a log or in an error.",
+        ),
+    ] = ""
+    redis_tls: Annotated[
+        bool,
+        env(
+            "REDIS_TLS",
+            kind=SWITCH,
+            help=(
+                "Speak TLS with that server, and check its certificate against the authorities that this machine "
+                "trusts."
+            ),
+        ),
+    ] = False
+    store_wait_s: Annotated[
+        float,
+        env(
+            "REGISTA_STORE_WAIT_SECONDS",
+            kind=seconds(zero=True),
+            help=(
+                "How long a Redis, or a PostgreSQL of the history, that cannot be reached when the orchestrator "
+                "starts is waited for. It says so once, and opens its port when they are there; then, or with 0 "
+                "at once, the start fails. Wrong credentials, a server that is too old or a missing right end it "
+                "at once."
+            ),
+        ),
+    ] = 60.0
+    history_database_uri: Annotated[
+        str,
+        env(
+            "HISTORY_DATABASE_URI",
+            kind=text("empty, sqlite:PATH or postgresql://HOST/DATABASE", "(sqlite:.+|postgres(ql)?://.+)?"),
+            help=(
+                "Where events go: `sqlite:PATH`, or `postgresql://user:password@host/database` with the extra "
+                "`regista[postgres]`. Empty means: in memory beside the memory storage, in a file next to the "
+                "storage's own beside sqlite. Beside Redis there is none then: lists answer `history_disabled`, "
+                "and the events of a job are read from the store. Orchestrators that share a Redis name one "
+                "PostgreSQL. A history that fails is retried and never holds up a job. The password is never "
+                "shown. See [Keep history](../howto/history.md)."
+            ),
+        ),
+    ] = ""
+    search_attributes: Annotated[
+        dict[str, str],
+        env(
+            "REGISTA_SEARCH_ATTRIBUTES",
+            kind=ATTRIBUTES,
+            help=(
+                "Search attributes that jobs of every blueprint may carry, beside those that a blueprint declares"
+                ' itself: a JSON object of names and types, like `{"AssetId": "Keyword", "FileSizeBytes": '
+                '"Int"}`. See [Find jobs](../howto/search.md).'
+            ),
+        ),
+    ] = msgspec.field(default_factory=dict)
+    history_max_age_s: Annotated[
+        float,
+        env(
+            "REGISTA_HISTORY_MAX_AGE_SECONDS",
+            kind=seconds(zero=True),
+            help=(
+                "Jobs that ended longer ago than this are forgotten, with their events. `0` keeps them for good. "
+                "Jobs that have not ended are never forgotten."
+            ),
+        ),
+    ] = 0.0
+    history_max_jobs: Annotated[
+        int,
+        env(
+            "REGISTA_HISTORY_MAX_JOBS",
+            kind=count(0),
+            help="How many jobs history keeps: the oldest that have ended go first. `0` keeps all of them.",
+        ),
+    ] = 0
+    blueprints_dir: Annotated[
+        str,
+        env(
+            "BLUEPRINTS_DIR",
+            kind=text("a directory, or empty", ".*"),
+            help=(
+                "A directory whose Python files are loaded at the start, each blueprint in them registered. A "
+                "file that cannot be loaded stops the start, and the error names the file and the line. Empty "
+                "loads nothing."
+            ),
+        ),
+    ] = ""
+    tz: Annotated[
+        str,
+        env(
+            "TZ",
+            kind=ZONE,
+            help=(
+                "The time zone, by its IANA name, in which times are shown and calendar rules are read. Times are"
+                " always *stored* in UTC."
+            ),
+        ),
+    ] = "UTC"
+    log_level: Annotated[
+        str,
+        env(
+            "LOG_LEVEL",
+            kind=LEVEL,
+            help="The least important level that is logged: `DEBUG`, `INFO`, `WARNING`, `ERROR` or `CRITICAL`.",
+        ),
+    ] = "INFO"
+    otlp_metrics_endpoint: Annotated[
+        str,
+        env(
+            "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+            kind=URL,
+            help=(
+                "The whole URL that metrics are pushed to every 15 seconds, where it is another one than that of "
+                "`OTEL_EXPORTER_OTLP_ENDPOINT`. They can be scraped at `/_public/metrics` in any case."
+            ),
+        ),
+    ] = ""
+    state_dir: Annotated[
+        str,
+        env(
+            "REGISTA_DIR",
+            kind=text("a directory", ".+"),
+            help=(
+                "The directory for what is kept beside the app: the tokens that are made at the first start on "
+                "loopback (readable by their owner only), and the file of jobs of `regista serve` and `regista "
+                "dev`. While these two serve on loopback, the file `url` there says where. Client and command "
+                "line look for the token and the address there."
+            ),
+        ),
+    ] = ".regista"
+    schedules_config_path: Annotated[
+        str,
+        env(
+            "SCHEDULES_CONFIG_PATH",
+            kind=text("a file, or empty", ".*"),
+            help=(
+                "The file of jobs that are started at their time (`schedules.toml`). A mistake in it, or a "
+                "blueprint in it that nobody has registered, stops the start and names the line. [How "
+                "to](../howto/schedules.md)."
+            ),
+        ),
+    ] = ""
+    job_max_retries: Annotated[
+        int,
+        env(
+            "JOB_MAX_RETRIES",
+            kind=count(0),
+            help=(
+                "How often a task that failed with a transient error, or a handler that raised, is tried *again*:"
+                " three retries are four runs. A task's own `RetryPolicy(max_attempts=…)` counts runs and wins. "
+                "After the last one the job is quarantined."
+            ),
+        ),
+    ] = 3
+    handler_retry_first_s: Annotated[
+        float,
+        env(
+            "REGISTA_HANDLER_RETRY_FIRST_SECONDS",
+            kind=seconds(zero=True),
+            help=(
+                "The pause before a handler that raised runs again. It doubles with each further retry, up to a "
+                "cap and with some jitter."
+            ),
+        ),
+    ] = 1.0
+    lost_budget: Annotated[
+        int,
+        env(
+            "REGISTA_LOST_BUDGET",
+            kind=count(0),
+            help=(
+                "How many attempts of one task may be lost (its worker vanished, or never took it) before the "
+                "task counts as failed. Losses say nothing about the task itself, so they do not use up its "
+                "retries."
+            ),
+        ),
+    ] = 10
+    worker_timeout_s: Annotated[
+        float,
+        env(
+            "WORKER_TIMEOUT_SECONDS",
+            kind=seconds(zero=False),
+            help=(
+                "The longest that one attempt of a task may run, in seconds, where its dispatch has no "
+                "`attempt_timeout`: raise it for long tasks. It is no lease of a worker (that is "
+                "`REGISTA_LEASE_SECONDS`). [What follows when it is over, and the other time "
+                "limits](../howto/blueprints.md#time-limits)."
+            ),
+        ),
+    ] = 300.0
+    cancel_grace_s: Annotated[
+        float,
+        env(
+            "REGISTA_CANCEL_GRACE_SECONDS",
+            kind=seconds(zero=True),
+            help=(
+                "How long a cancelled job waits for its workers to confirm that they stopped. Then it is "
+                "cancelled all the same, marked as unconfirmed."
+            ),
+        ),
+    ] = 30.0
+    blocking_handler_threads: Annotated[
+        int,
+        env(
+            "REGISTA_BLOCKING_HANDLER_THREADS",
+            kind=count(1),
+            help=(
+                "The number of handlers declared `blocking=True` that run at once, each in a thread of its own. "
+                "More of them wait for a free thread."
+            ),
+        ),
+    ] = 32
+    executor_max_concurrent_jobs: Annotated[
+        int,
+        env(
+            "EXECUTOR_MAX_CONCURRENT_JOBS",
+            kind=count(1),
+            help=(
+                "How many jobs one orchestrator decides about at the same time. Jobs that wait for a worker, a "
+                "person or a timer do not count."
+            ),
+        ),
+    ] = 1000
+    patience_s: Annotated[
+        float,
+        env(
+            "REGISTA_PATIENCE_SECONDS",
+            kind=seconds(zero=True),
+            help=(
+                "How long a result waits for the next handler, so that both go into one commit. A slower handler "
+                "has its result committed alone, and goes on by itself."
+            ),
+        ),
+    ] = 0.02
+    lease_s: Annotated[
+        float,
+        env(
+            "REGISTA_LEASE_SECONDS",
+            kind=seconds(zero=False),
+            help=(
+                "How long a claimed job, and a worker in the same process, is believed alive without a sign of "
+                "life. It bounds how long a crash goes unnoticed; after an outage of our own, nothing that began "
+                "before it expires for one full lease."
+            ),
+        ),
+    ] = 30.0
+    poll_lease_s: Annotated[
+        float,
+        env(
+            "REGISTA_POLL_LEASE_SECONDS",
+            kind=seconds(zero=False),
+            help=(
+                "How long a worker that polls is believed alive without a poll or a heartbeat. Its tasks are then"
+                " closed as lost, and done by another."
+            ),
+        ),
+    ] = 45.0
+    poll_timeout_s: Annotated[
+        float,
+        env(
+            "WORKER_POLL_TIMEOUT_SECONDS",
+            kind=seconds(zero=False),
+            help=(
+                "How long a poll of a worker is held open when there is no task; then it is answered with 204, "
+                "and the worker polls again."
+            ),
+        ),
+    ] = 30.0
+    watcher_interval_s: Annotated[
+        float,
+        env(
+            "WATCHER_INTERVAL_SECONDS",
+            kind=seconds(zero=False),
+            help=(
+                "How often the Watcher looks for deadlines and leases that nobody acted upon. It is the safety "
+                "net: an orchestrator that runs acts on its own deadlines when they fall due."
+            ),
+        ),
+    ] = 20.0
+    watcher_limit: Annotated[
+        int,
+        env(
+            "WATCHER_LIMIT",
+            kind=count(1),
+            help="The most that the Watcher takes on in one round; what is left waits for the next one.",
+        ),
+    ] = 500
+    s3_auto_cleanup: Annotated[
+        bool,
+        env(
+            "S3_AUTO_CLEANUP",
+            kind=SWITCH,
+            help="Whether the files of a job are removed when it has ended. A quarantined job has not.",
+        ),
+    ] = True
+    offload_bytes: Annotated[
+        int,
+        env(
+            "REGISTA_OFFLOAD_BYTES",
+            kind=count(0),
+            help=(
+                "A value of a job's record (input, data, result, the params and result of a task) that is larger "
+                "lies in the payload store. 0 puts nothing more there."
+            ),
+        ),
+    ] = 256 * 1024
+    max_file_bytes: Annotated[
+        int,
+        env(
+            "REGISTA_MAX_FILE_BYTES",
+            kind=count(1),
+            help=(
+                "The largest file that the orchestrator itself takes, where the payload store cannot sign links; "
+                "413 `file_too_large` beyond it."
+            ),
+        ),
+    ] = 5 * 1024 * 1024 * 1024
 
     def __post_init__(self) -> None:
         if self.storage == "":

@@ -1,11 +1,15 @@
-"""What a setting is: its two names, its kind, and how text becomes a checked value."""
+"""What a setting is: its two names, its kind, its sentence, and how text becomes a checked value.
 
+A setting is declared once, as a field: `lease_s: Annotated[float, env("REGISTA_LEASE_SECONDS", kind=…, help=…)] = 30.0`.
+"""
+
+import functools
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
 
 import msgspec
 
@@ -17,17 +21,22 @@ PREFIX = "REGISTA_"
 #: A secret keys an HMAC: a short one could be guessed offline.
 MIN_SECRET_LENGTH = 16
 
-#: Every name of ours that any kind of process reads; filled by the tables of settings.
-KNOWN: set[str] = set()
+#: Every kind of process that has settings.
+_KINDS_OF_PROCESS: "list[type[Settings]]" = []
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """One frozen object of settings. A subclass has the fields and the table that describes them."""
+    """One frozen object of settings. Each field of a subclass is declared with `env`."""
 
-    TABLE: ClassVar[Sequence["Setting"]] = ()
+    #: First field of a section of the reference page → its heading.
+    SECTIONS: ClassVar[Mapping[str, str]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        _KINDS_OF_PROCESS.append(cls)
 
     def __post_init__(self) -> None:
-        for setting in self.TABLE:
+        for setting in settings_of(type(self)):
             check(setting, setting.field, getattr(self, setting.field))
 
     def __repr__(self) -> str:
@@ -36,7 +45,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __rich_repr__(self) -> list[tuple[str, object]]:
         # msgspec offers this to pretty printers beside `__repr__`; both must keep the secrets.
-        return [(s.field, _shown(s, getattr(self, s.field))) for s in self.TABLE]
+        return [(s.field, _shown(s, getattr(self, s.field))) for s in settings_of(type(self))]
 
     @classmethod
     def from_env(
@@ -54,8 +63,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         environ = os.environ if environ is None else environ
         refuse_unknown(environ)
         found: dict[str, Any] = dict(defaults or {})
-        for setting in cls.TABLE:
-            for name in (setting.env, *setting.also):
+        for setting in settings_of(cls):
+            for name in setting.names:
                 if text := environ.get(name, "").strip():
                     found[setting.field] = check(setting, name, _parse(setting, text))
                     break
@@ -72,13 +81,36 @@ class Kind(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """One setting: its two names and its kind."""
+    """One setting, as its field declares it."""
 
-    env: str
     field: str
+    #: Names in the environment; the first one that is set counts.
+    names: tuple[str, ...]
     kind: Kind
-    #: Other names of the same setting, tried after `env`.
-    also: tuple[str, ...] = ()
+    #: What it does, for the reference page.
+    help: str
+
+    @property
+    def env(self) -> str:
+        """Its name in the environment."""
+        return self.names[0]
+
+
+def env(*names: str, kind: Kind, help: str) -> msgspec.Meta:
+    """Declares a setting: its names in the environment, what values it takes, and what it does."""
+    return msgspec.Meta(description=help, extra={"names": names, "kind": kind})
+
+
+@functools.cache
+def settings_of(process: type[Settings]) -> tuple[Setting, ...]:
+    """The settings of one kind of process, in the order of its fields."""
+    hints = get_type_hints(process, include_extras=True)
+    return tuple(_setting(field, hints[field].__metadata__[0]) for field in process.__struct_fields__)
+
+
+def _setting(field: str, meta: msgspec.Meta) -> Setting:
+    assert meta.extra is not None
+    return Setting(field, meta.extra["names"], meta.extra["kind"], meta.description or "")
 
 
 def count(least: int, most: int | None = None) -> Kind:
@@ -194,17 +226,11 @@ def _shown(setting: Setting, value: object) -> object:
 
 def refuse_unknown(environ: Mapping[str, str]) -> None:
     """Stop at a variable with our prefix that nobody reads."""
-    known = {name.removeprefix(PREFIX): name for name in KNOWN}
+    every = {name for process in _KINDS_OF_PROCESS for one in settings_of(process) for name in one.names}
+    known = {name.removeprefix(PREFIX): name for name in every}
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in known.values():
             near = get_close_matches(name.removeprefix(PREFIX), known, n=1)
             hint = f" (did you mean {known[near[0]]}?)" if near else ""
             # The value stays out of it: a mistyped secret is still a secret.
             raise ConfigError(name, f"the name of a setting{hint}", name)
-
-
-def table(*settings: Setting) -> tuple[Setting, ...]:
-    """The settings of one kind of process; their names are known from now on."""
-    for setting in settings:
-        KNOWN.update((setting.env, *setting.also))
-    return settings

@@ -1,11 +1,11 @@
 """The settings of logs, traces and metrics, alike for every kind of process. OpenTelemetry's names are kept."""
 
-from typing import Protocol
+from typing import Annotated, ClassVar
 
 from ..errors import ConfigError
-from .settings import SWITCH, Kind, Setting, text
+from .settings import SWITCH, Kind, Settings, env, text
 
-_URL = text("an http or https URL, or empty", r"(https?://\S+)?")
+URL = text("an http or https URL, or empty", r"(https?://\S+)?")
 #: The one form of OTLP that we send.
 SPOKEN = "http/protobuf"
 _FORMATS = ("auto", "json", "pretty")
@@ -17,52 +17,96 @@ def _parse_format(words: str) -> str:
     return "pretty" if words.lower() == _TEXT else words.lower()
 
 
-#: How log lines look.
-LOG_SETTINGS = (
-    Setting(
-        "LOG_FORMAT",
-        "log_format",
-        Kind(f"one of {', '.join(_FORMATS)}", _FORMATS.__contains__, _parse_format),
+ServiceName = Annotated[
+    str,
+    env(
+        "OTEL_SERVICE_NAME",
+        kind=text("a name", ".+"),
+        help=(
+            "The name under which this process appears in traces and pushed metrics. "
+            "`OTEL_RESOURCE_ATTRIBUTES` may add more about it."
+        ),
     ),
-)
-#: Where spans go. Off until a receiver is named.
-TRACE_SETTINGS = (
-    Setting("OTEL_SDK_DISABLED", "otel_disabled", SWITCH),
-    Setting("OTEL_SERVICE_NAME", "otel_service_name", text("a name", r".+")),
-    Setting("OTEL_EXPORTER_OTLP_ENDPOINT", "otlp_endpoint", _URL),
-    Setting("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "otlp_traces_endpoint", _URL),
-    Setting("OTEL_EXPORTER_OTLP_PROTOCOL", "otlp_protocol", text("the name of a protocol, or empty", r"\S*")),
-)
-#: Where metrics are pushed to; they are scraped anyway.
-METRIC_SETTINGS = (Setting("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "otlp_metrics_endpoint", _URL),)
+]
 
 
-class Traced(Protocol):
-    """Settings of any process that may trace."""
+class TelemetrySettings(Settings, frozen=True, kw_only=True):
+    """How any process logs, and where its spans go. Spans are off until a receiver is named."""
 
-    @property
-    def otel_disabled(self) -> bool: ...
-    @property
-    def otel_service_name(self) -> str: ...
-    @property
-    def otlp_endpoint(self) -> str: ...
-    @property
-    def otlp_traces_endpoint(self) -> str: ...
-    @property
-    def otlp_protocol(self) -> str: ...
+    SECTIONS: ClassVar = {"log_format": "Logs and traces"}
+
+    log_format: Annotated[
+        str,
+        env(
+            "LOG_FORMAT",
+            kind=Kind(f"one of {', '.join(_FORMATS)}", _FORMATS.__contains__, _parse_format),
+            help=(
+                "How log lines look, on standard error: `json` (one object per line, with ids), `pretty` (for "
+                "people; `text` means it, too), or `auto`: pretty on a terminal, JSON everywhere else. See "
+                "[Observe it](../howto/observe.md)."
+            ),
+        ),
+    ] = "auto"
+    otel_disabled: Annotated[
+        bool,
+        env(
+            "OTEL_SDK_DISABLED",
+            kind=SWITCH,
+            help=(
+                "Switches telemetry off: no spans, and an orchestrator counts nothing (`/_public/metrics` says "
+                "so), whatever else is set and installed."
+            ),
+        ),
+    ] = False
+    otel_service_name: ServiceName = "regista"
+    otlp_endpoint: Annotated[
+        str,
+        env(
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+            kind=URL,
+            help=(
+                "The base URL of an OTLP receiver over HTTP, like `http://collector:4318`; spans go to "
+                "`/v1/traces` below it, metrics to `/v1/metrics`. Empty means that nothing is sent. Needs the "
+                "extra `regista[telemetry]`; headers, timeouts and sampling are set by OpenTelemetry's other "
+                "variables."
+            ),
+        ),
+    ] = ""
+    otlp_traces_endpoint: Annotated[
+        str,
+        env(
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+            kind=URL,
+            help=(
+                "The whole URL that spans go to, where it is another one than that of "
+                "`OTEL_EXPORTER_OTLP_ENDPOINT`."
+            ),
+        ),
+    ] = ""
+    otlp_protocol: Annotated[
+        str,
+        env(
+            "OTEL_EXPORTER_OTLP_PROTOCOL",
+            kind=text("the name of a protocol, or empty", "\\S*"),
+            help=(
+                "Only `http/protobuf` is spoken; where something is sent, any other (`grpc`, `http/json`) stops "
+                "the start."
+            ),
+        ),
+    ] = ""
 
 
-def traces_endpoint(settings: Traced) -> str:
+def traces_endpoint(settings: TelemetrySettings) -> str:
     """Where spans go; empty when nobody wants them. ConfigError when we do not speak what is spoken there."""
     return _below(settings, settings.otlp_traces_endpoint, "v1/traces")
 
 
-def metrics_endpoint(settings: Traced, own: str) -> str:
+def metrics_endpoint(settings: TelemetrySettings, own: str) -> str:
     """Where metrics are pushed to; empty when nobody wants that."""
     return _below(settings, own, "v1/metrics")
 
 
-def _below(settings: Traced, own: str, path: str) -> str:
+def _below(settings: TelemetrySettings, own: str, path: str) -> str:
     if settings.otel_disabled or not (own or settings.otlp_endpoint):
         return ""
     if settings.otlp_protocol not in ("", SPOKEN):

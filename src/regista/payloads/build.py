@@ -3,14 +3,14 @@
 import logging
 from pathlib import Path
 
-from ..config.payloads import PayloadConfig, payloads_url
+from ..config.payloads import PayloadSettings, payloads_url
 from ..errors import ConfigError
 from .base import Payloads
 
 log = logging.getLogger("regista.payloads")
 
 
-def build_payloads(config: PayloadConfig) -> Payloads | None:
+def build_payloads(config: PayloadSettings) -> Payloads | None:
     """The payload store that the settings name; None: there is none."""
     url = payloads_url(config)
     if not url:
@@ -22,7 +22,7 @@ def build_payloads(config: PayloadConfig) -> Payloads | None:
         raise ConfigError("REGISTA_PAYLOADS", "the s3 extra (pip install 'regista[s3]')", got) from None
 
 
-def _build(url: str, config: PayloadConfig) -> Payloads:
+def _build(url: str, config: PayloadSettings) -> Payloads:
     kind, _, rest = url.partition(":")
     if kind == "memory":
         from .memory import MemoryPayloads
@@ -36,7 +36,7 @@ def _build(url: str, config: PayloadConfig) -> Payloads:
     return S3Service(bucket, prefix.strip("/"), config)
 
 
-def _local(directory: Path, config: PayloadConfig) -> Payloads:
+def _local(directory: Path, config: PayloadSettings) -> Payloads:
     """A directory. A relative one is another for every process that starts somewhere else, so that is said."""
     from .directory import DirectoryPayloads
 

@@ -12,7 +12,7 @@ import obstore
 from obstore import exceptions
 from obstore.store import S3Store
 
-from ..config.payloads import PayloadConfig
+from ..config.payloads import PayloadSettings
 from ..errors import BadFileName, FileMissing, PayloadUnavailable
 from .base import CHUNK, FileInfo, Method
 
@@ -46,7 +46,7 @@ class S3Service:
 
     signs = True
 
-    def __init__(self, bucket: str, prefix: str, config: PayloadConfig) -> None:
+    def __init__(self, bucket: str, prefix: str, config: PayloadSettings) -> None:
         """Without S3_ACCESS_KEY the credentials are found where AWS programs find them."""
         store = S3Store(
             bucket,
@@ -268,7 +268,7 @@ def _words(error: Exception) -> str:
     return str(error).strip().partition("\n")[0][:500]
 
 
-def _config(config: PayloadConfig) -> "S3Config":
+def _config(config: PayloadSettings) -> "S3Config":
     known: S3Config = {"region": config.s3_region, "virtual_hosted_style_request": not config.s3_endpoint_url}
     if config.s3_endpoint_url:
         known["endpoint"] = config.s3_endpoint_url.rstrip("/")

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from ..config.payloads import PayloadConfig
+from ..config.payloads import PayloadSettings
 from ..errors import PayloadError, PayloadUnavailable
 from .base import Method, Payloads, difference, owner_of
 from .build import build_payloads
@@ -79,7 +79,7 @@ class FileService:
         self.scratch.drop(job_id, *((attempt_id,) if attempt_id else ()))
 
 
-def build_files(config: PayloadConfig) -> FileService | None:
+def build_files(config: PayloadSettings) -> FileService | None:
     """The service that the settings mean; None: there are no files."""
     store = build_payloads(config)
     return None if store is None else FileService(store, Scratch(config.task_files_dir))

@@ -1,12 +1,12 @@
 import pytest
 
-from regista.config import Config, Connection, WorkerConfig
+from regista.config import Config, WorkerConfig
 from regista.config.telemetry import as_json, metrics_endpoint, traces_endpoint
 from regista.errors import ConfigError
 
 
 def test_nothing_is_sent_until_a_receiver_is_named() -> None:
-    assert traces_endpoint(Config()) == traces_endpoint(WorkerConfig()) == traces_endpoint(Connection()) == ""
+    assert traces_endpoint(Config()) == traces_endpoint(WorkerConfig()) == ""
     assert metrics_endpoint(Config(), "") == ""
 
 
@@ -43,6 +43,6 @@ def test_a_protocol_that_is_not_spoken_is_refused_where_something_would_be_sent(
 
     assert traces_endpoint(Config.from_env(other)) == ""
     assert traces_endpoint(Config.from_env(named | {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}))
-    for kind in (Config, WorkerConfig, Connection):
+    for kind in (Config, WorkerConfig):
         with pytest.raises(ConfigError, match=r"OTLP_PROTOCOL: expected http/protobuf, .*'grpc'"):
             traces_endpoint(kind.from_env(named | other))
