@@ -58,8 +58,7 @@ from .services import (
     WorkerAdminService,
 )
 from .storage.base import Hint, HintKind, StorageBackend
-from .upkeep.telling import build_sender
-from .upkeep.webhooks import WebhookSender
+from .webhooks.sender import WebhookSender, build_sender
 from .workers.service import WorkerService
 
 
@@ -120,7 +119,13 @@ def build_parts(
         observer=observer,
     )
     webhooks = build_sender(
-        config, storage, approval_tokens.token, clock, ids.random, telemetry.webhook_attempt
+        config,
+        storage,
+        approval_tokens.token,
+        clock,
+        ids.random,
+        on_attempt=telemetry.webhook_attempt,
+        on_room=lambda: maintenance.run_soon("webhooks"),
     )
     engine = NativeEngine(
         storage,
@@ -134,7 +139,7 @@ def build_parts(
         ids,
         settings_of(config),
         observer=observer,
-        webhook_url_for=webhooks.book.url_for,
+        webhook_url_for=webhooks.registry.url_for,
     )
     live_events = LiveEventFeed(storage, history, clock)
     progress_relay = ProgressRelay(storage, config.instance_id)
@@ -176,7 +181,6 @@ def build_parts(
         config.lease_s / 2,
         on_lag=telemetry.lagged,
     )
-    webhooks.on_room = lambda: maintenance.run_soon(webhooks.name)
     payloads.join(maintenance)
     hints = HintRouter(
         config.instance_id,
@@ -203,7 +207,7 @@ def build_parts(
             audit,
             lambda: maintenance.run_soon(scheduler.name),
         ),
-        webhooks=WebhookService(storage, webhooks.book, clock, audit),
+        webhooks=WebhookService(storage, webhooks.registry, clock, audit),
         workers=WorkerAdminService(workers, audit),
         queues=QueueService(storage, workers),
         system=SystemService(is_running, storage, maintenance.statuses),

@@ -327,9 +327,9 @@ class OrchestratorEngine:
         return authenticator
 
     def _load_tokens(self, host: str) -> ConfiguredTokens:
-        check_url = self.webhooks.book.check_url
+        check_url = self.webhooks.registry.check_url
         tokens = load_tokens(self.config, host, self._clients, self._client_tokens, check_url)
-        self.webhooks.book.replace_clients(tokens.webhooks)
+        self.webhooks.registry.replace_clients(tokens.webhooks)
         # Handlers read the client of their job from this dictionary.
         self._clients.update({client.name: client for client in tokens.clients.values()})
         return tokens

@@ -21,6 +21,9 @@ FLOORS = {
             "schedules.scheduler",
             "schedules.registry",
             "payloads.cleanup",
+            "webhooks.sender",
+            "webhooks.claims",
+            "webhooks.limits",
         ],
         3,
     ),
@@ -99,6 +102,8 @@ ALSO = {
     "client": {"schemas", "tls", "connection_errors", "config", "tokens"},
     "config": {"tokens"},
     "webhooks": {"config", "schemas"},
+    # The sender is a chore.
+    "webhooks.sender": {"maintenance.chore", "webhooks.claims", "webhooks.limits"},
     "worker": {"sdk"},
     "sdk": {
         "workers.protocol",

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from regista import Config, OrchestratorEngine
 from regista.config.webhooks import EVENTS
-from regista.upkeep.webhooks import PAUSES_S
+from regista.webhooks.sender import PAUSES_S
 from tests.support import script
 from tests.webhook_kit import in_loop
 
@@ -57,7 +57,7 @@ def test_the_receiver_of_the_page_takes_what_is_genuine_once_and_nothing_else(
             director.register_blueprint(
                 script(lambda context, actions: actions.transition_to("done"), "done")
             )
-            (page["SECRET"],) = await director.webhooks.book.secrets_of("acme")
+            (page["SECRET"],) = await director.webhooks.registry.secrets_of("acme")
             job = await director.submit("script", client="acme", webhook_url=url)
             async with asyncio.timeout(5):
                 await done.wait()

@@ -37,7 +37,7 @@ from regista.storage.records import RecordTable
 from regista.storage.state import State
 from regista.storage.task_queues import ClientQueue
 from regista.storage.task_table import TaskTable
-from regista.upkeep import webhooks
+from regista.webhooks import claims
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
@@ -316,7 +316,7 @@ def forget_a_word_before_it_was_heard(patch: pytest.MonkeyPatch) -> None:
     def write(delivery: WebhookDelivery, due: datetime, expected: int | None = None) -> RecordWrite:
         return replace(original(delivery, due, expected), value=None)
 
-    patch.setattr(webhooks, "delivery_write", write)
+    patch.setattr(claims, "delivery_write", write)
 
 
 ALL: Sequence[Mutation] = [
