@@ -6,12 +6,10 @@ from datetime import UTC, tzinfo
 from msgspec.structs import replace
 
 from ..clock import Clock
-from ..history.base import HistoryStorage
+from ..engines.base import Engine
 from ..history.projection import JobProjection
-from ..history.reader import read_events
 from ..history.timeline import Timeline
 from ..model import Event
-from ..storage.base import StorageBackend
 from .caller import Caller
 from .jobs import JobService
 
@@ -24,23 +22,20 @@ _MAX_TIMELINE_EVENTS, _TIMELINE_CHUNK = 50_000, 5000
 class JobHistoryService:
     """Reads the events of jobs: of a client's own, or of all for an operator."""
 
-    def __init__(
-        self, jobs: JobService, storage: StorageBackend, history: HistoryStorage, clock: Clock
-    ) -> None:
+    def __init__(self, jobs: JobService, engine: Engine, clock: Clock) -> None:
         self._jobs = jobs
-        self._storage = storage
-        self._history = history
+        self._engine = engine
         self._clock = clock
 
     async def events(self, caller: Caller, job_id: str, after_seq: int = 0, limit: int = 1000) -> list[Event]:
         """The events of the job above `after_seq`, in order, recorded or not; JobNotFound."""
         await self._jobs.get(caller, job_id)
-        return await read_events(self._storage, self._history, job_id, after_seq, limit)
+        return await self._engine.events(job_id, after_seq, limit)
 
     async def all_events(self, caller: Caller, job_id: str, after_seq: int = 0) -> AsyncIterator[list[Event]]:
         """The same without a limit, in chunks; JobNotFound is raised here and not by the iterator."""
         await self._jobs.get(caller, job_id)
-        return iter_events(self._storage, self._history, job_id, after_seq)
+        return iter_events(self._engine, job_id, after_seq)
 
     async def timeline(self, caller: Caller, job_id: str, zone: tzinfo = UTC) -> Timeline:
         """The states, tasks, attempts and waits of the job as spans of time, in this zone; JobNotFound."""
@@ -49,7 +44,7 @@ class JobHistoryService:
         count = last = 0
         truncated = True
         while truncated and count < _MAX_TIMELINE_EVENTS:
-            events = await read_events(self._storage, self._history, job_id, last, _TIMELINE_CHUNK)
+            events = await self._engine.events(job_id, last, _TIMELINE_CHUNK)
             for event in events:
                 projection.apply(replace(event, at=event.at.astimezone(zone)))
                 last = event.seq
@@ -58,11 +53,9 @@ class JobHistoryService:
         return projection.timeline(self._clock.now().astimezone(zone), job.status.value, truncated)
 
 
-async def iter_events(
-    storage: StorageBackend, history: HistoryStorage, job_id: str, after_seq: int = 0
-) -> AsyncIterator[list[Event]]:
+async def iter_events(engine: Engine, job_id: str, after_seq: int = 0) -> AsyncIterator[list[Event]]:
     """All events of the job above `after_seq`, in chunks that are never empty."""
-    while events := await read_events(storage, history, job_id, after_seq, _CHUNK):
+    while events := await engine.events(job_id, after_seq, _CHUNK):
         yield events
         if len(events) < _CHUNK:
             return

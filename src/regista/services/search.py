@@ -5,10 +5,10 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
-from ..history.base import HistoryStorage
+from ..engines.base import Engine
 from ..history.query import Place, Query
 from ..history.query.counts import JobCounts
-from ..history.reader import count_jobs, find_jobs, group_of, query_of
+from ..history.reader import group_of, query_of
 from ..model import Event, Job, JobSummary
 from ..model.attributes import Attributes
 from ..storage.base import StorageBackend
@@ -57,16 +57,16 @@ class SearchService:
 
     def __init__(
         self,
+        engine: Engine,
         storage: StorageBackend,
-        history: HistoryStorage,
         declared: SearchAttributes,
         tz: str,
         at_a_glance: Callable[[Job], Job] = lambda job: job,
     ) -> None:
         """`at_a_glance` replaces large values of a job by their size and checksum."""
         self._at_a_glance = at_a_glance
+        self._engine = engine
         self._storage = storage
-        self._history = history
         self._declared = declared
         self._tz = tz
 
@@ -79,15 +79,15 @@ class SearchService:
 
     async def find(self, query: Query, after: Place | None = None, limit: int = 100) -> JobPage:
         """The jobs that match, in the order of the query, behind the position `after`."""
-        found = await find_jobs(self._storage, self._history, query, after, limit)
-        jobs = await self._storage.get([row.job_id for row in found.rows])
+        rows, end = await self._engine.find(query, after, limit)
+        jobs = await self._storage.get([row.job_id for row in rows])
         shown = [None if job is None else self._at_a_glance(job) for job in jobs]
-        return JobPage([FoundJob(*pair) for pair in zip(found.rows, shown, strict=True)], found.end)
+        return JobPage([FoundJob(*pair) for pair in zip(rows, shown, strict=True)], end)
 
     async def count(self, query: Query, group_by: str = "", limit: int = 100) -> JobCounts:
         """How many jobs match and how long they took, in all and in the largest `limit` groups; BadQuery."""
         by = group_of(group_by, self._declared.attributes()) if group_by else None
-        return await count_jobs(self._storage, self._history, query, by, limit)
+        return await self._engine.count(query, by, limit)
 
     async def export(self, query: Query) -> AsyncIterator[FoundJob | Sequence[Event]]:
         """Every job that matches, each followed by its events in chunks."""
@@ -96,7 +96,7 @@ class SearchService:
             page = await self.find(query, after, _EXPORT_PAGE)
             for found in page.jobs:
                 yield found
-                async for events in iter_events(self._storage, self._history, found.summary.job_id):
+                async for events in iter_events(self._engine, found.summary.job_id):
                     yield events
             after = page.end
             if after is None:
