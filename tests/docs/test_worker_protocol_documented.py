@@ -25,7 +25,7 @@ def test_every_code_of_a_refusal_is_told() -> None:
         "api/worker_protocol/http",
         "api/worker_protocol/auth",
         "api/worker_protocol/tokens",
-        "api/certificate",
+        "api/network",
         "workers/credentials",
         "workers/one_time_passwords",
     )

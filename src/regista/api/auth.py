@@ -13,10 +13,9 @@ from ..config.rates import Context
 from ..log_throttle import LogThrottle
 from ..model import ClientConfig, Rate
 from ..workers.protocol.messages import ID_HEADER, TOKEN_HEADER
-from .address import client_address
 from .authenticator import Authenticator
 from .buckets import Bucket
-from .certificate import certificate_name
+from .network import certificate_name, client_address
 from .parameters import token_in
 from .problems import Problem
 from .rate_limits import COUNTED, RateLimiter, address_group

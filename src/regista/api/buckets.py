@@ -2,17 +2,13 @@
 
 import math
 
-from aiohttp import hdrs
-
 from ..model import Rate
 
 #: A portion is so much of the limit, and never more than so many: what an instance may hold that others cannot see.
 _PORTIONS = 10
 _LARGEST_PORTION = 1000
-#: A header's name that need not be made small each time it is set.
-_Name = type(hdrs.VARY)
-_LIMIT, _REMAINING, _RESET = (_Name(f"RateLimit-{word}") for word in ("Limit", "Remaining", "Reset"))
-_POLICY, _STATE = _Name("RateLimit-Policy"), _Name("RateLimit")
+_LIMIT, _REMAINING, _RESET = "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"
+_POLICY, _STATE = "RateLimit-Policy", "RateLimit"
 
 
 class Bucket:

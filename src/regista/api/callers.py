@@ -3,7 +3,7 @@
 from aiohttp import web
 
 from ..services.caller import Caller, approval_link_caller, client_caller, worker_caller
-from .address import client_address
+from .network import client_address
 from .stage import CLIENT
 
 

@@ -14,8 +14,8 @@ from ..services.events import News, Position, SlowReader
 from . import view
 from .callers import caller_of
 from .parameters import Parameter, bad
+from .responses import abort_on_failure
 from .routes import Media, RouteTable
-from .sending import abort_on_failure
 from .stage import STAGE
 
 routes = RouteTable("streams")

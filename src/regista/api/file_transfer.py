@@ -20,8 +20,8 @@ from ..services.files import LinkedFile
 from . import view
 from .bodies import UNREADABLE, unreadable
 from .problems import Problem
+from .responses import SLOW_S, abort_on_failure, write
 from .routes import RouteTable
-from .sending import SLOW_S, abort_on_failure, write
 from .stage import STAGE, Stage
 
 #: Bytes a second that an upload brings at least, as long as we wait for it.

@@ -13,8 +13,8 @@ from ..schemas.files import MAX_LINK_S, FileLink, FileObject, Seconds, UploadReq
 from ..schemas.pages import Page, encode_position
 from ..services.files import SignedLink
 from . import bodies, parameters, view
-from .address import is_secure
 from .callers import caller_of
+from .network import is_secure
 from .parameters import NEXT, Parameter, page_limit
 from .problems import Problem
 from .routes import RouteTable

@@ -13,8 +13,8 @@ from ..schemas.pages import Page, encode_position
 from . import parameters, view
 from .callers import caller_of
 from .parameters import NEXT, Parameter, page_limit
+from .responses import json_line, stream_lines
 from .routes import RouteTable
-from .sending import json_line, stream_lines
 from .stage import STAGE
 
 routes = RouteTable("jobs")

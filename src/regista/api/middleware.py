@@ -12,8 +12,8 @@ from ..trace_context import REQUEST_TRACE, ActiveSpan, from_headers, start_span
 from .compression import compress_response, is_compressible
 from .connection_guard import ConnectionGuards
 from .problems import CODE, Problem, problem_of, problem_response
+from .responses import abort_connection
 from .routes import Operation
-from .sending import abort_connection
 from .stage import CLIENT
 
 log = logging.getLogger("regista.api")

@@ -64,8 +64,6 @@ KEY = Parameter(
     words="As the member `idempotency_key`, which wins where both are given.",
     schema={"type": "string", "minLength": 1, "maxLength": 1000, "pattern": "^[!-~]+$"},
 )
-#: The same name, which need not be made small each time it is looked for.
-_KEY = type(hdrs.VARY)(KEY.name)
 
 
 def bad(name: str, expected: str, got: str) -> Problem:
@@ -160,7 +158,7 @@ def place(request: web.Request, shape: type[T]) -> T | None:
 
 def idempotency_key(request: web.Request, told: str | None = None) -> str | None:
     """The key that a body tells, else the one that the header brings along."""
-    key = request.headers.get(_KEY)
+    key = request.headers.get(KEY.name)
     if key is None:
         return told
     if not re.fullmatch(r"[!-~]{1,1000}", key):

@@ -10,9 +10,9 @@ from ..config import Config
 from ..config.rates import Context, rates_of
 from ..model import ClientConfig, Rate
 from ..storage.base import SharedState
-from .address import client_address
 from .buckets import Bucket
 from .limits import Limits
+from .network import client_address
 from .problems import Problem
 
 #: The bucket that a request was counted in; the response says how much of it is left.

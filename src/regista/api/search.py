@@ -20,8 +20,8 @@ from . import parameters, view
 from .callers import caller_of
 from .job_views import listed_view
 from .parameters import BLUEPRINT, LIMIT, NEXT, STATUS, Parameter, bad
+from .responses import json_line, stream_lines
 from .routes import Media, RouteTable
-from .sending import json_line, stream_lines
 from .stage import CLIENT, STAGE, Stage
 
 routes = RouteTable("searches")

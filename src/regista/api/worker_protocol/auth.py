@@ -25,7 +25,7 @@ from ...workers.protocol.messages import (
 )
 from ...workers.protocol.signing import verify
 from ..authenticator import Authenticator
-from ..certificate import certificate_name
+from ..network import certificate_name
 from ..parameters import token_in
 from ..problems import Problem
 from ..stage import STAGE, Stage

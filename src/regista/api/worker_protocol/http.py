@@ -27,7 +27,7 @@ from ...workers.protocol.messages import (
     registers_again,
 )
 from .. import bodies
-from ..address import peer_address, warn_plain_http
+from ..network import peer_address, warn_plain_http
 from ..problems import Problem
 from ..routes import RouteTable
 from ..stage import STAGE, Stage

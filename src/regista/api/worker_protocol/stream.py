@@ -18,7 +18,7 @@ from ...model import ResultVerdict, Task, TaskResult, Worker
 from ...serialization import safe_text
 from ...workers.protocol import frames
 from ...workers.protocol.frame_sender import FrameSender
-from ..address import peer_address
+from ..network import peer_address
 from ..stage import STAGE, ApiContext
 from .auth import WORKER_IDENTITY, is_still_valid
 from .duplicates import duplicate_worker, warn_duplicate_worker

@@ -17,9 +17,8 @@ from ...workers.protocol.messages import (
     registers_again,
 )
 from .. import bodies
-from ..address import client_address
 from ..callers import worker_calling
-from ..certificate import certificate_name
+from ..network import certificate_name, client_address
 from ..problems import Problem
 from ..rate_limits import address_group
 from ..routes import RouteTable

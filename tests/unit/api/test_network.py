@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regista import OrchestratorEngine
-from regista.api.address import UNKNOWN, address_behind, client_address, is_from_proxy, is_secure
+from regista.api.network import UNKNOWN, address_behind, client_address, is_from_proxy, is_secure
 from regista.config import Config
 from regista.errors import ConfigError
 from tests.acceptance.house import house, raw

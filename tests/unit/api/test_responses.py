@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from regista.api.sending import abort_on_failure, stream_lines, write
+from regista.api.responses import abort_on_failure, stream_lines, write
 from regista.errors import HistoryUnavailable, StorageError
 from tests.cut_kit import got
 

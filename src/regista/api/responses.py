@@ -1,7 +1,7 @@
-"""Answers that are made while they are read: they come to their end, or the connection is cut.
+"""Streamed responses: they are sent to their end, or the connection is aborted.
 
-Once an answer is begun its status cannot be taken back. Whoever reads must not take a part for the whole, nor a
-second answer for the rest of the first: so whatever fails in the middle ends the connection, and nothing is added.
+The status of a response that has begun cannot be changed. A client must not take a part for the whole, nor a second
+response for the rest of the first, so a failure in the middle ends the connection, and nothing is added.
 """
 
 import asyncio
@@ -18,34 +18,35 @@ log = logging.getLogger("regista.api")
 
 #: Seconds that a client may take to read what is ready for it, before its connection is cut.
 SLOW_S = 30.0
-#: Bytes that are written at a time: what a reader must take in the seconds that it is given.
+#: Bytes of a slice.
 _SLICE = 128 * 1024
 
 
 @contextlib.contextmanager
 def abort_on_failure(request: web.BaseRequest) -> Iterator[None]:
-    """What fails in here cuts the connection; nothing of it goes further up, but for being cancelled."""
+    """Abort the connection if the block raises. Only cancellation is passed on."""
     try:
         yield
     except ConnectionError:
-        pass  # it went away
+        pass  # the client has disconnected
     except (TimeoutError, RegistaError) as error:
-        words = str(error) or "it reads too slowly"
-        log.warning("%s %s: cut: %s", request.method, request.path, words, extra={"action": "answer_cut"})
+        reason = str(error) or "the client reads too slowly"
+        fields = {"action": "answer_cut"}
+        log.warning("aborted %s %s: %s", request.method, request.path, reason, extra=fields)
         abort_connection(request)
     except Exception:
-        log.exception("%s %s: cut", request.method, request.path, extra={"action": "request_failed"})
+        log.exception("aborted %s %s", request.method, request.path, extra={"action": "request_failed"})
         abort_connection(request)
 
 
 def abort_connection(request: web.BaseRequest) -> None:
-    """End the connection now, whatever is on its way."""
+    """Close the connection now, whatever is being sent."""
     if request.transport is not None:
         request.transport.abort()
 
 
 async def write(response: web.StreamResponse, content: bytes, slow_s: float) -> None:
-    """Write this, however long it is, to a reader that takes some of it every `slow_s` seconds; TimeoutError."""
+    """Send bytes in slices; TimeoutError if the client takes longer than `slow_s` seconds for one of them."""
     view = memoryview(content)
     for start in range(0, len(view), _SLICE):
         async with asyncio.timeout(slow_s):
