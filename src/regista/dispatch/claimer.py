@@ -1,4 +1,4 @@
-"""Puller: a worker that frees a slot takes the best waiting task that it may do."""
+"""TaskClaimer: a worker that frees a slot takes the best waiting task that it may do."""
 
 import asyncio
 import logging
@@ -18,17 +18,17 @@ from .matcher import MatchIndex
 
 log = logging.getLogger("regista.dispatch")
 
-#: Lanes that one question to the store names; the others have their turn with the next.
-_LANES_ASKED = 256
-#: Seats that are asked for at once, when the store keeps answering in full.
-_SEATS_ASKED = 64
+#: Queues that one question to the store names; the others have their turn with the next.
+_QUEUES_ASKED = 256
+#: Workers that are asked for at once, when the store keeps answering in full.
+_REQUESTS_AT_ONCE = 64
 #: Seconds for which a worker is not asked for again after the store gave it nothing because its session was replaced or
 #: its lease is over.
 _REFUSED_S = 1.0
 
 
 class ClaimRequest(NamedTuple):
-    """What the store is asked for one seat."""
+    """What the store is asked for one worker."""
 
     connected: ConnectedWorker
     lanes: tuple[QueueKey, ...]
@@ -53,7 +53,7 @@ class TaskSource(Protocol):
 
 class TaskClaimer:
     """Brings what waits in the store to free slots. Runs when there is news, and looks only at that:
-    lanes in which something came to wait, and seats in which a slot became free.
+    queues in which something came to wait, and workers in which a slot became free.
 
     While it does not run, nobody with a free slot could do anything of what waits. So what comes to wait behind others
     is no news, and neither is a slot that may not be used yet.
@@ -75,9 +75,9 @@ class TaskClaimer:
         self._connected = index.connected
         self._deliver = deliver
         self._admission = admission
-        #: The lanes of the store were looked at since the start; before that, anything might wait there.
+        #: The queues of the store were looked at since the start; before that, anything might wait there.
         self.synced = False
-        #: Look at all lanes of the store before the next offers.
+        #: Look at all queues of the store before the next offers.
         self._look = True
         #: What has changed since it was last seen to.
         self._news: dict[QueueKey, None] = {}
@@ -93,7 +93,7 @@ class TaskClaimer:
     async def stop(self) -> None:
         """No more offers from here."""
         self._closed = True
-        self.synced = False  # who knows what others leave in the lanes meanwhile
+        self.synced = False  # others may leave tasks in the queues meanwhile
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
@@ -101,12 +101,12 @@ class TaskClaimer:
     # -- news ------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Look at all lanes soon."""
+        """Look at all queues soon."""
         self._look = True
         self._run_soon()
 
     def task_queued(self, queue_key: QueueKey) -> None:
-        """A task was left in a lane."""
+        """A task was left in a queue."""
         behind = queue_key in self._index.waiting
         self._index.mark_waiting(queue_key)
         if not behind or self._look or match_options(queue_key).isolated:
@@ -114,7 +114,7 @@ class TaskClaimer:
             self._run_soon()
 
     def slot_freed(self, connected: ConnectedWorker) -> None:
-        """The seat may have a free slot: whatever waits for its class comes first."""
+        """The worker may have a free slot: whatever waits for its class comes first."""
         worker_class = connected.worker_class
         if worker_class is None:
             return
@@ -137,7 +137,7 @@ class TaskClaimer:
             width = 1
             while self._look or self._news or self._freed:
                 if self._look:
-                    await self._look_at_all()
+                    await self._read_all_queues()
                 questions = self._questions(width)
                 if not questions:
                     continue
@@ -145,7 +145,7 @@ class TaskClaimer:
                     full = await self._ask(questions[0])
                 else:  # their writes share a flush
                     full = all(await asyncio.gather(*(self._ask(question) for question in questions)))
-                width = min(2 * width, _SEATS_ASKED) if full else 1
+                width = min(2 * width, _REQUESTS_AT_ONCE) if full else 1
         except StorageOutcomeUnknown:
             self._look = True  # the store says so itself; when it is back, the next wake finds what waits
         except Exception:
@@ -156,7 +156,7 @@ class TaskClaimer:
         finally:
             self._running = None
 
-    async def _look_at_all(self) -> None:
+    async def _read_all_queues(self) -> None:
         """Learn what waits from the store itself: hints may be lost, and say nothing of what was there before."""
         asked, known = self._index.now, list(self._index.waiting)
         self._look = False
@@ -169,17 +169,17 @@ class TaskClaimer:
         self.synced = True
 
     def _questions(self, most: int) -> list[ClaimRequest]:
-        """What to ask for whoever has a free slot; nothing when one of the two has come to its end."""
+        """What to ask for a worker that has a free slot; nothing when one of the two has come to its end."""
         questions: list[ClaimRequest] = []
-        while len(questions) < most and (connected := self._next_seat()) is not None:
+        while len(questions) < most and (connected := self._next_worker()) is not None:
             lanes, room = self._admitted(*self._wanted(connected))
             if room:
                 self._connected.claim(connected, room)
                 questions.append(ClaimRequest(connected, lanes, room, self._index.now))
         return questions
 
-    def _next_seat(self) -> ConnectedWorker | None:
-        """Somebody with a free slot for something that waits. Looks only at what is new."""
+    def _next_worker(self) -> ConnectedWorker | None:
+        """A worker with a free slot for something that waits. Looks only at what is new."""
         while self._freed:
             connected, _ = self._freed.popitem(last=False)
             if connected.worker_class is not None and (
@@ -188,7 +188,7 @@ class TaskClaimer:
                 return connected
         while self._news:
             queue_key = next(iter(self._news))
-            if queue_key in self._index.waiting and (found := self._seat_for(queue_key)) is not None:
+            if queue_key in self._index.waiting and (found := self._worker_for(queue_key)) is not None:
                 return found
             del self._news[queue_key]
         return None
@@ -199,7 +199,7 @@ class TaskClaimer:
         admitted = tuple(queue_key for queue_key, most in allowed.items() if most > 0)
         return admitted, min((allowed[queue_key] for queue_key in admitted), default=0)
 
-    def _seat_for(self, queue_key: QueueKey) -> ConnectedWorker | None:
+    def _worker_for(self, queue_key: QueueKey) -> ConnectedWorker | None:
         if self._admission.room(queue_key, 1) <= 0:
             return None
         if not match_options(queue_key).isolated:
@@ -214,20 +214,20 @@ class TaskClaimer:
 
     @staticmethod
     def _wanted(connected: ConnectedWorker) -> tuple[tuple[QueueKey, ...], int]:
-        """The waiting lanes that the seat has room for, and how many tasks all of them may give at once."""
+        """The waiting queues that the worker has room for, and how many tasks all of them may give at once."""
         assert connected.worker_class is not None
         if connected.reserved_for is not None:
             return (connected.reserved_for,), int(connected.is_idle)
         waiting_queues, limits = connected.worker_class.waiting_queues, connected.worker.limits
-        if not limits and len(waiting_queues) <= _LANES_ASKED:
+        if not limits and len(waiting_queues) <= _QUEUES_ASKED:
             return tuple(waiting_queues), connected.free
         lanes = tuple(
             islice(
                 (queue_key for queue_key in waiting_queues if connected.room_for(queue_key.type) > 0),
-                _LANES_ASKED,
+                _QUEUES_ASKED,
             )
         )
-        if len(waiting_queues) > _LANES_ASKED:
+        if len(waiting_queues) > _QUEUES_ASKED:
             for queue_key in lanes:  # to the end of the row: the others have their turn
                 del waiting_queues[queue_key]
                 waiting_queues[queue_key] = None
@@ -239,7 +239,7 @@ class TaskClaimer:
         return lanes, room
 
     async def _ask(self, question: ClaimRequest) -> bool:
-        """Let the seat have what the store gives it. True when that was all it could take."""
+        """Let the worker have what the store gives it. True when that was all it could take."""
         connected, lanes, limit, asked = question
         try:
             tasks, exhausted = await self._tasks.claim_tasks(
@@ -249,7 +249,7 @@ class TaskClaimer:
             self._connected.claimed(connected, limit, [])
             raise
         if not tasks and not exhausted:
-            self._leave_alone(connected, limit)
+            self._retry_later(connected, limit)
             return False
         self._connected.claimed(connected, limit, tasks)
         full = len(tasks) == limit
@@ -259,7 +259,7 @@ class TaskClaimer:
             self._index.release_reserved(connected.reserved_for)
             self._news.update(dict.fromkeys(lanes))  # another worker for the next one that waits there
         if connected.worker_class is None:
-            self._deliver(tasks)  # it sits elsewhere by now, or is gone
+            self._deliver(tasks)  # it is connected elsewhere by now, or is gone
         elif tasks:
             connected.connection.send(tasks)
         if not full or connected.worker.limits:
@@ -268,7 +268,7 @@ class TaskClaimer:
             )  # it has room for more than it asked for, and something may have come meanwhile
         return full
 
-    def _leave_alone(self, connected: ConnectedWorker, slots: int) -> None:
+    def _retry_later(self, connected: ConnectedWorker, slots: int) -> None:
         """The store gives nothing to this worker: others get what waits while these slots stay reserved."""
 
         def free_again() -> None:

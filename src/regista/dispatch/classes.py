@@ -18,7 +18,7 @@ ClassKey = tuple[object, ...]
 def class_key(worker: Worker) -> ClassKey:
     """Equal for workers that are the same to any task.
 
-    Capacity is part of it, so that within a class the seat that holds the least has the most room.
+    Capacity is part of it, so that within a class the worker that holds the least has the most room.
     """
     return (
         tuple(sorted(worker.skills)),
@@ -30,7 +30,7 @@ def class_key(worker: Worker) -> ClassKey:
 
 
 class FreeSlotIndex:
-    """Seats with a free slot, by how many attempts each holds. Every step costs the same for any number.
+    """Workers with a free slot, by how many attempts each holds. Every step costs the same for any number.
 
     Ordered dictionaries, since taking from the front of a plain one walks over all that was taken before.
     """
@@ -47,15 +47,15 @@ class FreeSlotIndex:
         return len(self._level_of)
 
     def put(self, connected: "ConnectedWorker", level: int) -> None:
-        """The seat holds `level` attempts and can take more. It stands behind the others that hold so many."""
+        """The worker holds `level` attempts and can take more. It stands behind the others that hold so many."""
         old = self._level_of.get(connected)
         if old == level:
             self._levels[level].move_to_end(connected)
             return
-        seats = self._levels.get(level)
-        if seats is None:
-            seats = self._levels[level] = OrderedDict()
-        seats[connected] = None
+        workers = self._levels.get(level)
+        if workers is None:
+            workers = self._levels[level] = OrderedDict()
+        workers[connected] = None
         if level < self._least or not self._level_of:
             self._least = level
         self._level_of[connected] = level
@@ -63,15 +63,15 @@ class FreeSlotIndex:
             self._leave(connected, old)
 
     def take_out(self, connected: "ConnectedWorker") -> None:
-        """The seat can take no more. Twice is fine."""
+        """The worker can take no more. Twice is fine."""
         level = self._level_of.pop(connected, None)
         if level is not None:
             self._leave(connected, level)
 
     def _leave(self, connected: "ConnectedWorker", level: int) -> None:
-        seats = self._levels[level]
-        del seats[connected]
-        if not seats and level == self._least:
+        workers = self._levels[level]
+        del workers[connected]
+        if not workers and level == self._least:
             # Mostly it has just taken one task more than those beside it.
             above = self._levels.get(level + 1)
             self._least = (
@@ -84,9 +84,9 @@ class FreeSlotIndex:
 
 
 class WorkerClass:
-    """All seats whose workers are alike. One verdict of the filters is good for all of them.
+    """All connected workers that are alike. The filters run once for all of them.
 
-    A seat changes with every task that it gets or gives back, and many of them in one turn. So it is only noted in
+    A worker changes with every task that it gets or gives back, and many of them in one turn. So it is only noted in
     `moved`; whoever asks for a free slot has them find their places first.
     """
 
@@ -109,9 +109,9 @@ class WorkerClass:
         #: Counts the classes of an instance, so that ties have an order.
         self.number = number
         self.members: dict[ConnectedWorker, None] = {}
-        #: The lanes in which something waits that this class may do: its free slots belong to those.
+        #: The queues in which something waits that this class may do: its free slots belong to those.
         self.waiting_queues: dict[QueueKey, None] = {}
-        #: Seats that hold or may take another number of attempts than when they were note_change, the latest change last.
+        #: Workers that hold or may take another number of attempts than when they were last placed, the latest change last.
         self.moved: dict[ConnectedWorker, None] = {}
         #: How many tasks all of them can take.
         self._free = 0
@@ -121,7 +121,7 @@ class WorkerClass:
 
     @property
     def open(self) -> int:
-        """How many seats can take a task."""
+        """How many workers can take a task."""
         self._settle()
         return len(self._room)
 
@@ -162,7 +162,7 @@ class WorkerClass:
             room.take_out(connected)
 
     def next_free(self, skill: str) -> "ConnectedWorker | None":
-        """The seat that a task of this skill would go to."""
+        """The worker that a task of this skill would go to."""
         self._settle()
         return self._limited.get(skill, self._room).next_free()
 
@@ -175,7 +175,7 @@ class WorkerClass:
         )
 
     def free_for_waiting(self) -> "ConnectedWorker | None":
-        """A seat that could take something of what waits for this class."""
+        """A worker that could take something of what waits for this class."""
         self._settle()
         if not self._limited:
             return self._room.next_free() if self.waiting_queues else None

@@ -27,7 +27,7 @@ class Dispatcher:
     """Two ways lead from a task to a worker.
 
     *Sync match*: `reserve` finds a free slot before the task is even written, so the offer rides in the
-    commit that creates the task. *Pull*: a task that found nobody waits in its lane, and a worker that
+    commit that creates the task. *Pull*: a task that found no free worker waits in its queue, and a worker that
     frees a slot takes the best one it may run. While anything waits that a worker could do, new tasks
     queue up behind it: a fresh task never overtakes an older one.
     """
@@ -144,7 +144,7 @@ class Dispatcher:
     # -- sync match ------------------------------------------------------------------------------
 
     def reserve(self, task: Task, now: datetime) -> Task | None:
-        """The task as offered to a worker with a free slot, or None: it has to wait in its lane."""
+        """The task as offered to a worker with a free slot, or None: it has to wait in its queue."""
         queue_key = task.queue_key
         connected = None
         is_first = self._claimer.synced and queue_key not in self.match_index.waiting
@@ -234,11 +234,11 @@ class Dispatcher:
     # -- pull ------------------------------------------------------------------------------------
 
     def task_queued(self, queue_key: QueueKey) -> None:
-        """A task was left in a lane: whoever has a free slot should look."""
+        """A task was left in a queue: workers with a free slot may take it."""
         self._claimer.task_queued(queue_key)
 
     def wake(self) -> None:
-        """Look at all lanes soon."""
+        """Look at all queues soon."""
         self._claimer.wake()
 
     def start(self) -> None:

@@ -1,4 +1,4 @@
-"""Explain, for jobs: what a job waits for, whoever or whatever that is. Pure."""
+"""Explain, for jobs: what a job waits for. Pure."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Matching: may this worker do what waits in this lane? Pure, and asked once per lane and class."""
+"""Filters: may this worker do what waits in this queue? Pure; they run once per queue and class."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -43,7 +43,7 @@ def mismatches(queue_key: QueueKey, worker: Worker) -> Iterator[Mismatch]:
 
 @lru_cache(maxsize=2048)
 def requirements_of(queue_key: QueueKey) -> tuple[Requirements, list[str]]:
-    """What the lane requires, read once for all workers; and what of it cannot be read."""
+    """What the queue requires, read once for all workers; and what of it cannot be read."""
     return read_requirements(match_options(queue_key).requirements)
 
 

@@ -1,4 +1,4 @@
-"""Board: who may do what, and what waits. One verdict per lane and class, remembered."""
+"""MatchIndex: which workers may do what, and what waits. The filters run once per queue and class."""
 
 from bisect import insort
 from collections.abc import Iterable, Iterator
@@ -12,12 +12,12 @@ from .strategies import StaticRank, Strategy, strategy_of
 
 #: Heads that a strategy looks at for one task. The best standing comes first, so more would hardly help.
 HEADS = 64
-#: Lanes whose verdicts are remembered. Those in which something waits are never forgotten.
+#: Queues whose verdicts are remembered. Those in which something waits are never forgotten.
 LANES = 2048
 
 
 class Candidate(NamedTuple):
-    """A class that may do what waits in a lane; candidates sort by static_rank, then by age."""
+    """A class that may do what waits in a queue; candidates sort by static_rank, then by age."""
 
     static_rank: StaticRank
     number: int
@@ -25,7 +25,7 @@ class Candidate(NamedTuple):
 
 
 class CandidateList:
-    """A lane as the index sees it."""
+    """A queue as the index sees it."""
 
     __slots__ = ("by_class", "candidates", "strategy")
 
@@ -37,12 +37,12 @@ class CandidateList:
 
 
 class MatchIndex:
-    """The index between lanes and classes. A choice costs as much as there are classes to choose from."""
+    """The index between queues and classes. A choice costs as much as there are classes to choose from."""
 
     def __init__(self) -> None:
         self.connected = ConnectedWorkers(self._joined, self._left)
         self._views: dict[QueueKey, CandidateList] = {}
-        #: Lanes in which something may wait → when that was last said. Written here only.
+        #: Queues in which something may wait → when that was last said. Written here only.
         self.waiting: dict[QueueKey, int] = {}
         self._said = 0
         #: Where an isolated task waits → the worker that takes nothing else until it has it.
@@ -51,7 +51,7 @@ class MatchIndex:
     # -- verdicts --------------------------------------------------------------------------------
 
     def view(self, queue_key: QueueKey) -> CandidateList:
-        """The lane's candidates; the filters run at the first question only."""
+        """The queue's candidates; the filters run at the first question only."""
         view = self._views.get(queue_key)
         if view is None:
             view = CandidateList(queue_key)
@@ -100,7 +100,7 @@ class MatchIndex:
         return self._said
 
     def mark_waiting(self, queue_key: QueueKey) -> None:
-        """Something waits there: the free slots of whoever may do it belong to it."""
+        """Something waits there: the free slots of the workers that may do it belong to it."""
         self._said += 1
         # An isolated task does not hold others back: it waits for a worker that is reserved for it.
         if queue_key not in self.waiting and not match_options(queue_key).isolated:
@@ -109,7 +109,7 @@ class MatchIndex:
         self.waiting[queue_key] = self._said
 
     def clear(self, lanes: Iterable[QueueKey], asked: int) -> list[ConnectedWorker]:
-        """Nothing waited there at the moment `asked`. Returns the seats that were reserved for it, and no longer are."""
+        """Nothing waited there at the moment `asked`. Returns the workers that were reserved for it, and no longer are."""
         unreserved = []
         for queue_key in lanes:
             if self.waiting.get(queue_key, asked + 1) <= asked:
@@ -125,9 +125,9 @@ class MatchIndex:
     # -- isolated tasks --------------------------------------------------------------------------
 
     def reserve(self, queue_key: QueueKey) -> ConnectedWorker | None:
-        """A worker for an isolated task that waits in this lane: an idle one, else the one with the least to finish.
+        """A worker for an isolated task that waits in this queue: an idle one, else the one with the least to finish.
 
-        None while no worker may do the task. One worker is reserved for a lane at a time.
+        None while no worker may do the task. One worker is reserved for a queue at a time.
         """
         connected = self._reserved.get(queue_key)
         if (
@@ -154,7 +154,7 @@ class MatchIndex:
         return found
 
     def release_reserved(self, queue_key: QueueKey) -> None:
-        """The worker that was reserved for this lane takes any task again."""
+        """The worker that was reserved for this queue takes any task again."""
         connected = self._reserved.pop(queue_key, None)
         if connected is not None:
             self.connected.end_reservation(connected)
@@ -168,7 +168,7 @@ class MatchIndex:
     # -- choosing --------------------------------------------------------------------------------
 
     def choose(self, queue_key: QueueKey, *, fresh: bool) -> ConnectedWorker | None:
-        """The free seat that the lane's strategy likes best.
+        """The free worker that the queue's strategy likes best.
 
         A fresh task finds none where something waits that the worker could do: it must not overtake.
         """

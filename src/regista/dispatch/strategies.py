@@ -67,7 +67,7 @@ STRATEGY_TABLE: dict[str, Strategy] = {
 
 
 def strategy_of(queue_key: QueueKey) -> Strategy:
-    """What the lane asked for. A name that nobody knows (any more) is the default."""
+    """What the queue asked for. An unknown name means the default."""
     return STRATEGY_TABLE.get(match_options(queue_key).strategy or "default", STRATEGY_TABLE["default"])
 
 

@@ -1,4 +1,4 @@
-"""WorkerService: workers come and go, and what they held is never in doubt. FENCES 9 to 14."""
+"""WorkerService: sessions, heartbeats and results of workers, and the attempts that they hold. FENCES 9 to 14."""
 
 import asyncio
 import logging
@@ -103,7 +103,7 @@ class WorkerService:
         kills its worker at once would do so for ever.
 
         A process that is registered keeps its session, so that it may register with every instance. While it is
-        connected to another instance, it keeps its seat there, and all that it holds.
+        connected to another instance, it stays connected there, and all that it holds.
         """
         async with self._arrival(worker.id):
             worker = replace(await self._with_reputation(worker), instance=self._instance)
@@ -178,25 +178,23 @@ class WorkerService:
             self.follow_record(connected, worker)
 
     def follow_record(self, connected: ConnectedWorker, worker: Worker | None) -> bool:
-        """Let the seat follow the record, which was read while somebody sat there. True: it is let go of."""
-        sitting = connected.worker
-        if connected.worker_class is None or (worker is not None and worker.session < sitting.session):
+        """Apply the record, which was read while the worker was connected here. True: it is no longer connected here."""
+        known = connected.worker
+        if connected.worker_class is None or (worker is not None and worker.session < known.session):
             return False
-        if worker is None or worker.session > sitting.session:
+        if worker is None or worker.session > known.session:
             # It is gone, or has registered elsewhere.
-            self._dispatcher.disconnect(sitting.id, sitting.session)
+            self._dispatcher.disconnect(known.id, known.session)
             return True
-        if worker.record_version < sitting.record_version:
+        if worker.record_version < known.record_version:
             return False  # old news
-        if sitting.transport != "poll" and worker.instance != self._instance:
-            self._dispatcher.disconnect(sitting.id, worker.session)  # it came back to another instance
+        if known.transport != "poll" and worker.instance != self._instance:
+            self._dispatcher.disconnect(known.id, worker.session)  # it came back to another instance
             return True
-        if worker.draining != sitting.draining:
-            connected.worker = replace(
-                sitting, draining=worker.draining, record_version=worker.record_version
-            )
-            self._dispatcher.drain(sitting.id, worker.draining)
-        if worker.profile.reputation != sitting.profile.reputation:
+        if worker.draining != known.draining:
+            connected.worker = replace(known, draining=worker.draining, record_version=worker.record_version)
+            self._dispatcher.drain(known.id, worker.draining)
+        if worker.profile.reputation != known.profile.reputation:
             profile = replace(connected.worker.profile, reputation=worker.profile.reputation)
             self._dispatcher.update(replace(connected.worker, profile=profile))
         return False
@@ -357,13 +355,13 @@ class WorkerService:
                 self._dispatcher.release(worker_id, attempt)
 
     async def _take_back(self, tasks: Sequence[Task], kind: EventType) -> None:
-        """The worker is there, and does not have these: they go back to their lanes."""
+        """The worker is there, and does not have these: they go back to their queues."""
         await self._attempts.close(tasks, kind)
         for task in tasks:
             self._dispatcher.release(task.worker_id, task.attempt_id)
 
     async def hand_back(self, worker_id: str, attempt_ids: Collection[str]) -> None:
-        """The worker will not do these: the ones that it holds go back to their lanes, no run spent."""
+        """The worker will not do these: the ones that it holds go back to their queues, no run spent."""
         held = [task for task in await self._tasks.held_by(worker_id) if task.attempt_id in attempt_ids]
         begun = [task for task in held if task.state is AttemptState.STARTED]
         await self._take_back(begun, EventType.TASK_LOST)

@@ -1,4 +1,4 @@
-"""Mailbox: tasks on their way to a worker that asks for them."""
+"""TaskMailbox: tasks on their way to a worker that asks for them."""
 
 import asyncio
 from collections.abc import Container, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Desk: where workers come that speak HTTP. They ask for tasks, so each request finds them as they were."""
+"""PollingService: workers that ask for tasks over HTTP. It keeps a session for each from one request to the next."""
 
 import asyncio
 import logging
