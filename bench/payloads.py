@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from regista.config import Config
-from regista.payloads.service import FileService, build_files
+from regista.payloads.files_service import TaskFilesService, build_files
 
 MB = 1024 * 1024
 KEY, SECRET = "bench", "a-secret-of-the-bench"
@@ -50,7 +50,7 @@ def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-async def measure(name: str, service: FileService, total: int) -> list[Line]:
+async def measure(name: str, service: TaskFilesService, total: int) -> list[Line]:
     """The file up, down as a stream, down to the disk and up from there."""
     files = service.open("bench")
     await files.upload_stream("warm", content(32 * MB))  # what the libraries take once is not the file's

@@ -7,7 +7,7 @@ from regista.clock import Clock
 from regista.engines.base import EngineObserver
 from regista.engines.native.repository import JobRepository
 from regista.model import Task
-from regista.payloads.base import Broken, Payloads
+from regista.payloads.base import FetchFailure, PayloadStore
 from regista.payloads.offload import Offloader
 from regista.payloads.records import RecordOffloader
 from regista.storage.base import StorageBackend
@@ -33,11 +33,11 @@ class RepositoryStorage:
     def __init__(
         self,
         storage: StorageBackend,
-        payloads: Payloads,
+        payloads: PayloadStore,
         limit: int,
         clock: Clock,
         observer: EngineObserver | None = None,
-        on_broken_payload: Callable[[Task, Broken], None] = lambda task, why: None,
+        on_broken_payload: Callable[[Task, FetchFailure], None] = lambda task, why: None,
     ) -> None:
         self.storage = storage
         self.offloader = RecordOffloader(Offloader(payloads, limit, clock))
@@ -48,7 +48,7 @@ class RepositoryStorage:
 
 
 def repository_storage(
-    storage: StorageBackend, payloads: Payloads, limit: int, clock: Clock
+    storage: StorageBackend, payloads: PayloadStore, limit: int, clock: Clock
 ) -> StorageBackend:
     """The same, typed as a store."""
     return cast(StorageBackend, RepositoryStorage(storage, payloads, limit, clock))

@@ -38,7 +38,7 @@ from .model.attributes import declared_types
 from .observe.parts import counted_start
 from .observe.sampler import StoreSampler
 from .observe.telemetry import Telemetry
-from .payloads.base import Broken
+from .payloads.base import FetchFailure
 from .schedules.scheduler import Scheduler, build_scheduler
 from .services import (
     ApprovalService,
@@ -101,7 +101,7 @@ def build_parts(
     payloads = Filing(config, storage, clock, telemetry.watch_payloads)
     observer = telemetry.observer
 
-    def fail_task(task: Task, reason: Broken) -> None:
+    def fail_task(task: Task, reason: FetchFailure) -> None:
         engine.run_soon(fail_broken_task(engine, task, reason), "broken-params")
 
     repository = JobRepository(

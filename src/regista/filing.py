@@ -14,12 +14,12 @@ from .errors import FileMissing, PayloadsDisabled
 from .maintenance.chore import Chore
 from .maintenance.loop import MaintenanceLoop
 from .model import Job, Task, TaskFailure, TaskResult
-from .payloads.base import Broken, Method, Payloads, claimed
+from .payloads.base import FetchFailure, Method, PayloadStore, claim_owner
 from .payloads.cleanup import FileCleaner, FileSweeper
+from .payloads.files_service import TaskFilesService, build_files
 from .payloads.links import signed_path
 from .payloads.offload import Offloader
 from .payloads.records import RecordOffloader
-from .payloads.service import FileService, build_files
 from .payloads.task_files import TaskFiles
 from .storage.base import Hint, HintKind, StorageBackend, shared_secret
 
@@ -40,17 +40,17 @@ class Filing:
         config: Config,
         storage: StorageBackend,
         clock: Clock,
-        watched: Callable[[Payloads], Payloads] = lambda store: store,
+        watched: Callable[[PayloadStore], PayloadStore] = lambda store: store,
     ) -> None:
         """`watched` may put somebody who counts before the payload store."""
         self._config = config
         self._storage = storage
         self._clock = clock
-        self.service: FileService | None = build_files(config)
+        self.service: TaskFilesService | None = build_files(config)
         if self.service is not None:
             self.service.store = watched(self.service.store)
             # Twice: a transfer may look at its file while all others stand still. `Transfers` counts them.
-            self.service.outside = self.service.store.apart(2 * config.s3_max_concurrency)
+            self.service.outside = self.service.store.with_own_limits(2 * config.s3_max_concurrency)
         #: Signs links to files, where the payload store cannot. The same for all who share the store.
         self.secret = b""
         #: Who owns the payload store; empty until it has started.
@@ -64,7 +64,7 @@ class Filing:
             self.records = RecordOffloader(Offloader(self.service.store, limit, clock))
             self._build(self.service)
 
-    def _build(self, service: FileService) -> None:
+    def _build(self, service: TaskFilesService) -> None:
         removes = self._config.s3_auto_cleanup
         self._cleaner = FileCleaner(service.store, service, self._storage, removes)
         self.chores = [self._cleaner, FileSweeper(service.store, self._storage, removes)]
@@ -95,7 +95,7 @@ class Filing:
             self.secret = await shared_secret(self._storage, "files")
             await self.service.start()
             cluster = sha256(await shared_secret(self._storage, "cluster")).hexdigest()[:16]
-            self._owner = await claimed(self.service.store, cluster)
+            self._owner = await claim_owner(self.service.store, cluster)
 
     async def stop(self) -> None:
         """Remove the files of jobs that have just ended, and the directories of this process.
@@ -163,7 +163,7 @@ class Filing:
         return self._config.public_url.rstrip("/") + signed_path(self.secret, job_id, name, method, expires)
 
 
-async def fail_broken_task(engine: TaskEngine, task: Task, why: Broken) -> None:
+async def fail_broken_task(engine: TaskEngine, task: Task, why: FetchFailure) -> None:
     """Fails a task whose params cannot be read, as a worker would that was given it."""
     code = "PERMANENT_ERROR" if why.permanent else "TRANSIENT_ERROR"
     await engine.deliver(

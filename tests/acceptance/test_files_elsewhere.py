@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regista import TaskFiles, Worker, WorkerConfig
-from regista.payloads.service import FileService, build_files
+from regista.payloads.files_service import TaskFilesService, build_files
 from regista.sdk.remote import RemoteWorker
 from tests.acceptance.house import TOKEN, House, house
 
@@ -27,7 +27,7 @@ async def play(here: House, directory: Path) -> tuple[str, str]:
     """How a job went with a worker that uses this directory: its result, or the words of its last failure."""
     config = WorkerConfig(orchestrator_url=here.site.url, token=TOKEN, payloads=f"file:{directory}")
     files = build_files(config)
-    assert isinstance(files, FileService)
+    assert isinstance(files, TaskFilesService)
     await files.start()
     remote = RemoteWorker(crew(), config, files=files)
     await remote.start()

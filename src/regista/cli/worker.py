@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ..config import Connection, WorkerConfig
 from ..config.telemetry import as_json
-from ..payloads.service import build_files
+from ..payloads.files_service import build_files
 from ..sdk.main import run
 from ..tokens import WORKER_FILE, find_token
 from . import exits, logs

@@ -23,7 +23,7 @@ from ..clock import Clock
 from ..errors import ActionError, NotSerializable
 from ..model import ClientConfig, Job, Task
 from ..model.attributes import Attributes
-from ..payloads.base import MARK, Broken, broken, is_own
+from ..payloads.base import MARK, FetchFailure, broken, is_own
 from ..payloads.task_files import TaskFiles
 from ..redaction import redacted_exception
 from ..serialization import safe_text, to_storable
@@ -230,7 +230,7 @@ def _marked(tasks: Sequence[Task]) -> bool:
     return any(isinstance(data, dict) and MARK in data for data in results)
 
 
-def _missing_payload(job: Job, tasks: Sequence[Task], followed: bool) -> Broken | None:
+def _missing_payload(job: Job, tasks: Sequence[Task], followed: bool) -> FetchFailure | None:
     """Why a large value of the job cannot be read; None: what looks like a reference is a value of the client.
 
     Without a payload store the references are not `followed`, and those of an earlier store remain.
@@ -239,7 +239,7 @@ def _missing_payload(job: Job, tasks: Sequence[Task], followed: bool) -> Broken 
     values = (job.input, job.data, *results)
     if followed or not any(is_own(job.id, value) for value in values):
         return broken(*values)
-    return Broken("payloads_disabled", "a value lies in a payload store, and none is configured", True)
+    return FetchFailure("payloads_disabled", "a value lies in a payload store, and none is configured", True)
 
 
 def _error_message(error: BaseException, job: Job) -> str:

@@ -16,7 +16,7 @@ from ..config import Config
 from ..config.telemetry import metrics_endpoint, traces_endpoint
 from ..errors import ConfigError
 from ..model import Job, JobStatus, Worker
-from ..payloads.base import Payloads
+from ..payloads.base import PayloadStore
 from .commit_metrics import CommitMetrics
 from .engine_observer import EngineTelemetry
 from .meters import Meters
@@ -110,7 +110,7 @@ class Telemetry:
 
     # -- listening -------------------------------------------------------------------------------
 
-    def watch_payloads(self, payloads: Payloads) -> Payloads:
+    def watch_payloads(self, payloads: PayloadStore) -> PayloadStore:
         """The same for the payload store."""
         return watched_payloads(payloads, self.metrics, self._clock) if self.counts else payloads
 

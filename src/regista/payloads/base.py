@@ -48,7 +48,7 @@ class FileInfo(Struct, frozen=True, gc=False):
     etag: str | None = None
 
 
-class Payloads(Protocol):
+class PayloadStore(Protocol):
     """Where payloads lie. Paths are relative to the store's own root."""
 
     #: It can sign URLs that lead to it directly; otherwise the orchestrator serves its own.
@@ -58,7 +58,7 @@ class Payloads(Protocol):
         """Make sure that it can be used; PayloadUnavailable says why it cannot."""
         ...
 
-    def apart(self, concurrency: int) -> "Payloads":
+    def with_own_limits(self, concurrency: int) -> "PayloadStore":
         """The same store, for somebody who has so many turns of his own, and takes none from others."""
         ...
 
@@ -158,7 +158,7 @@ def _one_part(job_id: str) -> str:
 OWNER = "regista-owner"
 
 
-async def owner_of(store: Payloads) -> str:
+async def owner_of(store: PayloadStore) -> str:
     """Who uses this store; empty: nobody has, so far."""
     try:
         return (await store.get(OWNER)).decode(errors="replace")
@@ -166,7 +166,7 @@ async def owner_of(store: Payloads) -> str:
         return ""
 
 
-async def claimed(store: Payloads, cluster: str) -> str:
+async def claim_owner(store: PayloadStore, cluster: str) -> str:
     """Who owns this store; one without an owner becomes the cluster's now."""
     owner = await owner_of(store)
     if not owner:
@@ -195,7 +195,7 @@ SHOWN = "$offloaded"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-class Ref(Struct, frozen=True, gc=False):
+class ValueRef(Struct, frozen=True, gc=False):
     """Where a value lies, and what it must be."""
 
     path: str
@@ -203,7 +203,7 @@ class Ref(Struct, frozen=True, gc=False):
     size: int
 
 
-class Broken(Struct, frozen=True, gc=False):
+class FetchFailure(Struct, frozen=True, gc=False):
     """Why a value of a record could not be had."""
 
     code: str
@@ -211,7 +211,7 @@ class Broken(Struct, frozen=True, gc=False):
     permanent: bool
 
 
-class Kept(Struct, frozen=True):
+class UnfetchedValue(Struct, frozen=True):
     """Stands under MARK in a value that was not fetched, from when it is read until it is stored again.
 
     Nobody can send one: whatever comes from outside is made of dicts, lists and scalars, so a dict under MARK
@@ -221,25 +221,25 @@ class Kept(Struct, frozen=True):
     #: What stands under MARK in the store.
     mark: dict[str, Any]
     #: None: nobody has tried.
-    why: Broken | None = None
+    why: FetchFailure | None = None
 
 
-def broken(*values: object) -> Broken | None:
+def broken(*values: object) -> FetchFailure | None:
     """Why the first of these values that could not be had could not be had; None: all are themselves."""
     for value in values:
         if isinstance(value, dict) and MARK in value:
             kept = value[MARK]
-            if isinstance(kept, Kept) and kept.why is not None:
+            if isinstance(kept, UnfetchedValue) and kept.why is not None:
                 return kept.why
     return None
 
 
-def read_ref(told: Any) -> Ref:
+def read_ref(told: Any) -> ValueRef:
     """A reference as it stands in a record; ValidationError."""
-    return convert(told, Ref)
+    return convert(told, ValueRef)
 
 
-def refs_of(value: Any) -> list[Ref]:
+def refs_of(value: Any) -> list[ValueRef]:
     """The references that stand in a stored value; none where only one of them is not like ours."""
     mark = value.get(MARK) if isinstance(value, dict) else None
     if not isinstance(mark, dict):
@@ -259,7 +259,7 @@ def is_own(owner: str, value: Any) -> bool:
     return all(leads_home(prefix, ref) for ref in refs)
 
 
-def leads_home(prefix: str, ref: Ref) -> bool:
+def leads_home(prefix: str, ref: ValueRef) -> bool:
     """The reference names a value below a job's own prefix by its checksum, and nothing else."""
     return _SHA256.fullmatch(ref.sha256) is not None and ref.path == f"{prefix}/{ref.sha256}"
 
@@ -280,7 +280,7 @@ class PayloadOffloader(Protocol):
         ...
 
     async def whole_task(self, task: Task) -> Task:
-        """The task with all its values. A value that cannot be read stays a `Broken` reference."""
+        """The task with all its values. A value that cannot be read stays a `FetchFailure` reference."""
         ...
 
     async def held_task(self, task: Task) -> Task:

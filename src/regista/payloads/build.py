@@ -5,12 +5,12 @@ from pathlib import Path
 
 from ..config.payloads import PayloadSettings, payloads_url
 from ..errors import ConfigError
-from .base import Payloads
+from .base import PayloadStore
 
 log = logging.getLogger("regista.payloads")
 
 
-def build_payloads(config: PayloadSettings) -> Payloads | None:
+def build_payloads(config: PayloadSettings) -> PayloadStore | None:
     """The payload store that the settings name; None: there is none."""
     url = payloads_url(config)
     if not url:
@@ -22,7 +22,7 @@ def build_payloads(config: PayloadSettings) -> Payloads | None:
         raise ConfigError("REGISTA_PAYLOADS", "the s3 extra (pip install 'regista[s3]')", got) from None
 
 
-def _build(url: str, config: PayloadSettings) -> Payloads:
+def _build(url: str, config: PayloadSettings) -> PayloadStore:
     kind, _, rest = url.partition(":")
     if kind == "memory":
         from .memory import MemoryPayloads
@@ -36,7 +36,7 @@ def _build(url: str, config: PayloadSettings) -> Payloads:
     return S3Service(bucket, prefix.strip("/"), config)
 
 
-def _local(directory: Path, config: PayloadSettings) -> Payloads:
+def _local(directory: Path, config: PayloadSettings) -> PayloadStore:
     """A directory. A relative one is another for every process that starts somewhere else, so that is said."""
     from .directory import DirectoryPayloads
 

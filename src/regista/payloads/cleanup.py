@@ -21,8 +21,8 @@ from ..errors import PayloadError
 from ..maintenance.chore import ChoreResult
 from ..model import Job
 from ..storage.base import StorageBackend, shared_secret
-from .base import JOBS, RECORDS, Payloads, claimed, job_prefix
-from .task_files import FilesRoom
+from .base import JOBS, RECORDS, PayloadStore, claim_owner, job_prefix
+from .task_files import TaskFilesProvider
 
 log = logging.getLogger("regista.maintenance")
 
@@ -43,8 +43,8 @@ class FileCleaner:
 
     def __init__(
         self,
-        store: Payloads,
-        room: FilesRoom,
+        store: PayloadStore,
+        room: TaskFilesProvider,
         storage: StorageBackend,
         removes: bool,
         interval_s: float = 10.0,
@@ -98,11 +98,11 @@ class FileCleaner:
         if now - since < self._grace:
             self._used[job_id] = since
         else:
-            await asyncio.to_thread(self._room.put_away, job_id)
+            await asyncio.to_thread(self._room.remove_local, job_id)
 
     async def _clean(self, job_id: str) -> None:
         try:
-            await asyncio.to_thread(self._room.put_away, job_id)
+            await asyncio.to_thread(self._room.remove_local, job_id)
             if self._removes:
                 await self._store.clear(job_prefix(job_id))
         except BaseException:
@@ -118,7 +118,7 @@ class FileSweeper:
 
     def __init__(
         self,
-        store: Payloads,
+        store: PayloadStore,
         storage: StorageBackend,
         removes: bool,
         interval_s: float = 60.0,
@@ -212,7 +212,7 @@ class FileSweeper:
     async def _owns(self) -> bool:
         """Whether the place is ours; one without an owner becomes ours now."""
         cluster = sha256(await shared_secret(self._storage, "cluster")).hexdigest()[:16]
-        owner = await claimed(self._store, cluster)
+        owner = await claim_owner(self._store, cluster)
         if owner != cluster:
             log.warning(
                 "%s belongs to another cluster (%s): files of unknown jobs are left alone; "

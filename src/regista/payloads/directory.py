@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from ..errors import BadFileName, ConfigError, FileMissing, PayloadUnavailable
-from .base import CHUNK, FileInfo, Method, Payloads
+from .base import CHUNK, FileInfo, Method, PayloadStore
 
 T = TypeVar("T")
 
@@ -53,11 +53,11 @@ class DirectoryPayloads:
         self._writes = asyncio.Semaphore(concurrency)
 
     async def start(self) -> None:
-        """See `Payloads.start`."""
+        """See `PayloadStore.start`."""
         await self._run("", lambda: self._folders(""))
 
-    def apart(self, concurrency: int) -> Payloads:
-        """See `Payloads.apart`."""
+    def with_own_limits(self, concurrency: int) -> PayloadStore:
+        """See `PayloadStore.with_own_limits`."""
         other = copy.copy(self)
         other._reads = asyncio.Semaphore(concurrency)
         other._writes = asyncio.Semaphore(concurrency)
@@ -66,7 +66,7 @@ class DirectoryPayloads:
     # -- writing ---------------------------------------------------------------------------------
 
     async def put(self, path: str, content: bytes | Path | AsyncIterable[bytes]) -> None:
-        """See `Payloads.put`. BadFileName where a disk cannot have it: a name is a file or a folder, never both."""
+        """See `PayloadStore.put`. BadFileName where a disk cannot have it: a name is a file or a folder, never both."""
         async with self._writes:
             if isinstance(content, Path) and not await asyncio.to_thread(content.is_file):
                 raise FileMissing(str(content))
@@ -126,7 +126,7 @@ class DirectoryPayloads:
         return ""
 
     async def delete(self, paths: Iterable[str]) -> None:
-        """See `Payloads.delete`."""
+        """See `PayloadStore.delete`."""
         listed = list(paths)
         async with self._writes:
             await self._run(listed[0] if listed else "", lambda: self._remove_all(listed))
@@ -149,7 +149,7 @@ class DirectoryPayloads:
                 break
 
     async def clear(self, prefix: str) -> int:
-        """See `Payloads.clear`. Takes along half a file of a killed process, which is in no list."""
+        """See `PayloadStore.clear`. Takes along half a file of a killed process, which is in no list."""
         async with self._writes:
             return await self._run(prefix, lambda: self._clear(prefix))
 
@@ -163,12 +163,12 @@ class DirectoryPayloads:
     # -- reading ---------------------------------------------------------------------------------
 
     async def get(self, path: str) -> bytes:
-        """See `Payloads.get`."""
+        """See `PayloadStore.get`."""
         async with self._reads:
             return await self._run(path, (self._directory / path).read_bytes)
 
     async def stream(self, path: str) -> AsyncIterator[bytes]:
-        """See `Payloads.stream`."""
+        """See `PayloadStore.stream`."""
         async with self._reads:
             file = await self._run(path, lambda: (self._directory / path).open("rb"))
             try:
@@ -178,7 +178,7 @@ class DirectoryPayloads:
                 file.close()
 
     async def find(self, path: str) -> FileInfo | None:
-        """See `Payloads.find`."""
+        """See `PayloadStore.find`."""
         async with self._reads:
             try:
                 return await self._run(path, lambda: self._info(path))
@@ -192,7 +192,7 @@ class DirectoryPayloads:
         return _info_of(path, target.stat())
 
     async def files(self, prefix: str) -> AsyncIterator[FileInfo]:
-        """See `Payloads.files`."""
+        """See `PayloadStore.files`."""
         async with self._reads:
             found = await self._run(prefix, lambda: list(self._walk(self._directory / prefix)))
         for each in found:
@@ -211,7 +211,7 @@ class DirectoryPayloads:
                     yield _info_of(path, target.stat())
 
     async def folders(self, prefix: str) -> list[str]:
-        """See `Payloads.folders`."""
+        """See `PayloadStore.folders`."""
         async with self._reads:
             try:
                 return await self._run(prefix, lambda: self._folders(prefix))
@@ -229,11 +229,11 @@ class DirectoryPayloads:
         raise NotImplementedError
 
     def uri(self, path: str) -> str:
-        """See `Payloads.uri`."""
+        """See `PayloadStore.uri`."""
         return f"{self._root}/{path}"
 
     def path_of(self, uri: str) -> str | None:
-        """See `Payloads.path_of`."""
+        """See `PayloadStore.path_of`."""
         head = f"{self._root}/"
         return uri[len(head) :] if uri.startswith(head) else None
 

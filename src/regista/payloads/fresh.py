@@ -12,7 +12,7 @@ from ..clock import Clock
 _GOOD_FOR_S = 600.0
 
 
-class Fresh:
+class RecentUploads:
     """Paths by the job that they belong to, for ten minutes after they were written."""
 
     def __init__(self, clock: Clock) -> None:

@@ -22,12 +22,12 @@ class MemoryPayloads:
     async def start(self) -> None:
         """Nothing can be wrong with it."""
 
-    def apart(self, concurrency: int) -> "MemoryPayloads":
-        """Nobody takes turns here; see `Payloads.apart`."""
+    def with_own_limits(self, concurrency: int) -> "MemoryPayloads":
+        """Nobody takes turns here; see `PayloadStore.with_own_limits`."""
         return self
 
     async def put(self, path: str, content: bytes | Path | AsyncIterable[bytes]) -> None:
-        """Write a file; see `Payloads.put`."""
+        """Write a file; see `PayloadStore.put`."""
         if isinstance(content, Path):
             body = _read(content)
         elif isinstance(content, bytes):
@@ -37,38 +37,38 @@ class MemoryPayloads:
         self._files[path] = (body, datetime.now(UTC))
 
     async def get(self, path: str) -> bytes:
-        """The whole file; see `Payloads.get`."""
+        """The whole file; see `PayloadStore.get`."""
         if path not in self._files:
             raise FileMissing(path)
         return self._files[path][0]
 
     async def stream(self, path: str) -> AsyncIterator[bytes]:
-        """The file in pieces; see `Payloads.stream`."""
+        """The file in pieces; see `PayloadStore.stream`."""
         body = await self.get(path)
         for start in range(0, len(body), CHUNK):
             yield body[start : start + CHUNK]
 
     async def find(self, path: str) -> FileInfo | None:
-        """What is known of a file; see `Payloads.find`."""
+        """What is known of a file; see `PayloadStore.find`."""
         return self._info(path) if path in self._files else None
 
     async def files(self, prefix: str) -> AsyncIterator[FileInfo]:
-        """The files below a prefix; see `Payloads.files`."""
+        """The files below a prefix; see `PayloadStore.files`."""
         for path in [each for each in self._files if each.startswith(f"{prefix}/")]:
             yield self._info(path)
 
     async def folders(self, prefix: str) -> list[str]:
-        """The folders right below a prefix; see `Payloads.folders`."""
+        """The folders right below a prefix; see `PayloadStore.folders`."""
         below = [each[len(prefix) + 1 :] for each in self._files if each.startswith(f"{prefix}/")]
         return sorted({each.partition("/")[0] for each in below if "/" in each})
 
     async def delete(self, paths: Iterable[str]) -> None:
-        """Remove these files; see `Payloads.delete`."""
+        """Remove these files; see `PayloadStore.delete`."""
         for path in paths:
             self._files.pop(path, None)
 
     async def clear(self, prefix: str) -> int:
-        """Remove everything below a prefix; see `Payloads.clear`."""
+        """Remove everything below a prefix; see `PayloadStore.clear`."""
         paths = [each.name async for each in self.files(prefix)]
         await self.delete(paths)
         return len(paths)
@@ -78,11 +78,11 @@ class MemoryPayloads:
         raise PayloadsDisabled("files in memory have no address of their own")
 
     def uri(self, path: str) -> str:
-        """The name of the file for other programs; see `Payloads.uri`."""
+        """The name of the file for other programs; see `PayloadStore.uri`."""
         return f"{_ROOT}/{path}"
 
     def path_of(self, uri: str) -> str | None:
-        """The path that a URI names; see `Payloads.path_of`."""
+        """The path that a URI names; see `PayloadStore.path_of`."""
         return uri[len(_ROOT) + 1 :] if uri.startswith(f"{_ROOT}/") else None
 
     def _info(self, path: str) -> FileInfo:

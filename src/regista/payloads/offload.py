@@ -27,16 +27,16 @@ from ..errors import FileMissing, IntegrityError, PayloadError, PayloadUnavailab
 from .base import (
     MARK,
     SHOWN,
-    Broken,
-    Kept,
-    Payloads,
-    Ref,
+    FetchFailure,
+    PayloadStore,
+    UnfetchedValue,
+    ValueRef,
     is_own,
     leads_home,
     read_ref,
     record_prefix,
 )
-from .fresh import Fresh
+from .fresh import RecentUploads
 
 log = logging.getLogger("regista.payloads")
 
@@ -61,10 +61,10 @@ class Offloader:
     the value then stays in the record, as if there were none.
     """
 
-    def __init__(self, store: Payloads, limit: int, clock: Clock) -> None:
+    def __init__(self, store: PayloadStore, limit: int, clock: Clock) -> None:
         """Values above `limit` bytes are put away."""
         # Turns of our own: patience is with the store alone, never with those who wait beside us for one.
-        self._store = store.apart(_TURNS)
+        self._store = store.with_own_limits(_TURNS)
         self._reads, self._writes = asyncio.Semaphore(_TURNS), asyncio.Semaphore(_TURNS)
         self._limit = limit
         self._clock = clock
@@ -72,12 +72,12 @@ class Offloader:
         self._known: OrderedDict[str, bytes] = OrderedDict()
         self._known_bytes = 0
         #: What need not be written again. What is only known may have been removed since.
-        self.fresh = Fresh(clock)
+        self.fresh = RecentUploads(clock)
         self._resting_until = 0.0
 
     # -- how large -------------------------------------------------------------------------------
 
-    def heavy(self, value: Any) -> bool:
+    def needs_offload(self, value: Any) -> bool:
         """The value must be looked at before it is stored: it is large, or looks like a reference. Quick."""
         if not value:
             return False
@@ -91,12 +91,12 @@ class Offloader:
 
     async def pack(self, owner: str, value: Any) -> Any:
         """The value as it shall be stored in the record of the job `owner`."""
-        if not self.heavy(value):
+        if not self.needs_offload(value):
             return value
         if isinstance(value, dict):
             if MARK not in value:
                 return await self._pack_dict(owner, value)
-            if not isinstance(value[MARK], Kept):
+            if not isinstance(value[MARK], UnfetchedValue):
                 return {MARK: {"plain": value}}
             value = _bare(value, value[MARK])
             return value if MARK in value else await self.pack(owner, value)
@@ -107,7 +107,7 @@ class Offloader:
         """Single members if they are what is large, so that a small change does not write all of it again."""
         large = {key for key, each in value.items() if len(_encode(each)) > self._limit}
         rest = {key: each for key, each in value.items() if key not in large}
-        if not large or self.heavy(rest):
+        if not large or self.needs_offload(rest):
             ref = await self._put(owner, value)
             return value if ref is None else {MARK: {"whole": ref}}
         refs = {key: await self._put(owner, value[key]) for key in large}
@@ -165,9 +165,9 @@ class Offloader:
                 exc_info=None if isinstance(error, PayloadError) else error,
                 extra={"action": why.code, "job_id": owner},
             )
-            return {**value, MARK: Kept(value[MARK], why)}
+            return {**value, MARK: UnfetchedValue(value[MARK], why)}
 
-    async def fetch(self, owner: str, ref: Ref) -> Any:
+    async def fetch(self, owner: str, ref: ValueRef) -> Any:
         """The value behind a reference of the job `owner`; IntegrityError, PayloadUnavailable."""
         if not leads_home(record_prefix(owner), ref):
             raise FileMissing(ref.path)
@@ -180,14 +180,14 @@ class Offloader:
             return {**found, **rest} if rest and isinstance(found, dict) else found
         return {**{key: await self._get(read_ref(ref)) for key, ref in mark["keys"].items()}, **rest}
 
-    async def _get(self, ref: Ref) -> Any:
+    async def _get(self, ref: ValueRef) -> Any:
         body = self._known.get(ref.path)
         if body is None:
             body = await self._fetch(ref)
             self._remember(ref.path, body)
         return _decode(body)
 
-    async def _fetch(self, ref: Ref) -> bytes:
+    async def _fetch(self, ref: ValueRef) -> bytes:
         try:
             async with self._reads, asyncio.timeout(_PATIENCE_S):
                 body = await self._store.get(ref.path)
@@ -231,7 +231,7 @@ def unfetched(owner: str, value: Any) -> Any:
         return value
     if _is_plain(value):
         return value[MARK]["plain"]
-    return {**value, MARK: Kept(value[MARK])} if is_own(owner, value) else value
+    return {**value, MARK: UnfetchedValue(value[MARK])} if is_own(owner, value) else value
 
 
 def _shown(ref: dict[str, Any]) -> dict[str, Any]:
@@ -251,14 +251,14 @@ def _is_plain(value: dict[str, Any]) -> bool:
     return len(value) == 1 and isinstance(mark, dict) and mark.keys() == {"plain"}
 
 
-def _why(error: Exception) -> Broken:
+def _why(error: Exception) -> FetchFailure:
     """What is told of a value that could not be had. What nobody foresaw would happen again."""
     if isinstance(error, PayloadError):
-        return Broken(error.code, str(error), error.permanent)
-    return Broken(PayloadError.code, f"{type(error).__name__}: {error}", True)
+        return FetchFailure(error.code, str(error), error.permanent)
+    return FetchFailure(PayloadError.code, f"{type(error).__name__}: {error}", True)
 
 
-def _bare(value: dict[str, Any], kept: Kept) -> dict[str, Any]:
+def _bare(value: dict[str, Any], kept: UnfetchedValue) -> dict[str, Any]:
     """The form that is stored, without what a reader noted in it.
 
     A member that is there beside its own reference was written later, say by a person who mended the job: it wins.

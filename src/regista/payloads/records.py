@@ -29,12 +29,12 @@ class RecordOffloader:
 
     async def pack(self, changes: Sequence[Change]) -> Sequence[Change]:
         """The changes with large values stored elsewhere. The values are stored first, so no reference leads nowhere."""
-        heavy = [index for index, change in enumerate(changes) if self._heavy(change)]
-        if not heavy:
+        needs_offload = [index for index, change in enumerate(changes) if self._heavy(change)]
+        if not needs_offload:
             return changes
         packed = list(changes)
-        found = await asyncio.gather(*(self._pack(changes[index]) for index in heavy))
-        for index, change in zip(heavy, found, strict=True):
+        found = await asyncio.gather(*(self._pack(changes[index]) for index in needs_offload))
+        for index, change in zip(needs_offload, found, strict=True):
             packed[index] = change
         return packed
 
@@ -46,19 +46,21 @@ class RecordOffloader:
                     self._offload.fresh.drop(owner)
 
     def _heavy(self, change: Change) -> bool:
-        heavy, job = self._offload.heavy, change.job
-        if job is not None and (heavy(job.input) or heavy(job.data) or heavy(job.result)):
+        needs_offload, job = self._offload.needs_offload, change.job
+        if job is not None and (
+            needs_offload(job.input) or needs_offload(job.data) or needs_offload(job.result)
+        ):
             return True
         for write in change.tasks:
             result = write.task.result
-            if heavy(write.task.params) or (result is not None and heavy(result.data)):
+            if needs_offload(write.task.params) or (result is not None and needs_offload(result.data)):
                 return True
         # A child has its input from what its parent knows, which may be gone by the end of the same step.
         for birth in change.children:
-            if heavy(birth.job.input):
+            if needs_offload(birth.job.input):
                 return True
         for event in change.events:  # noqa: SIM110  # twice as quick, for every commit
-            if event.snapshot and heavy(event.snapshot):
+            if event.snapshot and needs_offload(event.snapshot):
                 return True
         return False
 
@@ -163,8 +165,8 @@ class RecordOffloader:
 
     def is_large(self, job: Job) -> bool:
         """A job that was just written has values that clients see in another form."""
-        heavy = self._offload.heavy
-        return heavy(job.input) or heavy(job.data) or heavy(job.result)
+        needs_offload = self._offload.needs_offload
+        return needs_offload(job.input) or needs_offload(job.data) or needs_offload(job.result)
 
     async def value(self, job: Job, sha256: str) -> Any:
         """One large value of a stored job by its checksum; FileMissing."""

@@ -76,8 +76,8 @@ class S3Service:
             why = f"{self._place} cannot be used; is it there, and are key and secret right? {error}"
             raise PayloadUnavailable(why) from error
 
-    def apart(self, concurrency: int) -> "S3Service":
-        """The same store with turns of its own; see `Payloads.apart`."""
+    def with_own_limits(self, concurrency: int) -> "S3Service":
+        """The same store with turns of its own; see `PayloadStore.with_own_limits`."""
         other = copy.copy(self)
         other._reads = asyncio.Semaphore(concurrency)
         other._writes = asyncio.Semaphore(concurrency)
@@ -86,7 +86,7 @@ class S3Service:
     # -- writing ---------------------------------------------------------------------------------
 
     async def put(self, path: str, content: bytes | Path | AsyncIterable[bytes]) -> None:
-        """Write a file; see `Payloads.put`."""
+        """Write a file; see `PayloadStore.put`."""
         async with self._writes:
             if isinstance(content, bytes | Path):
                 await self._put(path, content)
@@ -116,14 +116,14 @@ class S3Service:
             ) from None
 
     async def delete(self, paths: Iterable[str]) -> None:
-        """Remove these files; see `Payloads.delete`."""
+        """Remove these files; see `PayloadStore.delete`."""
         listed = list(paths)
         for start in range(0, len(listed), _DELETED_AT_ONCE):
             async with self._writes:
                 await self._delete(listed[start : start + _DELETED_AT_ONCE])
 
     async def clear(self, prefix: str) -> int:
-        """Remove everything below a prefix; see `Payloads.clear`."""
+        """Remove everything below a prefix; see `PayloadStore.clear`."""
         done, some = 0, []
         async for each in self.files(prefix):
             some.append(each.name)
@@ -145,14 +145,14 @@ class S3Service:
     # -- reading ---------------------------------------------------------------------------------
 
     async def get(self, path: str) -> bytes:
-        """The whole file; see `Payloads.get`."""
+        """The whole file; see `PayloadStore.get`."""
         async with self._reads:
             with _translated(path):
                 found = await obstore.get_async(self._store, path)
                 return bytes(await found.bytes_async())
 
     async def stream(self, path: str) -> AsyncIterator[bytes]:
-        """The file in pieces; see `Payloads.stream`."""
+        """The file in pieces; see `PayloadStore.stream`."""
         async with self._reads:
             with _translated(path):
                 found = await obstore.get_async(self._store, path)
@@ -166,7 +166,7 @@ class S3Service:
                 yield bytes(piece)
 
     async def find(self, path: str) -> FileInfo | None:
-        """What is known of a file; see `Payloads.find`."""
+        """What is known of a file; see `PayloadStore.find`."""
         async with self._reads:
             try:
                 with _translated(path):
@@ -175,7 +175,7 @@ class S3Service:
                 return None
 
     async def files(self, prefix: str) -> AsyncIterator[FileInfo]:
-        """The files below a prefix; see `Payloads.files`."""
+        """The files below a prefix; see `PayloadStore.files`."""
         async with self._reads:
             with _translated(prefix):
                 pages = aiter(obstore.list(self._store, prefix, chunk_size=1000))
@@ -189,7 +189,7 @@ class S3Service:
                     yield _info(meta)
 
     async def folders(self, prefix: str) -> list[str]:
-        """The folders right below a prefix; see `Payloads.folders`."""
+        """The folders right below a prefix; see `PayloadStore.folders`."""
         try:
             return await self._folders(prefix)
         except FileMissing:
@@ -204,17 +204,17 @@ class S3Service:
     # -- names -----------------------------------------------------------------------------------
 
     async def sign(self, path: str, method: Method, expires_s: float) -> str:
-        """A URL for one file; see `Payloads.sign`."""
+        """A URL for one file; see `PayloadStore.sign`."""
         with _translated(path):
             signer = cast(Any, self._store)
             return await obstore.sign_async(signer, method, path, timedelta(seconds=expires_s))
 
     def uri(self, path: str) -> str:
-        """The name of the file for other programs; see `Payloads.uri`."""
+        """The name of the file for other programs; see `PayloadStore.uri`."""
         return f"{self._root}/{path}"
 
     def path_of(self, uri: str) -> str | None:
-        """The path that a URI names; see `Payloads.path_of`."""
+        """The path that a URI names; see `PayloadStore.path_of`."""
         head = f"{self._root}/"
         return uri[len(head) :] if uri.startswith(head) else None
 

@@ -1,4 +1,4 @@
-"""Scratch: temporary directories on this machine's disk, gone with their job and with their process."""
+"""ScratchDirectory: temporary directories on this machine's disk, gone with their job and with their process."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ _UNLOCKED = "new-"
 _LOCKED_WITHIN_S = 60.0
 
 
-class Scratch:
+class ScratchDirectory:
     """Directories of this process, by job. Nothing is made before somebody asks for one.
 
     `kill -9` leaves them behind; their lock tells the next process on this machine that nobody uses them

@@ -11,19 +11,19 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from ..errors import BadFileName, FileMissing, PayloadsDisabled
-from .base import FileInfo, Method, Payloads, check_name, job_prefix
+from .base import FileInfo, Method, PayloadStore, check_name, job_prefix
 
 T = TypeVar("T")
 
 
-class FilesRoom(Protocol):
+class TaskFilesProvider(Protocol):
     """Hands out the files of jobs, and takes back what they left on this machine."""
 
     def open(self, job_id: str, attempt_id: str = "") -> "TaskFiles":
         """The files of a job, for one attempt at a task (or, without one, for its handlers)."""
         ...
 
-    def put_away(self, job_id: str, attempt_id: str = "") -> None:
+    def remove_local(self, job_id: str, attempt_id: str = "") -> None:
         """Remove the local directory of an attempt, or everything of a job. What is not there is fine."""
         ...
 
@@ -44,7 +44,7 @@ class TaskFiles:
 
     def __init__(
         self,
-        store: Payloads,
+        store: PayloadStore,
         job_id: str,
         folder: Callable[[], Path],
         clean: Callable[[], None] = lambda: None,

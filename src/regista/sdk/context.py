@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from ..errors import NotSerializable, PayloadsDisabled
-from ..payloads.task_files import FilesRoom, TaskFiles
+from ..payloads.task_files import TaskFiles, TaskFilesProvider
 from ..serialization import to_storable, to_storable_text
 
 _decode_any = msgspec.msgpack.Decoder().decode
@@ -58,7 +58,9 @@ class Assignment(Protocol):
 class TaskContext:
     """What a task function may know and say about its attempt. Every method may be called from any thread."""
 
-    def __init__(self, task: Assignment, report: ProgressCallback, files: FilesRoom | None = None) -> None:
+    def __init__(
+        self, task: Assignment, report: ProgressCallback, files: TaskFilesProvider | None = None
+    ) -> None:
         #: Stable over retries: use it to make side effects idempotent.
         self.task_id = task.id
         #: Names this one attempt; a retry gets another.
@@ -105,7 +107,7 @@ class TaskContext:
     def put_files_away(self) -> None:
         """The attempt is over: what it left on this machine goes. In the store, its files stay."""
         if self._files is not None:
-            self._files.put_away(self.job_id, self.attempt_id)
+            self._files.remove_local(self.job_id, self.attempt_id)
 
     def raise_if_cancelled(self) -> None:
         """Leave the function here if somebody wants it to stop: the way out for a thread."""

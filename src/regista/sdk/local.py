@@ -10,7 +10,7 @@ from .. import model
 from ..clock import Clock
 from ..errors import OrchestratorStopped, StorageFailed, StorageOutcomeUnknown, StorageUnavailable
 from ..model import Task, TaskResult
-from ..payloads.task_files import FilesRoom
+from ..payloads.task_files import TaskFilesProvider
 from .profile import build_worker_record
 from .task_runner import LAST_WORDS_S, RunningTask, TaskRunner
 from .tasks import Worker
@@ -58,7 +58,7 @@ class LocalWorker:
         service: WorkerServiceApi,
         clock: Clock,
         instance: str = "",
-        files: FilesRoom | None = None,
+        files: TaskFilesProvider | None = None,
     ) -> None:
         self.id = f"{instance}-{worker.name}" if instance else worker.name
         self._worker = worker

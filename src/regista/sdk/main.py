@@ -9,7 +9,7 @@ from typing import Protocol
 
 from ..aio import event_loop_class
 from ..config import WorkerConfig
-from ..payloads.task_files import FilesRoom
+from ..payloads.task_files import TaskFilesProvider
 from .profile import choose_worker_id
 from .remote import RemoteWorker
 from .tasks import Worker
@@ -32,8 +32,8 @@ class Terminal:
         return self._fd is not None and not os.isatty(self._fd)
 
 
-class Files(FilesRoom, Protocol):
-    """The files of jobs, with a life; `regista.payloads.service.build_files` makes them from the settings."""
+class Files(TaskFilesProvider, Protocol):
+    """The files of jobs, with a life; `regista.payloads.files_service.build_files` makes them from the settings."""
 
     async def start(self) -> None: ...
     async def stop(self) -> None: ...

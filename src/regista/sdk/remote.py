@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from .. import model
 from ..clock import Clock, SystemClock
 from ..config import WorkerConfig
-from ..payloads.task_files import FilesRoom
+from ..payloads.task_files import TaskFilesProvider
 from ..tls import TlsFiles, client_context
 from .connection import OrchestratorConnection
 from .credentials import OrchestratorCredentials
@@ -49,7 +49,7 @@ class RemoteWorker:
         *,
         clock: Clock | None = None,
         worker_id: str = "",
-        files: FilesRoom | None = None,
+        files: TaskFilesProvider | None = None,
     ) -> None:
         self.config = config if config is not None else WorkerConfig.from_env()
         self.id = worker_id or choose_worker_id(worker, self.config)

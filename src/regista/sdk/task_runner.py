@@ -14,7 +14,7 @@ from ..aio import await_user_code, call_user_code
 from ..clock import Clock
 from ..errors import TaskError
 from ..model import TaskFailure, TaskResult, split_attempt_id
-from ..payloads.task_files import FilesRoom
+from ..payloads.task_files import TaskFilesProvider
 from ..serialization import safe_text
 from .context import Assignment, TaskCancelled, TaskContext
 from .running_task import AttemptScope, RunningTask, TaskListener, failure_from_exception, failure_from_result
@@ -47,7 +47,7 @@ class TaskRunner:
         capacity: int,
         clock: Clock,
         sink: TaskListener,
-        files: FilesRoom | None = None,
+        files: TaskFilesProvider | None = None,
     ) -> None:
         self._skills = worker.skills
         self._worker_id = worker_id

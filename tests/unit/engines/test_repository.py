@@ -27,7 +27,7 @@ from regista.model import (
 from regista.observe.commit_metrics import CommitMetrics
 from regista.observe.engine_observer import EngineTelemetry
 from regista.observe.metrics import Metrics
-from regista.payloads.base import MARK, Broken, broken
+from regista.payloads.base import MARK, FetchFailure, broken
 from regista.payloads.memory import MemoryPayloads
 from regista.payloads.offload import Offloader
 from regista.payloads.records import RecordOffloader
@@ -169,7 +169,7 @@ async def test_a_task_whose_params_are_broken_is_given_to_nobody() -> None:
     await write(records, job=a_job(), tasks=tuple(TaskWrite(task) for task in tasks))
     hurt = sorted([each.name async for each in store.files("records")])[0]
     await store.put(hurt, b"something else")
-    told: list[tuple[str, Broken]] = []
+    told: list[tuple[str, FetchFailure]] = []
     records = RepositoryStorage(
         storage,
         store,

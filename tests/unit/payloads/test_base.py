@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from regista.errors import BadFileName
 from regista.payloads.base import (
     MARK,
-    Broken,
-    Kept,
+    FetchFailure,
+    UnfetchedValue,
     broken,
     check_name,
-    claimed,
+    claim_owner,
     difference,
     is_own,
     job_prefix,
@@ -59,10 +59,10 @@ def test_an_id_is_one_folder() -> None:
 
 
 def test_a_value_that_could_not_be_had_says_why() -> None:
-    why = Broken("integrity_error", "another checksum", True)
+    why = FetchFailure("integrity_error", "another checksum", True)
 
-    assert broken({}, {"a": 1}, [MARK], "text", None, {MARK: Kept({})}) is None
-    assert broken({}, {MARK: Kept({}, why)}) == why
+    assert broken({}, {"a": 1}, [MARK], "text", None, {MARK: UnfetchedValue({})}) is None
+    assert broken({}, {MARK: UnfetchedValue({}, why)}) == why
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ async def test_a_store_without_an_owner_becomes_that_of_whoever_claims_it_first(
     store = MemoryPayloads()
     assert await owner_of(store) == ""
 
-    assert await claimed(store, "one") == "one"
-    assert await claimed(store, "two") == "one"
+    assert await claim_owner(store, "one") == "one"
+    assert await claim_owner(store, "two") == "one"
     assert await owner_of(store) == "one"
 
 

@@ -12,9 +12,9 @@ from regista.errors import PayloadUnavailable
 from regista.model import Change
 from regista.payloads.base import OWNER
 from regista.payloads.cleanup import FileCleaner, FileSweeper
+from regista.payloads.files_service import TaskFilesService
 from regista.payloads.memory import MemoryPayloads
-from regista.payloads.scratch import Scratch
-from regista.payloads.service import FileService
+from regista.payloads.scratch import ScratchDirectory
 
 #: The store stamps files with the time of day: "later" is seen from there.
 NOW = datetime.now(UTC)
@@ -143,7 +143,7 @@ async def test_a_folder_that_cannot_be_removed_keeps_no_other_one() -> None:
 
 async def test_the_cleaner_sees_to_jobs_whose_files_were_used_here(tmp_path: Path) -> None:
     storage, store = await house(JobStatus.FINISHED, JobStatus.QUARANTINED, JobStatus.RUNNING)
-    service = FileService(store, Scratch(str(tmp_path)))
+    service = TaskFilesService(store, ScratchDirectory(str(tmp_path)))
     cleaner = FileCleaner(store, service, storage, removes=True)
     service.on_open = cleaner.used
     folders = [service.open(f"j{number}").path for number in range(3)]
@@ -169,7 +169,7 @@ async def test_the_cleaner_sees_to_jobs_whose_files_were_used_here(tmp_path: Pat
 async def test_the_cleaner_leaves_a_job_alone_that_is_not_written_yet(tmp_path: Path) -> None:
     # Given a start handler at work: it has written a file, and its job is not in the store yet.
     storage, store = await house()
-    service = FileService(store, Scratch(str(tmp_path)))
+    service = TaskFilesService(store, ScratchDirectory(str(tmp_path)))
     cleaner = FileCleaner(store, service, storage, removes=True)
     service.on_open = cleaner.used
     files = service.open("young")
@@ -191,7 +191,7 @@ async def test_the_cleaner_forgets_a_job_that_was_never_written_and_leaves_its_f
     tmp_path: Path,
 ) -> None:
     storage, store = await house()
-    service = FileService(store, Scratch(str(tmp_path)))
+    service = TaskFilesService(store, ScratchDirectory(str(tmp_path)))
     cleaner = FileCleaner(store, service, storage, removes=True)
     service.on_open = cleaner.used
     files = service.open("never")

@@ -65,7 +65,7 @@ async def test_a_path_that_the_library_cannot_read_is_a_bad_name(tmp_path: Path)
 
 async def test_whoever_is_apart_has_turns_of_his_own(tmp_path: Path) -> None:
     store = DirectoryPayloads(tmp_path, concurrency=1)
-    outside = store.apart(1)
+    outside = store.with_own_limits(1)
     await store.put("jobs/j1/a", b"x" * 3_000_000)
 
     held = cast(AsyncGenerator[bytes, None], outside.stream("jobs/j1/a"))

@@ -1,12 +1,12 @@
 """What was written a short while ago need not be written again; of what is older, nobody can say."""
 
-from regista.payloads.fresh import Fresh
+from regista.payloads.fresh import RecentUploads
 from regista.testing.clock import Clock
 
 
 def test_a_write_is_good_for_ten_minutes_and_for_its_own_job() -> None:
     clock = Clock()
-    fresh = Fresh(clock)
+    fresh = RecentUploads(clock)
 
     fresh.add("j1", "records/j1/a")
 
@@ -20,7 +20,7 @@ def test_a_write_is_good_for_ten_minutes_and_for_its_own_job() -> None:
 
 
 def test_nothing_of_a_job_that_was_dropped_is_sure_to_be_there() -> None:
-    fresh = Fresh(Clock())
+    fresh = RecentUploads(Clock())
     fresh.add("j1", "records/j1/a")
 
     fresh.drop("j1")
@@ -31,7 +31,7 @@ def test_nothing_of_a_job_that_was_dropped_is_sure_to_be_there() -> None:
 
 def test_jobs_that_nobody_writes_to_are_forgotten() -> None:
     clock = Clock()
-    fresh = Fresh(clock)
+    fresh = RecentUploads(clock)
     for number in range(100):
         fresh.add(f"j{number}", "a")
     clock.move(300)

@@ -51,7 +51,7 @@ def test_a_small_value_stays_the_very_same_object() -> None:
 
 @pytest.mark.parametrize("value", [{"a": object()}, {"a": 2**70}, {"a": {1j}}, {"a": "\ud800"}])
 def test_what_cannot_be_stored_is_left_to_the_store_to_refuse(value: Any) -> None:
-    assert not offloader().heavy(value)
+    assert not offloader().needs_offload(value)
 
 
 async def test_only_the_members_that_are_large_are_put_away() -> None:

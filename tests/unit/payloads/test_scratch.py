@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from regista.payloads.scratch import Scratch
+from regista.payloads.scratch import ScratchDirectory
 
 #: A process that makes a directory and waits to be killed.
 CHILD = """
 import sys, time
-from regista.payloads.scratch import Scratch
-scratch = Scratch(sys.argv[1])
+from regista.payloads.scratch import ScratchDirectory
+scratch = ScratchDirectory(sys.argv[1])
 (scratch.folder("j1", "a1") / "big").write_bytes(b"x")
 print("there", flush=True)
 time.sleep(60)
@@ -22,7 +22,7 @@ time.sleep(60)
 
 
 def test_nothing_is_made_before_somebody_asks(tmp_path: Path) -> None:
-    scratch = Scratch(str(tmp_path / "base"))
+    scratch = ScratchDirectory(str(tmp_path / "base"))
 
     assert scratch.names() == []
     scratch.drop("j1")
@@ -32,7 +32,7 @@ def test_nothing_is_made_before_somebody_asks(tmp_path: Path) -> None:
 
 
 def test_a_directory_is_there_and_gone_with_its_attempt_and_its_job(tmp_path: Path) -> None:
-    scratch = Scratch(str(tmp_path))
+    scratch = ScratchDirectory(str(tmp_path))
     first, second = scratch.folder("j1", "a1"), scratch.folder("j1", "a2")
     (first / "deep").mkdir()
     (first / "deep" / "file").write_text("x")
@@ -53,7 +53,7 @@ def test_a_directory_is_there_and_gone_with_its_attempt_and_its_job(tmp_path: Pa
 
 
 def test_nobody_else_can_look_into_them(tmp_path: Path) -> None:
-    scratch = Scratch(str(tmp_path))
+    scratch = ScratchDirectory(str(tmp_path))
 
     folder = scratch.folder("j1")
 
@@ -74,7 +74,7 @@ def test_what_a_killed_process_left_is_swept_and_what_a_living_one_has_is_not(tm
             assert child.stdout.readline() == "there\n"
         dead.kill()
         dead.wait()
-        scratch = Scratch(str(tmp_path))
+        scratch = ScratchDirectory(str(tmp_path))
         own = scratch.folder("j9")
 
         assert scratch.sweep() == 1
@@ -94,16 +94,16 @@ def test_a_directory_that_is_being_made_is_not_swept(tmp_path: Path, monkeypatch
 
     def sweep_first(descriptor: int, how: int) -> None:
         monkeypatch.setattr(fcntl, "flock", lock)
-        swept.append(Scratch(str(tmp_path)).sweep())
+        swept.append(ScratchDirectory(str(tmp_path)).sweep())
         lock(descriptor, how)
 
     monkeypatch.setattr(fcntl, "flock", sweep_first)
-    scratch = Scratch(str(tmp_path))
+    scratch = ScratchDirectory(str(tmp_path))
     folder = scratch.folder("j1")
 
     assert swept == [0]
     assert folder.parent.stat().st_mode & 0o077 == 0
-    assert Scratch(str(tmp_path)).sweep() == 0
+    assert ScratchDirectory(str(tmp_path)).sweep() == 0
     assert folder.is_dir()
     scratch.close()
 
@@ -113,7 +113,7 @@ def test_a_directory_that_a_process_left_before_it_was_locked_is_swept_later(tmp
     unlocked.mkdir()
     (unlocked / ".lock").touch()
 
-    assert Scratch(str(tmp_path)).sweep() == 0
+    assert ScratchDirectory(str(tmp_path)).sweep() == 0
     os.utime(unlocked, (0, 0))
-    assert Scratch(str(tmp_path)).sweep() == 1
+    assert ScratchDirectory(str(tmp_path)).sweep() == 1
     assert list(tmp_path.iterdir()) == []

@@ -11,9 +11,9 @@ import pytest
 from regista import PermanentError, Task, TransientError, Worker
 from regista.clock import SystemClock
 from regista.errors import PayloadsDisabled
+from regista.payloads.files_service import TaskFilesService
 from regista.payloads.memory import MemoryPayloads
-from regista.payloads.scratch import Scratch
-from regista.payloads.service import FileService
+from regista.payloads.scratch import ScratchDirectory
 from regista.payloads.task_files import TaskFiles
 from regista.sdk.params import build_call_plan
 from regista.sdk.task_runner import RunningTask, TaskRunner
@@ -37,7 +37,7 @@ class Notes:
 @asynccontextmanager
 async def performing(worker: Worker, tmp_path: Path, files: bool = True) -> AsyncIterator[Any]:
     """`perform(type, params)` → the result, and the directories that are left."""
-    service = FileService(MemoryPayloads(), Scratch(str(tmp_path)))
+    service = TaskFilesService(MemoryPayloads(), ScratchDirectory(str(tmp_path)))
     await service.start()
     notes = Notes()
     task_runner = TaskRunner(worker, "w1", 5, SystemClock(), notes, service if files else None)

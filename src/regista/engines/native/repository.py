@@ -6,7 +6,7 @@ from datetime import datetime
 from ...clock import Clock
 from ...errors import StorageError
 from ...model import Change, CommitOutcome, Job, JobMessage, QueueKey, Task, Worker
-from ...payloads.base import Broken, PayloadOffloader, broken
+from ...payloads.base import FetchFailure, PayloadOffloader, broken
 from ...storage.base import StorageBackend, TaskClaim, Version
 from ..base import EngineObserver, NoObserver
 
@@ -23,7 +23,7 @@ class JobRepository:
         clock: Clock,
         payloads: PayloadOffloader | None = None,
         observer: EngineObserver | None = None,
-        on_broken_payload: Callable[[Task, Broken], None] = lambda task, why: None,
+        on_broken_payload: Callable[[Task, FetchFailure], None] = lambda task, why: None,
     ) -> None:
         """`on_broken_payload` is called with a task whose params cannot be read. It must fail the task."""
         self._storage = storage

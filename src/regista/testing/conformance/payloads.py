@@ -18,11 +18,11 @@ from typing import Any, ParamSpec
 import pytest
 
 from ...errors import BadFileName, FileMissing
-from ...payloads.base import Payloads
-from ...payloads.scratch import Scratch
-from ...payloads.service import FileService
+from ...payloads.base import PayloadStore
+from ...payloads.files_service import TaskFilesService
+from ...payloads.scratch import ScratchDirectory
 
-PayloadsFactory = Callable[[], Payloads]
+PayloadsFactory = Callable[[], PayloadStore]
 P = ParamSpec("P")
 
 #: Names that people give to files; every store must keep them as they are.
@@ -283,7 +283,7 @@ class PayloadsConformance:
     async def test_odd_names_are_kept_as_they_are(
         self, payloads_factory: PayloadsFactory, tmp_path: Path
     ) -> None:
-        service = FileService(payloads_factory(), Scratch(str(tmp_path)))
+        service = TaskFilesService(payloads_factory(), ScratchDirectory(str(tmp_path)))
         files = service.open("j1")
 
         for name in ODD_NAMES:
@@ -298,7 +298,7 @@ class PayloadsConformance:
     async def test_no_name_leads_out_of_the_job(
         self, payloads_factory: PayloadsFactory, tmp_path: Path
     ) -> None:
-        service = FileService(payloads_factory(), Scratch(str(tmp_path)))
+        service = TaskFilesService(payloads_factory(), ScratchDirectory(str(tmp_path)))
         files, others = service.open("j1"), service.open("j2")
         await others.write_text("secret.txt", "of j2")
 
@@ -319,7 +319,7 @@ class PayloadsConformance:
     async def test_files_go_down_to_this_machine_and_up_again(
         self, payloads_factory: PayloadsFactory, tmp_path: Path
     ) -> None:
-        service = FileService(payloads_factory(), Scratch(str(tmp_path)))
+        service = TaskFilesService(payloads_factory(), ScratchDirectory(str(tmp_path)))
         await service.start()
         files = service.open("j1", "a1")
         uri = await files.write_json("in.json", {"n": [1, 2]})
@@ -345,7 +345,7 @@ class PayloadsConformance:
     async def test_plain_functions_have_twins_of_their_own(
         self, payloads_factory: PayloadsFactory, tmp_path: Path
     ) -> None:
-        service = FileService(payloads_factory(), Scratch(str(tmp_path)))
+        service = TaskFilesService(payloads_factory(), ScratchDirectory(str(tmp_path)))
         await service.start()
         files = service.open("j1")
 

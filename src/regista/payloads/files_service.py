@@ -1,4 +1,4 @@
-"""FileService: a payload store and the directories of this machine, handed out as the files of jobs."""
+"""TaskFilesService: a payload store and the directories of this machine, handed out as the files of jobs."""
 
 import asyncio
 import logging
@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from ..config.payloads import PayloadSettings
 from ..errors import PayloadError, PayloadUnavailable
-from .base import Method, Payloads, difference, owner_of
+from .base import Method, PayloadStore, difference, owner_of
 from .build import build_payloads
-from .scratch import Scratch
+from .scratch import ScratchDirectory
 from .task_files import TaskFiles
 
 log = logging.getLogger("regista.payloads")
@@ -17,10 +17,10 @@ log = logging.getLogger("regista.payloads")
 _LOOK_S = 5.0
 
 
-class FileService:
+class TaskFilesService:
     """Opens the files of jobs. A worker process has one, and so has an orchestrator."""
 
-    def __init__(self, store: Payloads, scratch: Scratch) -> None:
+    def __init__(self, store: PayloadStore, scratch: ScratchDirectory) -> None:
         self.store = store
         #: The same store for content that comes and goes through links: whoever dribbles takes no turn of a handler's.
         self.outside = store
@@ -74,12 +74,12 @@ class FileService:
             loop=self._loop,
         )
 
-    def put_away(self, job_id: str, attempt_id: str = "") -> None:
+    def remove_local(self, job_id: str, attempt_id: str = "") -> None:
         """Remove the local directory of an attempt, or everything of a job."""
         self.scratch.drop(job_id, *((attempt_id,) if attempt_id else ()))
 
 
-def build_files(config: PayloadSettings) -> FileService | None:
+def build_files(config: PayloadSettings) -> TaskFilesService | None:
     """The service that the settings mean; None: there are no files."""
     store = build_payloads(config)
-    return None if store is None else FileService(store, Scratch(config.task_files_dir))
+    return None if store is None else TaskFilesService(store, ScratchDirectory(config.task_files_dir))

@@ -1,4 +1,4 @@
-"""FileService: a worker whose payload store is not the orchestrator's says so."""
+"""TaskFilesService: a worker whose payload store is not the orchestrator's says so."""
 
 import asyncio
 import logging
@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from regista.errors import PayloadUnavailable
-from regista.payloads.base import claimed
+from regista.payloads.base import claim_owner
+from regista.payloads.files_service import TaskFilesService
 from regista.payloads.memory import MemoryPayloads
-from regista.payloads.scratch import Scratch
-from regista.payloads.service import FileService
+from regista.payloads.scratch import ScratchDirectory
 
 
-def service(tmp_path: Path) -> FileService:
-    return FileService(MemoryPayloads(), Scratch(str(tmp_path)))
+def service(tmp_path: Path) -> TaskFilesService:
+    return TaskFilesService(MemoryPayloads(), ScratchDirectory(str(tmp_path)))
 
 
 def test_another_store_than_the_orchestrators_is_warned_of_once_and_its_files_are_refused(
@@ -39,7 +39,7 @@ async def test_the_same_store_is_nothing_to_speak_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = service(tmp_path)
-    await claimed(files.store, "one")
+    await claim_owner(files.store, "one")
     await files.compare("other home", "file:///elsewhere", "two")
     caplog.clear()
 
