@@ -27,7 +27,7 @@ def run(blueprint: StateMachineBlueprint) -> Any:
             super().__init__(*arguments, **{**options, "files": Recorder})
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("regista.orchestrator.HandlerRunner", RunnerWithFiles)
+        patch.setattr("regista.composition.HandlerRunner", RunnerWithFiles)
         with TestOrchestrator(blueprint) as kit:
             return kit.run(blueprint.name)
 
