@@ -163,6 +163,20 @@ def test_chunks_that_end_in_something_else_are_refused_when_the_body_timeout_is_
     run(body, body_timeout_s=0.5)
 
 
+def test_connection_ends_after_a_transfer_encoding_that_is_more_than_chunked() -> None:
+    async def body(house: House) -> None:
+        reader, writer = await connect(house)
+        sent = head("POST", "/api/v1/jobs", **{"Transfer-Encoding": "gzip, chunked"})
+        writer.write(sent + b"0\r\n\r\n" + head("GET", "/api/v1/jobs"))
+        async with asyncio.timeout(5):
+            answer = await reader.read()
+        assert answer.count(b"HTTP/1.") == 1
+        assert answer.startswith((b"HTTP/1.1 4", b"HTTP/1.0 4"))
+        writer.close()
+
+    run(body)
+
+
 async def upload(house: House) -> bytes:
     """The head of a request that writes a file, but for what it says of the body."""
     job = await house.submit("script")
