@@ -83,9 +83,9 @@ class Slow:
     def __getattr__(self, name: str) -> Any:
         call = getattr(self._inner, name)
 
-        async def late(*args: Any) -> Any:
+        async def late(*args: Any, **options: Any) -> Any:
             await self._maybe()
-            answer = await call(*args)
+            answer = await call(*args, **options)
             await self._maybe()
             return answer
 

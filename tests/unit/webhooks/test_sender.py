@@ -615,6 +615,7 @@ async def test_a_store_that_is_away_after_the_word_was_heard_means_that_it_is_sa
 ) -> None:
     storage = Moody(SystemClock())
     await storage.start()
+    await shared_secret(storage, "webhook")
     await storage.put_records([delivery_write(delivery(), THEN)])
     post = Receivers("https://")
     chore = sender(storage, post)
