@@ -15,7 +15,7 @@ from ..history.base import HistoryStorage
 from ..history.reader import read_events
 from ..model import EventType, Job, OutboxEntry
 from ..schemas.jobs import Progress
-from ..storage.base import StorageBackend
+from ..storage.base import Outbox
 from .caller import Caller
 from .jobs import JobService
 
@@ -42,7 +42,7 @@ class EventService:
     """Follows the events of jobs: of a client's own, or of all for an operator."""
 
     def __init__(
-        self, jobs: JobService, feed: LiveEventFeed, storage: StorageBackend, history: HistoryStorage
+        self, jobs: JobService, feed: LiveEventFeed, storage: Outbox, history: HistoryStorage
     ) -> None:
         self._jobs = jobs
         self._feed = feed

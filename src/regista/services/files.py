@@ -11,7 +11,7 @@ from ..model import Job
 from ..payloads import links
 from ..payloads.base import FileInfo, check_name
 from ..payloads.task_files import TaskFiles
-from ..storage.base import StorageBackend
+from ..storage.base import JobStorage
 from .caller import Caller
 
 
@@ -84,7 +84,7 @@ class JobFinder(Protocol):
 class FileService:
     """Lists the files of jobs and makes links to them. The files of a client's jobs, or of all for an operator."""
 
-    def __init__(self, jobs: JobFinder, payloads: JobPayloads, storage: StorageBackend, clock: Clock) -> None:
+    def __init__(self, jobs: JobFinder, payloads: JobPayloads, storage: JobStorage, clock: Clock) -> None:
         self._jobs = jobs
         self._payloads = payloads
         self._storage = storage

@@ -9,7 +9,7 @@ from ..errors import HistoryUnavailable, JobNotFound
 from ..history.base import HistoryStorage
 from ..history.reader import read_events_of_jobs
 from ..model import Event, Job, JobStatus, Task
-from ..storage.base import StorageBackend
+from ..storage.base import JobStorage
 from .caller import Caller
 from .files import JobPayloads
 
@@ -33,7 +33,7 @@ class JobDetailsReader:
     """Reads the details of jobs."""
 
     def __init__(
-        self, engine: Engine, storage: StorageBackend, history: HistoryStorage, payloads: JobPayloads
+        self, engine: Engine, storage: JobStorage, history: HistoryStorage, payloads: JobPayloads
     ) -> None:
         self._engine = engine
         self._storage = storage

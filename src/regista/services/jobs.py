@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ..clock import Clock
 from ..config import Config
-from ..engines.base import Engine, MonthlyQuota, Submission, WaitResult, accepted
+from ..engines.base import Capability, Engine, MonthlyQuota, Submission, WaitResult, accepted
 from ..engines.quotas import monthly_quota
 from ..errors import BatchTooLarge, JobNotFound, OrchestratorStopped, RegistaError
 from ..model import Job
@@ -162,7 +162,8 @@ class JobService:
         job = await self.get(caller, job_id)
         explanation = await self._engine.explain(job)
         waiting = [task for task in await self._storage.tasks_of(job_id) if task.waiting]
-        candidates = await self._engine.dry_run(waiting[0]) if waiting else []
+        ranked = bool(waiting) and Capability.DRY_RUN in self._engine.capabilities
+        candidates = await self._engine.dry_run(waiting[0]) if ranked else []
         return JobExplanation(explanation, candidates)
 
     # -- change ----------------------------------------------------------------------------------

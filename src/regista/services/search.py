@@ -11,7 +11,7 @@ from ..history.query.counts import JobCounts
 from ..history.reader import group_of, query_of
 from ..model import Event, Job, JobSummary
 from ..model.attributes import Attributes
-from ..storage.base import StorageBackend
+from ..storage.base import JobStorage
 from .caller import Caller
 from .job_history import iter_events
 
@@ -58,7 +58,7 @@ class SearchService:
     def __init__(
         self,
         engine: Engine,
-        storage: StorageBackend,
+        storage: JobStorage,
         declared: SearchAttributes,
         tz: str,
         at_a_glance: Callable[[Job], Job] = lambda job: job,
