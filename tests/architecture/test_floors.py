@@ -13,7 +13,7 @@ SRC = Path(__file__).parents[2] / "src" / "regista"
 FLOORS = {
     **dict.fromkeys(["orchestrator", "composition", "backends", "filing", "server", "cli", "__main__"], 5),
     **dict.fromkeys(["api", "rpc", "dashboard", "services"], 4),
-    **dict.fromkeys(["engines.native", "dispatch", "workers", "logs", "maintenance", "upkeep"], 3),
+    **dict.fromkeys(["engines.native", "dispatch", "workers", "logs", "maintenance"], 3),
     **dict.fromkeys(
         [
             "history.recorder",
@@ -73,7 +73,6 @@ BELOW = {5: {4, 3, 1, 0}, 4: {3, 1, 0}, 3: {1, 0}, 2: {1, 0}, 1: {0}, 0: {0}}
 #: On floor 3 each may import those to its right; the readers of history, the scheduler and the cleanup of files stand beside them.
 CHAIN = [
     "maintenance",
-    "upkeep",
     "workers",
     "engines.native",
     "engines.handler_runner",
