@@ -60,6 +60,7 @@ FLOORS = {
             "places",
             "together",
             "serialization",
+            "terminal",
             "trace_context",
             "schedules",
             "redaction",

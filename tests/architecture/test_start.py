@@ -60,7 +60,7 @@ ORCHESTRATOR = {
     ),
     *(
         "regista.history",
-        "regista.observe",
+        "regista.observe.telemetry",
         "regista.orchestrator",
         "regista.storage",
         "regista.maintenance.loop",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from regista.clock import SystemClock
-from regista.config.schedules import read_schedules
+from regista.config.schedules_file import read_schedules
 from regista.engines.native.submissions import job_id_for_key
 from regista.schedules.calendar import moment
 from regista.schedules.registry import ScheduleRegistry, StoredSchedule

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from regista.cli import exits
+from regista.cli import exit_codes
 from regista.cli.parser import build_parser
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
@@ -52,6 +52,6 @@ def test_the_section_tells_every_flag(name: str) -> None:
 
 
 def test_every_exit_code_has_its_row() -> None:
-    codes = {value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)}
+    codes = {value for name, value in vars(exit_codes).items() if name.isupper() and isinstance(value, int)}
 
     assert {int(code) for code in re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)} == codes

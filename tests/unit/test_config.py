@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from regista.config import (
     PREFIX,
     SETTINGS,
-    Address,
     Config,
     Connection,
+    LocalAddressFile,
     WorkerConfig,
     find_url,
     url_for,
@@ -259,9 +259,9 @@ def test_an_orchestrator_on_this_machine_is_found_until_it_stops(tmp_path: Path)
     here, ours, theirs = str(tmp_path / "state"), "http://127.0.0.1:4711", "http://[::1]:4712"
     assert url_for("", here) == "http://127.0.0.1:8080"
 
-    first, second = Address(here, ours), Address(here, theirs, every_s=0.01)
+    first, second = LocalAddressFile(here, ours), LocalAddressFile(here, theirs, every_s=0.01)
     first.remove()  # which was not there yet
-    first = Address(here, ours)
+    first = LocalAddressFile(here, ours)
     assert first.leave() is None
     assert url_for("", here) == ours
     assert url_for("http://given:1/", here) == "http://given:1"
@@ -279,7 +279,10 @@ def test_an_orchestrator_on_this_machine_is_found_until_it_stops(tmp_path: Path)
 
 
 def test_whoever_waits_for_its_turn_and_stops_leaves_the_address_of_the_other(tmp_path: Path) -> None:
-    first, second = Address(str(tmp_path), "http://[::1]:1"), Address(str(tmp_path), "http://[::1]:2")
+    first, second = (
+        LocalAddressFile(str(tmp_path), "http://[::1]:1"),
+        LocalAddressFile(str(tmp_path), "http://[::1]:2"),
+    )
     assert (first.leave(), second.leave()) == (None, "http://[::1]:1")
 
     second.remove()

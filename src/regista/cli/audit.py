@@ -4,32 +4,32 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from . import exits
-from .calls import client_for
-from .output import screen_for
+from . import exit_codes
+from .calls import connect
+from .output import output_for
 
 #: For a person, where there is none.
 _NOTHING = "No audit records."
 
 
-async def listing(asked: argparse.Namespace) -> int:
+async def listing(args: argparse.Namespace) -> int:
     """The newest deeds."""
-    screen = screen_for(asked)
+    output = output_for(args)
     found = []
-    async with client_for(asked) as client:
-        wanted = {"actor": asked.actor, "action": asked.action, "target": asked.target}
-        records = client.audit(**wanted, page=min(asked.limit, 1000))
+    async with connect(args) as client:
+        wanted = {"actor": args.actor, "action": args.action, "target": args.target}
+        records = client.audit(**wanted, page=min(args.limit, 1000))
         async for record in records:
             found.append(record)
-            if len(found) == asked.limit:
+            if len(found) == args.limit:
                 break
-    if screen.json:
-        screen.document({"items": found})
-        return exits.OK
+    if output.json:
+        output.json_document({"items": found})
+        return exit_codes.OK
     columns = ["at", "actor", "action", "target", "address"]
     rows = [[*(str(record.get(name, "")) for name in columns), _facts(record)] for record in found]
-    screen.table([*columns, "facts"], rows, _NOTHING)
-    return exits.OK
+    output.table([*columns, "facts"], rows, _NOTHING)
+    return exit_codes.OK
 
 
 def _facts(record: Mapping[str, Any]) -> str:

@@ -13,26 +13,26 @@ from ..client import Client
 from ..errors import BlueprintError, BlueprintInvalid, BlueprintNotFound, GraphvizMissing, Unreachable
 from ..model import JobStatus
 from ..schemas.jobs import JobObject
-from . import exits
+from . import exit_codes
 from .app import load_app
-from .calls import client_for
-from .output import Screen, screen_for
-from .refusals import UsageError
+from .calls import connect
+from .errors import UsageError
+from .output import Output, output_for
 
 #: How many jobs that cannot move are named; the rest is counted.
 _NAMED = 10
 
 
-async def listing(asked: argparse.Namespace) -> int:
+async def listing(args: argparse.Namespace) -> int:
     """Every blueprint that the orchestrator knows."""
-    screen = screen_for(asked)
-    async with client_for(asked) as client:
+    output = output_for(args)
+    async with connect(args) as client:
         found = await client.blueprints()
-    if screen.json:
-        screen.document({"items": found})
+    if output.json:
+        output.json_document({"items": found})
     else:
-        screen.table(["blueprint", "version", "states", "source"], [_row(each) for each in found])
-    return exits.OK
+        output.table(["blueprint", "version", "states", "source"], [_row(each) for each in found])
+    return exit_codes.OK
 
 
 def _row(blueprint: dict[str, Any]) -> list[str]:
@@ -42,32 +42,32 @@ def _row(blueprint: dict[str, Any]) -> list[str]:
     return [str(blueprint.get("name", "")), str(blueprint.get("version", "")), str(len(states)), source]
 
 
-async def graph(asked: argparse.Namespace) -> int:
+async def graph(args: argparse.Namespace) -> int:
     """The states of a blueprint, drawn."""
-    screen = screen_for(asked)
-    if asked.format == "png" and asked.output is None and (screen.json or sys.stdout.isatty()):
+    output = output_for(args)
+    if args.format == "png" and args.output is None and (output.json or sys.stdout.isatty()):
         raise UsageError("a picture is not text: name a file with --output, or ask for dot or svg")
-    if asked.app is not None:
-        drawing = _draw(asked.app, asked.blueprint, asked.format)
+    if args.app is not None:
+        drawing = _draw(args.app, args.blueprint, args.format)
     else:
-        async with client_for(asked) as client:
-            drawing = await client.graph(asked.blueprint, asked.format)
-    _deliver(screen, asked, drawing)
-    return exits.OK
+        async with connect(args) as client:
+            drawing = await client.graph(args.blueprint, args.format)
+    _deliver(output, args, drawing)
+    return exit_codes.OK
 
 
-def _deliver(screen: Screen, asked: argparse.Namespace, drawing: bytes) -> None:
-    if asked.output is not None:
+def _deliver(output: Output, args: argparse.Namespace, drawing: bytes) -> None:
+    if args.output is not None:
         try:
-            Path(asked.output).write_bytes(drawing)
+            Path(args.output).write_bytes(drawing)
         except OSError as error:
-            raise UsageError(f"--output: cannot write {asked.output}: {error.strerror}") from None
-    if screen.json:
-        where = {"file": asked.output} if asked.output else {"graph": drawing.decode()}
-        screen.document({"blueprint": asked.blueprint, "format": asked.format, **where})
-    elif asked.output is None and sys.stdout.isatty():
-        screen.say(drawing.decode(errors="replace").rstrip("\n"))
-    elif asked.output is None:
+            raise UsageError(f"--output: cannot write {args.output}: {error.strerror}") from None
+    if output.json:
+        where = {"file": args.output} if args.output else {"graph": drawing.decode()}
+        output.json_document({"blueprint": args.blueprint, "format": args.format, **where})
+    elif args.output is None and sys.stdout.isatty():
+        output.line(drawing.decode(errors="replace").rstrip("\n"))
+    elif args.output is None:
         sys.stdout.buffer.write(drawing)
         sys.stdout.buffer.flush()
 
@@ -88,26 +88,26 @@ def _draw(app: str, name: str, output_format: str) -> bytes:
     return done.stdout
 
 
-async def check(asked: argparse.Namespace) -> int:
+async def check(args: argparse.Namespace) -> int:
     """Is the app fit to be served, and which live jobs could move to it."""
-    screen = screen_for(asked)
-    found = load_app(asked.app).need_blueprints()
+    output = output_for(args)
+    found = load_app(args.app).need_blueprints()
     reports = [_validated(blueprint) for blueprint in found]
-    note = "live jobs were not looked at, as --offline says" if asked.offline else ""
+    note = "live jobs were not looked at, as --offline says" if args.offline else ""
     asked_in_vain = False
-    if not asked.offline:
+    if not args.offline:
         try:
-            async with client_for(asked) as client:
+            async with connect(args) as client:
                 for blueprint, report in zip(found, reports, strict=True):
                     if not report["problems"]:
                         report["live_jobs"] = await _movable(client, blueprint)
         except Unreachable as error:
             note, asked_in_vain = f"{error}; live jobs were not looked at", True
-            screen.note(note)
-    _tell(screen, reports, note)
-    if any(report["problems"] or (asked.strict and _stays(report)) for report in reports):
-        return exits.FAILED
-    return exits.UNREACHABLE if asked.strict and asked_in_vain else exits.OK
+            output.notice(note)
+    _tell(output, reports, note)
+    if any(report["problems"] or (args.strict and _stays(report)) for report in reports):
+        return exit_codes.FAILED
+    return exit_codes.UNREACHABLE if args.strict and asked_in_vain else exit_codes.OK
 
 
 def _stays(report: dict[str, Any]) -> list[dict[str, str]]:
@@ -164,21 +164,21 @@ def _needed(job: JobObject) -> set[str]:
     return {job.state, *filter(None, [detail.get("aggregator")])}
 
 
-def _tell(screen: Screen, reports: list[dict[str, Any]], note: str) -> None:
-    if screen.json:
-        screen.document({"items": reports} | ({"note": note} if note else {}))
+def _tell(output: Output, reports: list[dict[str, Any]], note: str) -> None:
+    if output.json:
+        output.json_document({"items": reports} | ({"note": note} if note else {}))
         return
     for report in reports:
         for problem in report["problems"]:
-            screen.say(f"error    {report['blueprint']}: {problem}")
+            output.line(f"error    {report['blueprint']}: {problem}")
         if not report["problems"]:
             mark = "blocked" if _stays(report) else "ok     "
-            screen.say(f"{mark}  {report['blueprint']} {report['version']}{_jobs_told(report['live_jobs'])}")
+            output.line(f"{mark}  {report['blueprint']} {report['version']}{_jobs_told(report['live_jobs'])}")
         stays = _stays(report)
         for stay in stays[:_NAMED]:
-            screen.say(f"       {stay['id']} cannot migrate: {stay['reason']}")
+            output.line(f"       {stay['id']} cannot migrate: {stay['reason']}")
         if len(stays) > _NAMED:
-            screen.say(f"       and {len(stays) - _NAMED} more")
+            output.line(f"       and {len(stays) - _NAMED} more")
 
 
 def _jobs_told(jobs: dict[str, Any] | None) -> str:

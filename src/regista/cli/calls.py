@@ -10,29 +10,29 @@ import msgspec
 
 from ..client import Client
 from ..config import Connection
-from .output import visible
-from .refusals import UsageError, by_flag, refuse_parent
+from ..terminal import escape_control_chars
+from .errors import UsageError, check_state_dir, name_errors_by_flag
 
 
-def client_for(asked: argparse.Namespace) -> Client:
+def connect(args: argparse.Namespace) -> Client:
     """A client of the orchestrator that flags and environment name."""
-    with by_flag(asked, url="url", state_dir="dir"):
-        connection = Connection.from_env(url=asked.url, state_dir=asked.dir)
+    with name_errors_by_flag(args, url="url", state_dir="dir"):
+        connection = Connection.from_env(url=args.url, state_dir=args.dir)
     if not (connection.url and connection.token):
-        refuse_parent(asked.dir)
+        check_state_dir(args.dir)
     return Client(connection=connection, on_wait=_waits)
 
 
 def _waits(why: str, left_s: float) -> None:
     """Silence looks like an error. Beside the data, so that nobody who reads that is disturbed."""
     print(  # noqa: T201
-        visible(f"regista: {why}; trying again for {max(1, round(left_s))} s", one_line=True),
+        escape_control_chars(f"regista: {why}; trying again for {max(1, round(left_s))} s", one_line=True),
         file=sys.stderr,
         flush=True,
     )
 
 
-def object_in(flag: str, text: str) -> dict[str, Any]:
+def parse_json_object(flag: str, text: str) -> dict[str, Any]:
     """The JSON object that was typed, or lies in `@FILE`, or comes from standard input (`-`)."""
     body = _read(flag, text)
     if not body.strip():
@@ -48,12 +48,12 @@ def object_in(flag: str, text: str) -> dict[str, Any]:
     return value
 
 
-def maybe_object_in(flag: str, text: str | None) -> dict[str, Any] | None:
+def parse_optional_object(flag: str, text: str | None) -> dict[str, Any] | None:
     """The same, where nothing may have been given."""
-    return None if text is None else object_in(flag, text)
+    return None if text is None else parse_json_object(flag, text)
 
 
-def attributes_in(flag: str, given: Sequence[str]) -> dict[str, Any]:
+def parse_attributes(flag: str, given: Sequence[str]) -> dict[str, Any]:
     """`NAME=VALUE` each; a value that is no JSON is text."""
     found: dict[str, Any] = {}
     for text in given:

@@ -4,23 +4,23 @@ import argparse
 from datetime import datetime
 from typing import Any
 
-from . import exits
-from .calls import client_for
-from .output import age, screen_for, span
+from . import exit_codes
+from .calls import connect
+from .output import age, output_for, span
 
 
-async def listing(asked: argparse.Namespace) -> int:
+async def listing(args: argparse.Namespace) -> int:
     """Every chore of the instance that answers."""
-    screen = screen_for(asked)
-    async with client_for(asked) as client:
+    output = output_for(args)
+    async with connect(args) as client:
         found = await client.chores()
-    if screen.json:
-        screen.document(found)
-        return exits.OK
-    screen.note(f"instance {found['instance']}")
+    if output.json:
+        output.json_document(found)
+        return exit_codes.OK
+    output.notice(f"instance {found['instance']}")
     columns = ["chore", "every", "runs on", "last run", "took", "items", "runs", "failures", "last failure"]
-    screen.table(columns, [_row(chore) for chore in found["items"]])
-    return exits.OK
+    output.table(columns, [_row(chore) for chore in found["items"]])
+    return exit_codes.OK
 
 
 def _row(chore: dict[str, Any]) -> list[str]:

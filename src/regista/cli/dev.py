@@ -13,11 +13,11 @@ from pathlib import Path
 
 from ..errors import ConfigError, StorageError
 from ..sdk.main import Terminal
-from . import exits
+from . import exit_codes
 from .app import AppError, files_of, load_app, refuse_absent
 from .entry import debug_wanted
-from .output import Screen, screen_for
-from .refusals import tell
+from .errors import tell
+from .output import Output, output_for
 from .serve import config_for, perform
 
 #: How often the files are looked at.
@@ -32,38 +32,38 @@ _NO_CHANGE_HELPS = 70
 Stamps = dict[Path, tuple[int, int]]
 
 
-def dev(asked: argparse.Namespace) -> int:
+def dev(args: argparse.Namespace) -> int:
     """Serve the app with its workers; with reload, in a process of its own that is started again."""
-    if asked.no_reload:
-        return _perform_once(asked)
-    config = config_for(asked)  # what is wrong with the settings is said once, here
-    refuse_absent(asked.app)
+    if args.no_reload:
+        return _perform_once(args)
+    config = config_for(args)  # what is wrong with the settings is said once, here
+    refuse_absent(args.app)
     port = config.api_port or _free_port(config.api_host)
-    return Reloader(asked, port, config.stop_grace_s + _LAST_WORDS_S).run()
+    return Reloader(args, port, config.stop_grace_s + _LAST_WORDS_S).run()
 
 
-def _perform_once(asked: argparse.Namespace) -> int:
-    config = config_for(asked)
-    if asked.parent is not None:
+def _perform_once(args: argparse.Namespace) -> int:
+    config = config_for(args)
+    if args.parent is not None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until we serve: what a reload reads is read anyway
-        _leave_with(asked.parent, config.stop_grace_s + _LAST_WORDS_S)
+        _leave_with(args.parent, config.stop_grace_s + _LAST_WORDS_S)
     broken: list[Path] = []
     try:
-        app = load_app(asked.app)
+        app = load_app(args.app)
     except AppError as error:
         broken = [Path(error.app).resolve()]
         raise
     finally:
-        if asked.report_files is not None:
-            _report(asked.report_files, {*files_of(asked.app), *broken})
+        if args.report_files is not None:
+            _report(args.report_files, {*files_of(args.app), *broken})
     if not app.workers:
         app.need_blueprints()
     try:
-        return perform(asked, config, app, with_workers=True)
+        return perform(args, config, app, with_workers=True)
     except (OSError, StorageError, ConfigError) as error:
-        if asked.report_files is None:
+        if args.report_files is None:
             raise
-        tell(error, debug=debug_wanted(asked))
+        tell(error, debug=debug_wanted(args))
         return _NO_CHANGE_HELPS
 
 
@@ -85,7 +85,7 @@ def _leave_with(parent: int, patience_s: float) -> None:
             time.sleep(_LOOK_S)
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(patience_s)
-        os._exit(exits.FAILED)
+        os._exit(exit_codes.FAILED)
 
     threading.Thread(target=look, name="regista-dev-parent", daemon=True).start()
 
@@ -106,11 +106,11 @@ class Reloader:
     next change; one that cannot start whatever the app says (a port that is taken) ends us too.
     """
 
-    def __init__(self, asked: argparse.Namespace, port: int, patience_s: float) -> None:
-        self._asked = asked
+    def __init__(self, args: argparse.Namespace, port: int, patience_s: float) -> None:
+        self._asked = args
         self._port = port
         self._patience_s = patience_s
-        self._screen: Screen = screen_for(asked)
+        self._screen: Output = output_for(args)
         self._told = False
         self._child: subprocess.Popen[bytes] | None = None
         self._terminal = Terminal()
@@ -129,11 +129,11 @@ class Reloader:
             changed = self._watch(child, {**stamps(files), **before})
             self._end(child)
             if child.returncode == _NO_CHANGE_HELPS:
-                return exits.FAILED
+                return exit_codes.FAILED
             if changed:
                 names = ", ".join(sorted(path.name for path in changed))
-                self._screen.note(f"{names} changed; starting again")
-        return exits.OK
+                self._screen.notice(f"{names} changed; starting again")
+        return exit_codes.OK
 
     def _stop(self, number: int, frame: object) -> None:
         self._told = True
@@ -164,7 +164,7 @@ class Reloader:
             if child.poll() is not None and not mourned:
                 mourned = True
                 if not self._told:
-                    self._screen.note("the app has stopped; waiting for a change of its files")
+                    self._screen.notice("the app has stopped; waiting for a change of its files")
             now = stamps(before)
             if now != before:
                 return {path for path in before if now.get(path) != before[path]}
@@ -180,13 +180,13 @@ class Reloader:
             child.wait()
 
 
-def _command(asked: argparse.Namespace) -> list[str]:
+def _command(args: argparse.Namespace) -> list[str]:
     """The same command for the child, which does not reload."""
-    command = [sys.executable, "-m", "regista", "dev", asked.app, "--no-reload"]
+    command = [sys.executable, "-m", "regista", "dev", args.app, "--no-reload"]
     for flag in ("host", "storage", "dir", "log_level"):
-        if (value := getattr(asked, flag)) is not None:
+        if (value := getattr(args, flag)) is not None:
             command += [f"--{flag.replace('_', '-')}", value]
-    return command + [f"--{flag}" for flag in ("json", "debug") if getattr(asked, flag)]
+    return command + [f"--{flag}" for flag in ("json", "debug") if getattr(args, flag)]
 
 
 def stamps(paths: Iterable[Path]) -> Stamps:

@@ -19,9 +19,9 @@ from ..config.people import missing_tokens
 from ..errors import ApiError, ConfigError, RegistaError
 from ..tls import TlsFiles, inspect_certificate, server_context
 from ..tokens import CLIENT_FILE, WORKER_FILE, is_loopback
-from . import doctor_servers, exits
+from . import doctor_servers, exit_codes
 from .check import Check
-from .output import Screen, screen_for
+from .output import Output, output_for
 
 #: A clock that is further off than this makes leases and deadlines look wrong to people.
 _CLOCK_OFF_S = 5.0
@@ -31,24 +31,24 @@ _RENEW_DAYS = 14
 _PATIENCE_S = 3.0
 
 
-async def examine(asked: argparse.Namespace) -> int:
+async def examine(args: argparse.Namespace) -> int:
     """Look at everything; 0 when all of it is good."""
-    checks = [python(), *settings(), *(await _beyond(asked)), graphviz()]
-    _tell(screen_for(asked), checks)
-    return exits.OK if all(each.good for each in checks) else exits.FAILED
+    checks = [python(), *settings(), *(await _beyond(args)), graphviz()]
+    _tell(output_for(args), checks)
+    return exit_codes.OK if all(each.good for each in checks) else exit_codes.FAILED
 
 
-async def _beyond(asked: argparse.Namespace) -> list[Check]:
+async def _beyond(args: argparse.Namespace) -> list[Check]:
     """What needs settings that can be read."""
     try:
-        connection = Connection.from_env(url=asked.url, state_dir=asked.dir, timeout_s=_PATIENCE_S)
-        config = Config.from_env(state_dir=asked.dir, storage=asked.storage)
-        if not config.redis_host and asked.storage is None:
+        connection = Connection.from_env(url=args.url, state_dir=args.dir, timeout_s=_PATIENCE_S)
+        config = Config.from_env(state_dir=args.dir, storage=args.storage)
+        if not config.redis_host and args.storage is None:
             file = f"sqlite:{Path(connection.state_dir, 'jobs.db')}"
-            config = Config.from_env(defaults={"storage": file}, state_dir=asked.dir)
+            config = Config.from_env(defaults={"storage": file}, state_dir=args.dir)
     except ConfigError as error:
         # Said already, unless it is the flag's.
-        return [] if asked.storage is None else [Check("storage", False, str(error), "correct --storage")]
+        return [] if args.storage is None else [Check("storage", False, str(error), "correct --storage")]
     return [
         token_file(
             connection.state_dir,
@@ -250,11 +250,13 @@ def graphviz() -> Check:
     return Check("graphviz", True, path or "not installed (graphs as DOT only)")
 
 
-def _tell(screen: Screen, checks: list[Check]) -> None:
-    if screen.json:
-        screen.document({"good": all(each.good for each in checks), "findings": [asdict(f) for f in checks]})
+def _tell(output: Output, checks: list[Check]) -> None:
+    if output.json:
+        output.json_document(
+            {"good": all(each.good for each in checks), "findings": [asdict(f) for f in checks]}
+        )
         return
     for check in checks:
-        screen.mark(None if check.skipped else check.good, f"{check.about:<22} {check.found}")
+        output.check_line(None if check.skipped else check.good, f"{check.about:<22} {check.found}")
         if not check.good and check.advice:
-            screen.say(f"     {'':<22} → {check.advice}")
+            output.line(f"     {'':<22} → {check.advice}")

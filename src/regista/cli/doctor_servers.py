@@ -14,7 +14,7 @@ from ..clock import SystemClock
 from ..config import Config
 from ..config.payloads import payloads_url
 from ..config.people import read_clients, read_workers
-from ..config.schedules import read_schedules
+from ..config.schedules_file import read_schedules
 from ..errors import ConfigError, RegistaError
 from ..payloads.build import build_payloads
 from .check import Check

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from importlib import import_module
 from typing import Any
 
-from . import exits
+from . import exit_codes
 from .parser import build_parser
 
 #: What a command does with its arguments; what comes of it is the exit code.
@@ -18,33 +18,33 @@ def run(argv: Sequence[str] | None = None) -> int:
     """Parse, do, and turn every way out into an exit code. No traceback unless `--debug`."""
     words = sys.argv[1:] if argv is None else argv
     parser = build_parser(words)
-    asked = parser.parse_args(words)
-    if not hasattr(asked, "run") or asked.run is None:
-        getattr(asked, "overview", parser.print_help)()
-        return exits.OK
+    args = parser.parse_args(words)
+    if not hasattr(args, "run") or args.run is None:
+        getattr(args, "overview", parser.print_help)()
+        return exit_codes.OK
     try:
-        return _perform(asked)
+        return _perform(args)
     except KeyboardInterrupt:
-        return exits.INTERRUPTED
+        return exit_codes.INTERRUPTED
     except BrokenPipeError:
         # Whoever read us has enough (`| head`). Nothing may be flushed into that pipe at exit either.
         sys.stdout = None
-        return exits.OK
+        return exit_codes.OK
     except Exception as error:  # noqa: BLE001  # the outermost turn: whatever is left becomes one line
-        from .refusals import tell
+        from .errors import tell
 
-        return tell(error, debug=debug_wanted(asked))
+        return tell(error, debug=debug_wanted(args))
 
 
-def debug_wanted(asked: argparse.Namespace) -> bool:
+def debug_wanted(args: argparse.Namespace) -> bool:
     """`--debug`, or its variable; an environment that cannot be read has none."""
     from ..config import Connection
     from ..errors import ConfigError
 
     try:
-        return Connection.from_env(debug=getattr(asked, "debug", None)).debug
+        return Connection.from_env(debug=getattr(args, "debug", None)).debug
     except ConfigError:
-        return bool(getattr(asked, "debug", None))
+        return bool(getattr(args, "debug", None))
 
 
 def _function(name: str) -> Command:
@@ -62,14 +62,14 @@ def _function(name: str) -> Command:
         gc.enable()
 
 
-def _perform(asked: argparse.Namespace) -> int:
-    function = _function(asked.run)
+def _perform(args: argparse.Namespace) -> int:
+    function = _function(args.run)
     import inspect  # and asyncio: half of the time that `--help` would take
 
     if not inspect.iscoroutinefunction(function):
-        return int(function(asked))  # type: ignore[arg-type]
+        return int(function(args))  # type: ignore[arg-type]
     import asyncio
 
     with asyncio.Runner() as runner:
-        code: int = runner.run(function(asked))
+        code: int = runner.run(function(args))
     return code

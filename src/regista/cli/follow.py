@@ -11,7 +11,8 @@ from ..history.projection import JobProjection, StateVisit, TaskView
 from ..model import Event, EventType
 from ..schemas.job_view import answer_commands
 from ..schemas.jobs import JobObject, Progress
-from .output import STYLES, Screen, span, visible
+from ..terminal import escape_control_chars
+from .output import STYLES, Output, span
 from .story import EventLines
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _WONDER_S = 5.0
 
 
 async def follow(
-    client: Client, screen: Screen, job_id: str, timeout_s: float | None, tell: Callable[[str], None]
+    client: Client, output: Output, job_id: str, timeout_s: float | None, tell: Callable[[str], None]
 ) -> JobObject:
     """Show what happens until the job has settled or the time is up; the job as it is then.
 
@@ -34,24 +35,24 @@ async def follow(
     """
     try:
         async with asyncio.timeout(timeout_s):
-            await _follow(client, screen, job_id, tell)
+            await _follow(client, output, job_id, tell)
     except TimeoutError:
         pass
     except asyncio.CancelledError:
-        screen.note(f"the job goes on; `regista jobs watch {job_id}` follows it")
+        output.notice(f"the job goes on; `regista jobs watch {job_id}` follows it")
         raise
     return await client.get(job_id)
 
 
-async def _follow(client: Client, screen: Screen, job_id: str, tell: Callable[[str], None]) -> None:
+async def _follow(client: Client, output: Output, job_id: str, tell: Callable[[str], None]) -> None:
     projection, lines = JobProjection(job_id), EventLines()
-    wonder = _Wonder(screen, projection)
+    wonder = _Wonder(output, projection)
     try:
-        with _shown(screen, projection):
+        with _shown(output, projection):
             async for event in client.events(job_id):
                 apply(projection, event)
                 wonder.heard()
-                for line in [] if screen.live else lines.of(event):
+                for line in [] if output.live else lines.of(event):
                     tell(line)
                 if event.type in _SETTLING and await _has_settled(client, event):
                     return
@@ -62,11 +63,11 @@ async def _follow(client: Client, screen: Screen, job_id: str, tell: Callable[[s
 class _Wonder:
     """Where nothing is drawn: says once, in a silence, that no worker comes."""
 
-    def __init__(self, screen: Screen, projection: JobProjection) -> None:
-        self._screen = screen
+    def __init__(self, output: Output, projection: JobProjection) -> None:
+        self._screen = output
         self._projection = projection
         self._timer: asyncio.TimerHandle | None = None
-        self._said = screen.live
+        self._said = output.live
 
     def heard(self) -> None:
         """Something has happened: the silence begins anew."""
@@ -77,7 +78,7 @@ class _Wonder:
     def _say(self) -> None:
         if unclaimed_since(self._projection) is not None:
             self._said = True
-            self._screen.note(_unclaimed(self._projection))
+            self._screen.notice(_unclaimed(self._projection))
 
     def stop(self) -> None:
         """Nothing more is to be said."""
@@ -110,12 +111,12 @@ async def _has_settled(client: Client, event: Event | Progress) -> bool:
     return (await client.get(event.job_id)).status == "quarantined"
 
 
-async def stream(client: Client, screen: Screen, job_id: str, timeout_s: float | None) -> JobObject:
+async def stream(client: Client, output: Output, job_id: str, timeout_s: float | None) -> JobObject:
     """The same as JSON lines, one event each."""
     try:
         async with asyncio.timeout(timeout_s):
             async for event in client.events(job_id):
-                screen.record(event)
+                output.json_line(event)
                 if event.type in _SETTLING and await _has_settled(client, event):
                     break
     except TimeoutError:
@@ -124,14 +125,14 @@ async def stream(client: Client, screen: Screen, job_id: str, timeout_s: float |
 
 
 @contextmanager
-def _shown(screen: Screen, projection: JobProjection) -> Iterator[None]:
-    if not screen.live:
+def _shown(output: Output, projection: JobProjection) -> Iterator[None]:
+    if not output.live:
         yield
         return
     from rich.live import Live
 
     # Drawn again eight times a second, so that clocks and bars move while nothing happens.
-    with Live(get_renderable=lambda: drawing(projection), refresh_per_second=8, console=screen.console()):
+    with Live(get_renderable=lambda: drawing(projection), refresh_per_second=8, console=output.console()):
         yield
 
 
@@ -141,24 +142,27 @@ def drawing(projection: JobProjection, now: datetime | None = None) -> "Renderab
     from rich.text import Text
 
     now = now or datetime.now(UTC)
-    head = Text.assemble((visible(projection.blueprint or "job"), "bold"), f" {visible(projection.job_id)}  ")
-    head.append(visible(projection.status), STYLES.get(projection.status, "blue"))
+    head = Text.assemble(
+        (escape_control_chars(projection.blueprint or "job"), "bold"),
+        f" {escape_control_chars(projection.job_id)}  ",
+    )
+    head.append(escape_control_chars(projection.status), STYLES.get(projection.status, "blue"))
     lines: list[Any] = [head]
     if len(projection.states) > _STATES_DRAWN:
         lines.append(Text(f"  … {len(projection.states) - _STATES_DRAWN} states before", "dim"))
     lines += [_draw_state(state, projection, now) for state in projection.states[-_STATES_DRAWN:]]
     waiting = waiting_text(projection)
     if projection.status == "waiting_for_human":
-        lines.append(Text(f"    {visible(waiting)}", "cyan"))
+        lines.append(Text(f"    {escape_control_chars(waiting)}", "cyan"))
         ways = answer_commands(projection.job_id, projection.decisions or ("approve",))
-        lines += [Text(f"    answer with: {visible(way, one_line=True)}", "dim") for way in ways]
+        lines += [Text(f"    answer with: {escape_control_chars(way, one_line=True)}", "dim") for way in ways]
     elif waiting:
-        lines.append(Text(f"    {visible(waiting)}", "dim"))
+        lines.append(Text(f"    {escape_control_chars(waiting)}", "dim"))
     if projection.open_tasks:
         lines.append(_draw_tasks(projection.open_tasks))
     since = unclaimed_since(projection)
     if since is not None and (now - since).total_seconds() >= _WONDER_S:
-        lines.append(Text(f"    {visible(_unclaimed(projection))}", "dim"))
+        lines.append(Text(f"    {escape_control_chars(_unclaimed(projection))}", "dim"))
     return Group(*lines)
 
 
@@ -190,7 +194,7 @@ def _draw_state(state: StateVisit, projection: JobProjection, now: datetime) -> 
     if projection.status == "failed" and state is projection.states[-1]:
         mark = ("✗", "red")
     spent = ((ended_at or now) - state.began_at).total_seconds()
-    return Text.assemble("  ", mark, f" {visible(state.state):<24}", (span(spent), "dim"))
+    return Text.assemble("  ", mark, f" {escape_control_chars(state.state):<24}", (span(spent), "dim"))
 
 
 #: What is shown for the state of an attempt.
@@ -220,8 +224,11 @@ def _draw_tasks(tasks: list[TaskView]) -> "RenderableType":
         state = "retrying" if retried and last.state == "queued" else _TASK_WORDS.get(last.state, last.state)
         again = f"attempt {last.number}" if retried else ""
         # As Text: a plain string would be read as markup, and names and messages may have brackets.
-        worker, message = Text(visible(last.worker_id or "")), Text(visible(task.message, one_line=True))
-        table.add_row("   ", Text(visible(task.label)), bar, state, again, worker, message)
+        worker, message = (
+            Text(escape_control_chars(last.worker_id or "")),
+            Text(escape_control_chars(task.message, one_line=True)),
+        )
+        table.add_row("   ", Text(escape_control_chars(task.label)), bar, state, again, worker, message)
     if len(tasks) > _TASKS_DRAWN:
         table.add_row("   ", f"… {len(tasks) - _TASKS_DRAWN} more")
     return table

@@ -6,92 +6,92 @@ from typing import Any
 
 from ..client import Client
 from ..schemas.jobs import AttemptErrorView, JobObject
-from . import exits
-from .calls import attributes_in, client_for, maybe_object_in, object_in
+from . import exit_codes
+from .calls import connect, parse_attributes, parse_json_object, parse_optional_object
+from .errors import UsageError
 from .follow import follow, stream
-from .output import Screen, age, screen_for, shown, span
-from .refusals import UsageError
+from .output import Output, age, output_for, shown, span
 from .story import EventLines
 from .timeline import draw
 
 
-async def run(asked: argparse.Namespace) -> int:
+async def run(args: argparse.Namespace) -> int:
     """Start a job; with --wait, follow it to its end."""
-    _check_waiting(asked)
-    body = object_in("--input", asked.input)
-    attributes = attributes_in("--attribute", asked.attribute)
-    async with client_for(asked) as client:
+    _check_waiting(args)
+    body = parse_json_object("--input", args.input)
+    attributes = parse_attributes("--attribute", args.attribute)
+    async with connect(args) as client:
         job = await client.submit(
-            asked.blueprint,
+            args.blueprint,
             body,
-            idempotency_key=asked.key,
-            priority=asked.priority,
-            dispatch_timeout_s=asked.dispatch_timeout,
-            result_timeout_s=asked.result_timeout,
-            webhook_url=asked.webhook,
+            idempotency_key=args.key,
+            priority=args.priority,
+            dispatch_timeout_s=args.dispatch_timeout,
+            result_timeout_s=args.result_timeout,
+            webhook_url=args.webhook,
             search_attributes=attributes or None,
         )
-        return await _started(client, screen_for(asked), job, asked)
+        return await _started(client, output_for(args), job, args)
 
 
-async def fork(asked: argparse.Namespace) -> int:
+async def fork(args: argparse.Namespace) -> int:
     """Start a new job like an old one."""
-    _check_waiting(asked)
-    body = maybe_object_in("--input", asked.input)
-    async with client_for(asked) as client:
-        job = await client.fork(asked.job_id, body)
-        return await _started(client, screen_for(asked), job, asked)
+    _check_waiting(args)
+    body = parse_optional_object("--input", args.input)
+    async with connect(args) as client:
+        job = await client.fork(args.job_id, body)
+        return await _started(client, output_for(args), job, args)
 
 
-def _check_waiting(asked: argparse.Namespace) -> None:
-    if asked.timeout is not None and not asked.wait:
+def _check_waiting(args: argparse.Namespace) -> None:
+    if args.timeout is not None and not args.wait:
         raise UsageError("--timeout: bounds --wait, and there is none; add --wait, or leave it out")
 
 
-async def _started(client: Client, screen: Screen, job: JobObject, asked: argparse.Namespace) -> int:
-    if asked.wait and screen.json:
+async def _started(client: Client, output: Output, job: JobObject, args: argparse.Namespace) -> int:
+    if args.wait and output.json:
         # The job itself is the answer, so nobody needs to be shown its way.
-        return _ended(screen, await client.wait(job.id, asked.timeout))
-    if asked.wait:
-        return _ended(screen, await follow(client, screen, job.id, asked.timeout, screen.note))
-    if screen.json:
-        screen.document(job)
+        return _ended(output, await client.wait(job.id, args.timeout))
+    if args.wait:
+        return _ended(output, await follow(client, output, job.id, args.timeout, output.notice))
+    if output.json:
+        output.json_document(job)
     else:
-        screen.say(job.id)
-    return exits.OK
+        output.line(job.id)
+    return exit_codes.OK
 
 
-async def watch(asked: argparse.Namespace) -> int:
+async def watch(args: argparse.Namespace) -> int:
     """Follow a job to its end; the exit code mirrors it."""
-    screen = screen_for(asked)
-    async with client_for(asked) as client:
-        if screen.json:
-            job = await stream(client, screen, asked.job_id, asked.timeout)
-            return exits.of_status(job.status)
-        return _ended(screen, await follow(client, screen, asked.job_id, asked.timeout, screen.say))
+    output = output_for(args)
+    async with connect(args) as client:
+        if output.json:
+            job = await stream(client, output, args.job_id, args.timeout)
+            return exit_codes.of_status(job.status)
+        return _ended(output, await follow(client, output, args.job_id, args.timeout, output.line))
 
 
-def _ended(screen: Screen, job: JobObject) -> int:
+def _ended(output: Output, job: JobObject) -> int:
     """Say how it ended, or how it stands."""
-    code = exits.of_status(job.status)
-    if screen.json:
-        screen.document(job)
+    code = exit_codes.of_status(job.status)
+    if output.json:
+        output.json_document(job)
         return code
     spent = age(job.created_at, job.finished_at)
-    screen.say(f"{job.status}  {job.id}  {job.blueprint}  {spent}")
+    output.line(f"{job.status}  {job.id}  {job.blueprint}  {spent}")
     if job.error is not None:
-        screen.say(f"{job.error.code}: {job.error.message}")
+        output.line(f"{job.error.code}: {job.error.message}")
     if job.status == "finished" or job.result is not None:
-        screen.say(shown(job.result))
+        output.line(shown(job.result))
     if hint := _hint(job, code):
-        screen.note(hint)
+        output.notice(hint)
     return code
 
 
 def _hint(job: JobObject, code: int) -> str:
-    if code == exits.QUARANTINED:
+    if code == exit_codes.QUARANTINED:
         return f"mend what is wrong, then `regista jobs retry {job.id}`; or `regista jobs fail {job.id}`"
-    if code == exits.TIMED_OUT:
+    if code == exit_codes.TIMED_OUT:
         return f"the time is up, the job goes on; `regista jobs watch {job.id}` follows it"
     return _elsewhere(job)
 
@@ -105,54 +105,54 @@ def _elsewhere(job: JobObject) -> str:
     return ""
 
 
-async def listing(asked: argparse.Namespace) -> int:
+async def listing(args: argparse.Namespace) -> int:
     """The newest jobs that fit."""
-    screen = screen_for(asked)
+    output = output_for(args)
     found: list[JobObject] = []
-    async with client_for(asked) as client:
-        page = min(asked.limit + 1, 100)  # one more than is shown: then we know whether there are more
+    async with connect(args) as client:
+        page = min(args.limit + 1, 100)  # one more than is shown: then we know whether there are more
         async for job in client.jobs(
-            query=asked.query, status=asked.status, blueprint=asked.blueprint, page=page
+            query=args.query, status=args.status, blueprint=args.blueprint, page=page
         ):
             found.append(job)
-            if len(found) > asked.limit:
+            if len(found) > args.limit:
                 break
-        whose = not screen.json and bool((await client.me()).get("operator"))
-    more, found = len(found) > asked.limit, found[: asked.limit]
-    if screen.json:
-        screen.document({"items": found, "more": more})
-        return exits.OK
+        whose = not output.json and bool((await client.me()).get("operator"))
+    more, found = len(found) > args.limit, found[: args.limit]
+    if output.json:
+        output.json_document({"items": found, "more": more})
+        return exit_codes.OK
     columns = ["id", "blueprint", "status", "state", "age", *(["client"] if whose else [])]
-    screen.table(columns, [_row(job)[: len(columns)] for job in found], _no_jobs(asked))
+    output.table(columns, [_row(job)[: len(columns)] for job in found], _no_jobs(args))
     if more:
-        screen.note("there are more; --limit N shows more of them, --query and --status fewer")
-    return exits.OK
+        output.notice("there are more; --limit N shows more of them, --query and --status fewer")
+    return exit_codes.OK
 
 
 def _row(job: JobObject) -> list[str]:
     return [job.id, job.blueprint, job.status, job.state, age(job.created_at), str(job.client or "-")]
 
 
-def _no_jobs(asked: argparse.Namespace) -> str:
-    if asked.query or asked.status or asked.blueprint:
+def _no_jobs(args: argparse.Namespace) -> str:
+    if args.query or args.status or args.blueprint:
         return "no job fits; `regista jobs list` shows those of every status and blueprint"
     return "no jobs yet; `regista jobs run BLUEPRINT --input JSON` starts one"
 
 
-async def count(asked: argparse.Namespace) -> int:
+async def count(args: argparse.Namespace) -> int:
     """How many jobs fit, and how long they took."""
-    screen = screen_for(asked)
-    async with client_for(asked) as client:
+    output = output_for(args)
+    async with connect(args) as client:
         tally = await client.count(
-            asked.query, asked.by, status=asked.status, blueprint=asked.blueprint, limit=asked.limit
+            args.query, args.by, status=args.status, blueprint=args.blueprint, limit=args.limit
         )
-    if screen.json:
-        screen.document(tally)
-        return exits.OK
+    if output.json:
+        output.json_document(tally)
+        return exit_codes.OK
     groups = [[_group(group["value"]), *_figures(group)] for group in tally["groups"]]
     rows = [*groups, ["all", *_figures(tally)]]
-    screen.table([asked.by or "jobs", "count", "mean", "p50", "p95"], rows)
-    return exits.OK
+    output.table([args.by or "jobs", "count", "mean", "p50", "p95"], rows)
+    return exit_codes.OK
 
 
 def _group(value: object) -> str:
@@ -165,27 +165,27 @@ def _figures(tally: dict[str, Any]) -> list[str]:
     return [str(tally["count"]), *lengths]
 
 
-async def show(asked: argparse.Namespace) -> int:
+async def show(args: argparse.Namespace) -> int:
     """Everything about a job."""
-    screen = screen_for(asked)
-    if asked.timeline:
-        async with client_for(asked) as client:
-            told = await client.timeline(asked.job_id)
-        screen.document(told) if screen.json else draw(screen, told)
-        return exits.OK
-    if asked.value is not None:
-        async with client_for(asked) as client:
-            screen.document(await client.files.value(asked.job_id, asked.value))
-        return exits.OK
-    async with client_for(asked) as client:
-        job = await client.get(asked.job_id)
-    if screen.json:
-        screen.document(job)
-        return exits.OK
+    output = output_for(args)
+    if args.timeline:
+        async with connect(args) as client:
+            told = await client.timeline(args.job_id)
+        output.json_document(told) if output.json else draw(output, told)
+        return exit_codes.OK
+    if args.value is not None:
+        async with connect(args) as client:
+            output.json_document(await client.files.value(args.job_id, args.value))
+        return exit_codes.OK
+    async with connect(args) as client:
+        job = await client.get(args.job_id)
+    if output.json:
+        output.json_document(job)
+        return exit_codes.OK
     for name, value in _facts(job):
-        screen.say(f"{name:<12} {value}")
+        output.line(f"{name:<12} {value}")
     if job.attempts:
-        screen.say()
+        output.line()
         rows = [
             [
                 each.attempt_id,
@@ -197,10 +197,10 @@ async def show(asked: argparse.Namespace) -> int:
             ]
             for each in job.attempts
         ]
-        screen.table(["attempt", "task", "state", "worker", "started", "error"], rows)
+        output.table(["attempt", "task", "state", "worker", "started", "error"], rows)
     if hint := _elsewhere(job):
-        screen.note(hint)
-    return exits.OK
+        output.notice(hint)
+    return exit_codes.OK
 
 
 def _facts(job: JobObject) -> list[tuple[str, str]]:
@@ -249,35 +249,35 @@ def _moment(at: datetime | None) -> str:
     return "-" if at is None else at.isoformat(sep=" ", timespec="milliseconds")
 
 
-async def history(asked: argparse.Namespace) -> int:
+async def history(args: argparse.Namespace) -> int:
     """What happened to a job."""
-    screen = screen_for(asked)
-    async with client_for(asked) as client:
-        events = await client.history(asked.job_id)
-    if screen.json:
-        screen.document({"items": events})
-        return exits.OK
+    output = output_for(args)
+    async with connect(args) as client:
+        events = await client.history(args.job_id)
+    if output.json:
+        output.json_document({"items": events})
+        return exit_codes.OK
     lines = EventLines()
     for event in events:
         for line in lines.of(event):
-            screen.say(line)
-    return exits.OK
+            output.line(line)
+    return exit_codes.OK
 
 
-async def explain(asked: argparse.Namespace) -> int:
+async def explain(args: argparse.Namespace) -> int:
     """Why a job does not go on."""
-    screen = screen_for(asked)
-    async with client_for(asked) as client:
-        answer = await client.explain(asked.job_id)
-    if screen.json:
-        screen.document(answer)
-        return exits.OK
-    screen.say(str(answer.get("summary", "")))
+    output = output_for(args)
+    async with connect(args) as client:
+        answer = await client.explain(args.job_id)
+    if output.json:
+        output.json_document(answer)
+        return exit_codes.OK
+    output.line(str(answer.get("summary", "")))
     for reason in answer.get("reasons", []):
-        screen.say(f"  - {reason.get('detail', '')}{_workers(reason.get('workers', 0))}")
+        output.line(f"  - {reason.get('detail', '')}{_workers(reason.get('workers', 0))}")
         if reason.get("unblock"):
-            screen.say(f"    → {reason['unblock']}")
-    return exits.OK
+            output.line(f"    → {reason['unblock']}")
+    return exit_codes.OK
 
 
 def _workers(count: int) -> str:
@@ -287,41 +287,41 @@ def _workers(count: int) -> str:
 # -- deciding --------------------------------------------------------------------------------------
 
 
-async def cancel(asked: argparse.Namespace) -> int:
+async def cancel(args: argparse.Namespace) -> int:
     """Ask for a stop."""
-    async with client_for(asked) as client:
-        return _said(asked, await client.cancel(asked.job_id, asked.reason))
+    async with connect(args) as client:
+        return _said(args, await client.cancel(args.job_id, args.reason))
 
 
-async def approve(asked: argparse.Namespace) -> int:
+async def approve(args: argparse.Namespace) -> int:
     """Pass on a person's decision."""
-    data = maybe_object_in("--data", asked.data)
-    async with client_for(asked) as client:
-        return _said(asked, await client.approve(asked.job_id, asked.decision, asked.comment, data))
+    data = parse_optional_object("--data", args.data)
+    async with connect(args) as client:
+        return _said(args, await client.approve(args.job_id, args.decision, args.comment, data))
 
 
 #: The parser gives it another word for the decision; the rest is the same.
 reject = approve
 
 
-async def retry(asked: argparse.Namespace) -> int:
+async def retry(args: argparse.Namespace) -> int:
     """Let a quarantined job try again."""
-    data = maybe_object_in("--data", asked.data)
-    async with client_for(asked) as client:
-        return _said(asked, await client.release(asked.job_id, data))
+    data = parse_optional_object("--data", args.data)
+    async with connect(args) as client:
+        return _said(args, await client.release(args.job_id, data))
 
 
-async def fail(asked: argparse.Namespace) -> int:
+async def fail(args: argparse.Namespace) -> int:
     """Give a quarantined job up."""
-    async with client_for(asked) as client:
-        return _said(asked, await client.fail(asked.job_id, asked.reason))
+    async with connect(args) as client:
+        return _said(args, await client.fail(args.job_id, args.reason))
 
 
-def _said(asked: argparse.Namespace, job: JobObject) -> int:
+def _said(args: argparse.Namespace, job: JobObject) -> int:
     """The job as it stands after a decision."""
-    screen = screen_for(asked)
-    if screen.json:
-        screen.document(job)
+    output = output_for(args)
+    if output.json:
+        output.json_document(job)
     else:
-        screen.say(f"{job.status}  {job.id}  {job.blueprint}  {job.state}")
-    return exits.OK
+        output.line(f"{job.status}  {job.id}  {job.blueprint}  {job.state}")
+    return exit_codes.OK

@@ -2,22 +2,22 @@
 
 import argparse
 
-from . import exits
-from .calls import client_for
-from .output import screen_for, span
+from . import exit_codes
+from .calls import connect
+from .output import output_for, span
 
 #: For a person, where there is no queue.
 _NOTHING = "No tasks and no workers. Start some: regista worker APP"
 
 
-async def listing(asked: argparse.Namespace) -> int:
+async def listing(args: argparse.Namespace) -> int:
     """Every queue with something in it, or somebody at it."""
-    screen = screen_for(asked)
-    async with client_for(asked) as client:
+    output = output_for(args)
+    async with connect(args) as client:
         found = await client.queues()
-    if screen.json:
-        screen.document({"items": found})
-        return exits.OK
+    if output.json:
+        output.json_document({"items": found})
+        return exit_codes.OK
     rows = [
         [
             str(queue.get("name", "")),
@@ -28,5 +28,5 @@ async def listing(asked: argparse.Namespace) -> int:
         ]
         for queue in found
     ]
-    screen.table(["queue", "waiting", "running", "oldest", "workers"], rows, _NOTHING)
-    return exits.OK
+    output.table(["queue", "waiting", "running", "oldest", "workers"], rows, _NOTHING)
+    return exit_codes.OK

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from ..errors import ApiError, ScheduleInvalid
-from . import exits
-from .calls import client_for, maybe_object_in
-from .output import screen_for
-from .refusals import UsageError
+from . import exit_codes
+from .calls import connect, parse_optional_object
+from .errors import UsageError
+from .output import output_for
 
 #: For a person, where there is none.
 _NOTHING = "No schedules. Create one: regista schedules create NAME BLUEPRINT --every 1h"
@@ -30,14 +30,14 @@ _FLAGS = {
 }
 
 
-async def listing(asked: argparse.Namespace) -> int:
+async def listing(args: argparse.Namespace) -> int:
     """Every schedule, and when it fires next."""
-    screen = screen_for(asked)
-    async with client_for(asked) as client:
+    output = output_for(args)
+    async with connect(args) as client:
         found = await client.schedules.list()
-    if screen.json:
-        screen.document({"items": found})
-        return exits.OK
+    if output.json:
+        output.json_document({"items": found})
+        return exit_codes.OK
     rows = [
         [
             one["name"],
@@ -53,25 +53,25 @@ async def listing(asked: argparse.Namespace) -> int:
         for one in found
     ]
     columns = ["schedule", "blueprint", "trigger", "zone", "next", "last", "fired", "skipped", "source"]
-    screen.table(columns, rows, _NOTHING)
-    return exits.OK
+    output.table(columns, rows, _NOTHING)
+    return exit_codes.OK
 
 
-async def show(asked: argparse.Namespace) -> int:
+async def show(args: argparse.Namespace) -> int:
     """A schedule, and what became of its last ticks."""
-    screen = screen_for(asked)
-    async with client_for(asked) as client:
-        one = await client.schedules.get(asked.name)
-    if screen.json:
-        screen.document(one)
-        return exits.OK
+    output = output_for(args)
+    async with connect(args) as client:
+        one = await client.schedules.get(args.name)
+    if output.json:
+        output.json_document(one)
+        return exit_codes.OK
     for name, value in _facts(one):
-        screen.say(f"{name:<12} {value}")
+        output.line(f"{name:<12} {value}")
     if one["records"]:
-        screen.say()
+        output.line()
         rows = [_record(record) for record in one["records"]]
-        screen.table(["at", "result", "tick", "ticks", "job", "reason"], rows)
-    return exits.OK
+        output.table(["at", "result", "tick", "ticks", "job", "reason"], rows)
+    return exit_codes.OK
 
 
 def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
@@ -103,75 +103,75 @@ def _record(record: dict[str, Any]) -> list[str]:
     ]
 
 
-async def coming(asked: argparse.Namespace) -> int:
+async def coming(args: argparse.Namespace) -> int:
     """The next ticks of a schedule."""
-    screen = screen_for(asked)
-    async with client_for(asked) as client:
-        ticks = await client.schedules.next(asked.name, asked.count)
-    if screen.json:
-        screen.document({"items": ticks})
-        return exits.OK
+    output = output_for(args)
+    async with connect(args) as client:
+        ticks = await client.schedules.next(args.name, args.count)
+    if output.json:
+        output.json_document({"items": ticks})
+        return exit_codes.OK
     for tick in ticks:
         late = "" if tick["tick"] == tick["fires_at"] else f"  fires at {_moment(tick['fires_at'])}"
-        screen.say(_moment(tick["tick"]) + late)
-    return exits.OK
+        output.line(_moment(tick["tick"]) + late)
+    return exit_codes.OK
 
 
-async def pause(asked: argparse.Namespace) -> int:
+async def pause(args: argparse.Namespace) -> int:
     """Let nothing fire until it is resumed."""
-    async with client_for(asked) as client:
-        return _said(asked, await client.schedules.pause(asked.name, asked.reason))
+    async with connect(args) as client:
+        return _said(args, await client.schedules.pause(args.name, args.reason))
 
 
-async def resume(asked: argparse.Namespace) -> int:
+async def resume(args: argparse.Namespace) -> int:
     """Let it fire again."""
-    async with client_for(asked) as client:
-        return _said(asked, await client.schedules.resume(asked.name, asked.reason))
+    async with connect(args) as client:
+        return _said(args, await client.schedules.resume(args.name, args.reason))
 
 
-async def trigger(asked: argparse.Namespace) -> int:
+async def trigger(args: argparse.Namespace) -> int:
     """Start a job of it now."""
-    screen = screen_for(asked)
-    async with client_for(asked) as client:
-        job_id = await client.schedules.trigger(asked.name, asked.key)
-    if screen.json:
-        screen.document({"job_id": job_id})
+    output = output_for(args)
+    async with connect(args) as client:
+        job_id = await client.schedules.trigger(args.name, args.key)
+    if output.json:
+        output.json_document({"job_id": job_id})
     else:
-        screen.say(job_id)
-    return exits.OK
+        output.line(job_id)
+    return exit_codes.OK
 
 
-async def create(asked: argparse.Namespace) -> int:
+async def create(args: argparse.Namespace) -> int:
     """Make a schedule."""
-    members = maybe_object_in("--members", asked.members) or {}
+    members = parse_optional_object("--members", args.members) or {}
     given = {
-        "interval_seconds": asked.every,
-        "daily_at": asked.daily_at,
-        "weekly_days": asked.weekly_days,
-        "monthly_dates": asked.monthly_dates,
-        "time": asked.time,
-        "cron": asked.cron,
-        "timezone": asked.timezone,
-        "overlap": asked.overlap,
-        "catch_up": asked.catch_up,
-        "jitter_seconds": asked.jitter,
-        "input_data": maybe_object_in("--input", asked.input),
-        "paused": asked.paused or None,
+        "interval_seconds": args.every,
+        "daily_at": args.daily_at,
+        "weekly_days": args.weekly_days,
+        "monthly_dates": args.monthly_dates,
+        "time": args.time,
+        "cron": args.cron,
+        "timezone": args.timezone,
+        "overlap": args.overlap,
+        "catch_up": args.catch_up,
+        "jitter_seconds": args.jitter,
+        "input_data": parse_optional_object("--input", args.input),
+        "paused": args.paused or None,
     }
     members |= {name: value for name, value in given.items() if value is not None}
-    members["blueprint"] = asked.blueprint
+    members["blueprint"] = args.blueprint
     if "name" in members:
         raise UsageError("--members: the name is an argument of its own")
-    async with client_for(asked) as client:
+    async with connect(args) as client:
         try:
-            made = await client.schedules.create(asked.name, **members)
+            made = await client.schedules.create(args.name, **members)
         except ScheduleInvalid as error:
             raise UsageError(_by_flags(str(error))) from None
         except ApiError as error:
             if error.code != "invalid_body":
                 raise
             raise UsageError(_by_flags(error.detail)) from None
-    return _said(asked, made)
+    return _said(args, made)
 
 
 def _by_flags(words: str) -> str:
@@ -181,26 +181,26 @@ def _by_flags(words: str) -> str:
     return words
 
 
-async def delete(asked: argparse.Namespace) -> int:
+async def delete(args: argparse.Namespace) -> int:
     """Forget a schedule."""
-    screen = screen_for(asked)
-    async with client_for(asked) as client:
-        await client.schedules.delete(asked.name)
-    if screen.json:
-        screen.document({"name": asked.name, "deleted": True})
+    output = output_for(args)
+    async with connect(args) as client:
+        await client.schedules.delete(args.name)
+    if output.json:
+        output.json_document({"name": args.name, "deleted": True})
     else:
-        screen.say(f"{asked.name} deleted; its jobs are kept")
-    return exits.OK
+        output.line(f"{args.name} deleted; its jobs are kept")
+    return exit_codes.OK
 
 
-def _said(asked: argparse.Namespace, one: dict[str, Any]) -> int:
-    screen = screen_for(asked)
-    if screen.json:
-        screen.document(one)
+def _said(args: argparse.Namespace, one: dict[str, Any]) -> int:
+    output = output_for(args)
+    if output.json:
+        output.json_document(one)
     else:
         fires = "paused" if one["paused"] else f"next {_moment(one['next'])}"
-        screen.say(f"{one['name']}  {one['blueprint']}  {one['when']}  {fires}")
-    return exits.OK
+        output.line(f"{one['name']}  {one['blueprint']}  {one['when']}  {fires}")
+    return exit_codes.OK
 
 
 def _moment(text: str | None) -> str:

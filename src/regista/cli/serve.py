@@ -8,19 +8,20 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from ..config import Address, Config
+from ..config import Config, LocalAddressFile
 from ..config.people import missing_tokens
 from ..config.telemetry import as_json
 from ..errors import ConfigError
+from ..observe.log_context import IDS
+from ..observe.logging import set_up
+from ..observe.redaction import Redaction, secrets_of
 from ..orchestrator import OrchestratorEngine
 from ..server import HttpServer, serve_until_signal
 from ..tokens import CLIENT_FILE, WORKER_FILE, is_loopback
-from . import exits, logs
+from . import exit_codes
 from .app import App, load_app
-from .log_ids import IDS
-from .output import Screen, screen_for
-from .redaction import Redaction, secrets_of
-from .refusals import UsageError, by_flag
+from .errors import UsageError, name_errors_by_flag
+from .output import Output, output_for
 
 log = logging.getLogger("regista")
 
@@ -29,17 +30,17 @@ log = logging.getLogger("regista")
 SWITCH_INTERVAL_S = 0.0002
 
 
-def serve(asked: argparse.Namespace) -> int:
+def serve(args: argparse.Namespace) -> int:
     """Serve the blueprints of the app. Its workers are left to `regista worker`."""
-    config = config_for(asked)
-    if asked.app is None and not config.blueprints_dir:
+    config = config_for(args)
+    if args.app is None and not config.blueprints_dir:
         raise UsageError("expected an APP, or BLUEPRINTS_DIR in the environment; got neither")
     app = App("", (), ())
-    if asked.app is not None:
-        app = load_app(asked.app)
+    if args.app is not None:
+        app = load_app(args.app)
         app.need_blueprints()
     take_descriptors()
-    return perform(asked, config, app, with_workers=False)
+    return perform(args, config, app, with_workers=False)
 
 
 def take_descriptors() -> None:
@@ -49,20 +50,20 @@ def take_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def config_for(asked: argparse.Namespace) -> Config:
+def config_for(args: argparse.Namespace) -> Config:
     """The settings of this process: flags, then the environment, then the command line's own defaults."""
-    storage = asked.storage
+    storage = args.storage
     flags = {"api_host": "host", "api_port": "port", "storage": "storage", "state_dir": "dir"}
-    with by_flag(asked, **flags, log_level="log_level"):
-        named = Config.from_env(state_dir=asked.dir)
+    with name_errors_by_flag(args, **flags, log_level="log_level"):
+        named = Config.from_env(state_dir=args.dir)
         file = f"sqlite:{Path(named.state_dir, 'jobs.db')}"
         config = Config.from_env(
             defaults={} if named.redis_host else {"storage": file},
             storage=storage,
-            state_dir=asked.dir,
-            api_host=asked.host,
-            api_port=asked.port,
-            log_level=asked.log_level and asked.log_level.upper(),
+            state_dir=args.dir,
+            api_host=args.host,
+            api_port=args.port,
+            log_level=args.log_level and args.log_level.upper(),
         )
         _refuse_missing_directory(config, "REGISTA_STORAGE" if storage is None else "storage")
     _refuse_missing_tokens(config)
@@ -95,14 +96,14 @@ def _refuse_missing_tokens(config: Config) -> None:
         )
 
 
-def perform(asked: argparse.Namespace, config: Config, app: App, *, with_workers: bool) -> int:
+def perform(args: argparse.Namespace, config: Config, app: App, *, with_workers: bool) -> int:
     """Build the orchestrator, serve until a signal, and return when everything is put away."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    screen = screen_for(asked)
-    redaction = logs.set_up(
+    output = output_for(args)
+    redaction = set_up(
         config.log_level,
         config.tz,
-        as_json=True if screen.json else as_json(config.log_format),
+        as_json=True if output.json else as_json(config.log_format),
         secrets=secrets_of(config),
     )
     director = OrchestratorEngine(config=config)
@@ -116,19 +117,19 @@ def perform(asked: argparse.Namespace, config: Config, app: App, *, with_workers
     store = _store_of(config)
     if store is not None and not store.exists():
         log.info("new store at %s", store, extra={"action": "new_store"})
-    _serve(director, config, screen, redaction)
-    return exits.OK
+    _serve(director, config, output, redaction)
+    return exit_codes.OK
 
 
-def _serve(director: OrchestratorEngine, config: Config, screen: Screen, redaction: Redaction) -> None:
+def _serve(director: OrchestratorEngine, config: Config, output: Output, redaction: Redaction) -> None:
     """Until it ends. On loopback, others on this machine find us meanwhile."""
-    served: list[Address] = []
+    served: list[LocalAddressFile] = []
 
     def begun(where: HttpServer) -> None:
         gc.freeze()  # what was recovered stays: full collections need not walk over it
         redaction.learn(secrets_of(config))  # the first start has just made its tokens
         served.append(_leave_address(config, where.url))
-        greet(screen, config, where.url)
+        greet(output, config, where.url)
 
     try:
         serve_until_signal(director, config.api_host, config.api_port, begun)
@@ -138,8 +139,8 @@ def _serve(director: OrchestratorEngine, config: Config, screen: Screen, redacti
     log.info("stopped", extra={"action": "stopped"})
 
 
-def _leave_address(config: Config, url: str) -> Address:
-    address = Address(config.state_dir, url)
+def _leave_address(config: Config, url: str) -> LocalAddressFile:
+    address = LocalAddressFile(config.state_dir, url)
     if not is_loopback(config.api_host):
         return address
 
@@ -162,12 +163,12 @@ def _leave_address(config: Config, url: str) -> Address:
     return address
 
 
-def greet(screen: Screen, config: Config, url: str) -> None:
+def greet(output: Output, config: Config, url: str) -> None:
     """The one line that says where everything is."""
-    if screen.json:
-        screen.record({"url": url, "docs": f"{url}/docs", "tokens": tokens_of(config)})
+    if output.json:
+        output.json_line({"url": url, "docs": f"{url}/docs", "tokens": tokens_of(config)})
     else:
-        screen.say(f"Regista is running at {url}   API docs: {url}/docs   tokens: {tokens_of(config)}")
+        output.line(f"Regista is running at {url}   API docs: {url}/docs   tokens: {tokens_of(config)}")
 
 
 def tokens_of(config: Config) -> str:

@@ -6,7 +6,7 @@ from ..history.projection import task_label
 from ..model import Event, EventType
 from ..model.event import attempt_state_of
 from ..schemas.jobs import Progress
-from .output import visible
+from ..terminal import escape_control_chars
 
 #: What goes without saying at the end of a task: its event has the same word, or its code says more.
 _EXPECTED = (None, "success", "failure")
@@ -59,7 +59,7 @@ class EventLines:
         """One line: seconds since the first event, what it is, and what is special about it."""
         since = (event.at - (self._began or event.at)).total_seconds()
         line = f"{since:8.3f} s  {event.type:<18}  {self._words(event)}".rstrip()
-        return visible(line, one_line=True)
+        return escape_control_chars(line, one_line=True)
 
     def _words(self, event: Event | Progress) -> str:
         if isinstance(event, Progress):

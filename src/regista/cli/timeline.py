@@ -5,7 +5,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ..history.timeline import AttemptSpan, StateSpan, TaskSpan, Timeline, Wait
-from .output import Screen, span, visible
+from ..terminal import escape_control_chars
+from .output import Output, span
 
 #: How a bar is drawn, by what it tells. A wait is thin.
 _FULL, _THIN, _OPEN = "█", "░", "▶"
@@ -108,34 +109,34 @@ def bar(row: Row, begin: datetime, end: datetime, width: int) -> str:
     return (" " * first + drawn).ljust(width)
 
 
-def draw(screen: Screen, told: Timeline) -> None:
+def draw(output: Output, told: Timeline) -> None:
     """All bars under one scale: in colour for a person, as text for a pipe."""
     rows = rows_of(told)
     end = told.ended_at or told.at
-    names = [visible(row.words, one_line=True) for row in rows]
+    names = [escape_control_chars(row.words, one_line=True) for row in rows]
     names = [name if len(name) <= _WORDS else name[: _WORDS - 1] + "…" for name in names]
     words = max(map(len, names), default=0)
-    room = screen.console().width - words - 30 if screen.live else _PLAIN
+    room = output.console().width - words - 30 if output.live else _PLAIN
     width = max(_LEAST, min(100, room))
-    screen.say(
+    output.line(
         f"{told.job_id}  {told.blueprint}  {told.status}  {span((end - told.began_at).total_seconds())}"
     )
     for name, row in zip(names, rows, strict=True):
         took = span(((row.ended_at or end) - row.began_at).total_seconds())
         line = bar(row, told.began_at, end, width)
-        note = visible(row.note, one_line=True)
-        if screen.live:
-            _drawn(screen, name.ljust(words), line, row.kind, f"{took:>8}  {note}")
+        note = escape_control_chars(row.note, one_line=True)
+        if output.live:
+            _drawn(output, name.ljust(words), line, row.kind, f"{took:>8}  {note}")
         else:
-            screen.say(f"{name.ljust(words)}  |{line}| {took:>8}  {note}".rstrip())
+            output.line(f"{name.ljust(words)}  |{line}| {took:>8}  {note}".rstrip())
     if told.truncated:
-        screen.note("there is more; `regista jobs history` has every event")
+        output.notice("there is more; `regista jobs history` has every event")
 
 
-def _drawn(screen: Screen, name: str, line: str, kind: str, rest: str) -> None:
+def _drawn(output: Output, name: str, line: str, kind: str, rest: str) -> None:
     from rich.text import Text
 
     style = _STYLES.get(kind, "")
     heading = "bold" if kind == "state" else ""
     text = Text.assemble((name, heading), "  ", (line, style), " ", rest)
-    screen.console().print(text, no_wrap=True, overflow="ellipsis")
+    output.console().print(text, no_wrap=True, overflow="ellipsis")

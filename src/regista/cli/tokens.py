@@ -6,63 +6,63 @@ import secrets
 import msgspec
 
 from ..tokens import digest
-from . import exits
-from .calls import client_for
-from .output import screen_for
-from .refusals import UsageError
+from . import exit_codes
+from .calls import connect
+from .errors import UsageError
+from .output import output_for
 
 #: Bytes of chance in a token.
 _STRENGTH = 32
 
 
-def new(asked: argparse.Namespace) -> int:
+def new(args: argparse.Namespace) -> int:
     """Make one. It is shown once; of a client's token only the hash is written down."""
-    name = asked.client or asked.worker
+    name = args.client or args.worker
     if not name.strip() or any(ord(letter) < 32 for letter in name):
         raise UsageError(f"expected a name, got {name!r}")
-    if asked.operator and asked.worker:
+    if args.operator and args.worker:
         raise UsageError("--operator is for clients")
     token = secrets.token_urlsafe(_STRENGTH)
-    lines = _client(name, token, asked.operator) if asked.client else _worker(name, token)
-    screen = screen_for(asked)
-    if screen.json:
-        screen.record({"token": token, "file": _file(asked), "toml": "\n".join(lines)})
+    lines = _client(name, token, args.operator) if args.client else _worker(name, token)
+    output = output_for(args)
+    if output.json:
+        output.json_line({"token": token, "file": _file(args), "toml": "\n".join(lines)})
     else:
-        screen.say(f"{token}\n\nShown only once. Add to {_file(asked)}, then send SIGHUP:\n")
-        screen.say("\n".join(lines))
-    return exits.OK
+        output.line(f"{token}\n\nShown only once. Add to {_file(args)}, then send SIGHUP:\n")
+        output.line("\n".join(lines))
+    return exit_codes.OK
 
 
-async def otp(asked: argparse.Namespace) -> int:
+async def otp(args: argparse.Namespace) -> int:
     """A one-time password. On a terminal with what to do with it; into a pipe it goes alone."""
-    screen = screen_for(asked)
-    async with client_for(asked) as client:
-        made = await client.one_time_password(asked.worker_id)
-    if screen.json:
-        screen.document(made)
-        return exits.OK
-    screen.say(made["password"])
+    output = output_for(args)
+    async with connect(args) as client:
+        made = await client.one_time_password(args.worker_id)
+    if output.json:
+        output.json_document(made)
+        return exit_codes.OK
+    output.line(made["password"])
     whose = made["worker_id"] or "any worker"
-    screen.note(f"REGISTA_TOKEN for {whose}; valid once, {made['expires_in']:.0f} s")
-    return exits.OK
+    output.notice(f"REGISTA_TOKEN for {whose}; valid once, {made['expires_in']:.0f} s")
+    return exit_codes.OK
 
 
-async def revoke(asked: argparse.Namespace) -> int:
+async def revoke(args: argparse.Namespace) -> int:
     """End what a worker was given."""
-    screen = screen_for(asked)
-    async with client_for(asked) as client:
-        ended = await client.revoke(asked.worker_id)
-    if screen.json:
-        screen.document(ended)
+    output = output_for(args)
+    async with connect(args) as client:
+        ended = await client.revoke(args.worker_id)
+    if output.json:
+        output.json_document(ended)
     elif ended["logins"] or ended["passwords"]:
-        screen.say(f"{asked.worker_id}: {ended['logins']} logins and {ended['passwords']} passwords ended")
+        output.line(f"{args.worker_id}: {ended['logins']} logins and {ended['passwords']} passwords ended")
     else:
-        screen.say(f"{asked.worker_id}: no worker of this id has a login or a password; nothing ended")
-    return exits.OK
+        output.line(f"{args.worker_id}: no worker of this id has a login or a password; nothing ended")
+    return exit_codes.OK
 
 
-def _file(asked: argparse.Namespace) -> str:
-    return "clients.toml (CLIENTS_CONFIG_PATH)" if asked.client else "workers.toml (WORKERS_CONFIG_PATH)"
+def _file(args: argparse.Namespace) -> str:
+    return "clients.toml (CLIENTS_CONFIG_PATH)" if args.client else "workers.toml (WORKERS_CONFIG_PATH)"
 
 
 def _client(name: str, token: str, operator: bool) -> list[str]:

@@ -3,9 +3,9 @@
 import argparse
 from typing import Any
 
-from . import exits
-from .calls import client_for
-from .output import screen_for
+from . import exit_codes
+from .calls import connect
+from .output import output_for
 
 #: For a person, where there is none.
 _NOTHING = {
@@ -14,20 +14,20 @@ _NOTHING = {
 }
 
 
-async def listing(asked: argparse.Namespace) -> int:
+async def listing(args: argparse.Namespace) -> int:
     """List failed or pending deliveries."""
-    screen = screen_for(asked)
-    async with client_for(asked) as client:
-        found = await client.webhooks(asked.state)
-        tried = [] if asked.state == "pending" or screen.json else await client.webhooks("pending")
-    if screen.json:
-        screen.document({"items": found})
+    output = output_for(args)
+    async with connect(args) as client:
+        found = await client.webhooks(args.state)
+        tried = [] if args.state == "pending" or output.json else await client.webhooks("pending")
+    if output.json:
+        output.json_document({"items": found})
     else:
         columns = ["id", "event", "url", "tries", "last answer", "next try"]
-        screen.table(columns, [_row(delivery) for delivery in found], _NOTHING[asked.state])
+        output.table(columns, [_row(delivery) for delivery in found], _NOTHING[args.state])
     if tried:
-        screen.note(f"{len(tried)} pending: --state pending")
-    return exits.OK
+        output.notice(f"{len(tried)} pending: --state pending")
+    return exit_codes.OK
 
 
 def _row(delivery: dict[str, Any]) -> list[str]:
@@ -41,39 +41,39 @@ def _row(delivery: dict[str, Any]) -> list[str]:
     ]
 
 
-async def redeliver(asked: argparse.Namespace) -> int:
+async def redeliver(args: argparse.Namespace) -> int:
     """Send deliveries again, now."""
-    screen = screen_for(asked)
-    async with client_for(asked) as client:
-        names = asked.delivery_ids or [one["id"] for one in await client.webhooks("dead")]
+    output = output_for(args)
+    async with connect(args) as client:
+        names = args.delivery_ids or [one["id"] for one in await client.webhooks("dead")]
         sent = [await client.redeliver(name) for name in names]
-    if screen.json:
-        screen.document({"items": sent})
+    if output.json:
+        output.json_document({"items": sent})
     else:
-        screen.say(f"{len(sent)} deliveries queued")
-    return exits.OK
+        output.line(f"{len(sent)} deliveries queued")
+    return exit_codes.OK
 
 
-async def discard(asked: argparse.Namespace) -> int:
+async def discard(args: argparse.Namespace) -> int:
     """Delete a delivery."""
-    screen = screen_for(asked)
-    async with client_for(asked) as client:
-        gone = await client.discard(asked.delivery_id)
-    if screen.json:
-        screen.document(gone)
+    output = output_for(args)
+    async with connect(args) as client:
+        gone = await client.discard(args.delivery_id)
+    if output.json:
+        output.json_document(gone)
     else:
-        screen.say(f"{asked.delivery_id} deleted")
-    return exits.OK
+        output.line(f"{args.delivery_id} deleted")
+    return exit_codes.OK
 
 
-async def secret(asked: argparse.Namespace) -> int:
+async def secret(args: argparse.Namespace) -> int:
     """Show what deliveries to this client are signed with."""
-    screen = screen_for(asked)
-    async with client_for(asked) as client:
+    output = output_for(args)
+    async with connect(args) as client:
         found = await client.webhook_secret()
-    if screen.json:
-        screen.document(found)
+    if output.json:
+        output.json_document(found)
     else:
         for each in found["secrets"]:
-            screen.say(str(each))
-    return exits.OK
+            output.line(str(each))
+    return exit_codes.OK

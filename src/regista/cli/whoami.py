@@ -3,22 +3,22 @@
 import argparse
 from typing import Any
 
-from . import exits
-from .calls import client_for
-from .output import screen_for
+from . import exit_codes
+from .calls import connect
+from .output import output_for
 
 
-async def show(asked: argparse.Namespace) -> int:
+async def show(args: argparse.Namespace) -> int:
     """The client of the token that is in use."""
-    screen = screen_for(asked)
-    async with client_for(asked) as client:
+    output = output_for(args)
+    async with connect(args) as client:
         me = await client.me()
-    if screen.json:
-        screen.document(me)
+    if output.json:
+        output.json_document(me)
     else:
-        screen.say(_who(me))
-        screen.say(_quota(me.get("quota")))
-    return exits.OK
+        output.line(_who(me))
+        output.line(_quota(me.get("quota")))
+    return exit_codes.OK
 
 
 def _who(me: dict[str, Any]) -> str:

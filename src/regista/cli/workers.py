@@ -3,25 +3,25 @@
 import argparse
 from typing import Any
 
-from . import exits
-from .calls import client_for
-from .output import screen_for
+from . import exit_codes
+from .calls import connect
+from .output import output_for
 
 #: For a person, where there is none.
 _NOTHING = "No workers. Start one: regista worker APP"
 
 
-async def listing(asked: argparse.Namespace) -> int:
+async def listing(args: argparse.Namespace) -> int:
     """Every worker that is known."""
-    screen = screen_for(asked)
-    async with client_for(asked) as client:
+    output = output_for(args)
+    async with connect(args) as client:
         found = await client.workers()
-    if screen.json:
-        screen.document({"items": found})
+    if output.json:
+        output.json_document({"items": found})
     else:
         columns = ["worker", "state", "running", "skills", "queues", "transport"]
-        screen.table(columns, [_row(worker) for worker in found], _NOTHING)
-    return exits.OK
+        output.table(columns, [_row(worker) for worker in found], _NOTHING)
+    return exit_codes.OK
 
 
 def _row(worker: dict[str, Any]) -> list[str]:
@@ -36,24 +36,24 @@ def _row(worker: dict[str, Any]) -> list[str]:
     ]
 
 
-async def drain(asked: argparse.Namespace) -> int:
+async def drain(args: argparse.Namespace) -> int:
     """Let a worker finish what it has and take nothing new."""
-    async with client_for(asked) as client:
-        answer = await client.drain(asked.worker_id)
-    return _told(asked, answer, "draining; running tasks will finish")
+    async with connect(args) as client:
+        answer = await client.drain(args.worker_id)
+    return _told(args, answer, "draining; running tasks will finish")
 
 
-async def undrain(asked: argparse.Namespace) -> int:
+async def undrain(args: argparse.Namespace) -> int:
     """Let a worker that was drained take tasks again."""
-    async with client_for(asked) as client:
-        answer = await client.undrain(asked.worker_id)
-    return _told(asked, answer, "takes tasks again")
+    async with connect(args) as client:
+        answer = await client.undrain(args.worker_id)
+    return _told(args, answer, "takes tasks again")
 
 
-def _told(asked: argparse.Namespace, answer: dict[str, Any], words: str) -> int:
-    screen = screen_for(asked)
-    if screen.json:
-        screen.document(answer)
+def _told(args: argparse.Namespace, answer: dict[str, Any], words: str) -> int:
+    output = output_for(args)
+    if output.json:
+        output.json_document(answer)
     else:
-        screen.say(f"{asked.worker_id} {words}")
-    return exits.OK
+        output.line(f"{args.worker_id} {words}")
+    return exit_codes.OK

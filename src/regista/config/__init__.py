@@ -4,8 +4,8 @@ A setting has a field here (`lease_s`), a name in the environment (`REGISTA_LEAS
 in docs/reference/settings.md. Names without the prefix are those of the source documents.
 """
 
-from .address import Address, find_url, url_for
-from .connection import Connection
+from .client import Connection
+from .local_address import LocalAddressFile, find_url, url_for
 from .orchestrator import Config
 from .settings import PREFIX, Setting, settings_of
 from .worker import WorkerConfig
@@ -20,9 +20,9 @@ __all__ = [
     "PREFIX",
     "SETTINGS",
     "WORKER_SETTINGS",
-    "Address",
     "Config",
     "Connection",
+    "LocalAddressFile",
     "Setting",
     "WorkerConfig",
     "find_url",

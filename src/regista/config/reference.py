@@ -2,7 +2,7 @@
 
 from textwrap import TextWrapper
 
-from .connection import Connection
+from .client import Connection
 from .orchestrator import Config
 from .settings import Setting, Settings, settings_of
 from .worker import WorkerConfig

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ..clock import Clock
 from ..config import Config
-from ..config.schedules import ScheduleFile
+from ..config.schedules_file import ScheduleFile
 from ..errors import (
     ConfigError,
     IdempotencyConflict,

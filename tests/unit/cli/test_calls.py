@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from regista.cli.calls import maybe_object_in, object_in
-from regista.cli.refusals import UsageError, refuse_parent
+from regista.cli.calls import parse_json_object, parse_optional_object
+from regista.cli.errors import UsageError, check_state_dir
 
 
 def test_an_object_is_typed_or_lies_in_a_file_or_comes_from_standard_input(
@@ -14,10 +14,10 @@ def test_an_object_is_typed_or_lies_in_a_file_or_comes_from_standard_input(
     (tmp_path / "input.json").write_text('{"a": 1}')
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"a": 1}')))
 
-    assert object_in("--input", '{"a": 1}') == {"a": 1}
-    assert object_in("--input", f"@{tmp_path / 'input.json'}") == {"a": 1}
-    assert object_in("--input", "-") == {"a": 1}
-    assert maybe_object_in("--data", None) is None
+    assert parse_json_object("--input", '{"a": 1}') == {"a": 1}
+    assert parse_json_object("--input", f"@{tmp_path / 'input.json'}") == {"a": 1}
+    assert parse_json_object("--input", "-") == {"a": 1}
+    assert parse_optional_object("--data", None) is None
 
 
 @pytest.mark.parametrize(
@@ -37,16 +37,16 @@ def test_an_object_is_typed_or_lies_in_a_file_or_comes_from_standard_input(
 )
 def test_anything_else_is_refused_by_the_flags_name(text: str, words: str) -> None:
     with pytest.raises(UsageError, match=f"^--input: .*{words}"):
-        object_in("--input", text)
+        parse_json_object("--input", text)
 
 
 def test_a_directory_that_is_one_level_too_high_is_told_from_the_right_one(tmp_path: Path) -> None:
     state = tmp_path / ".regista"
     state.mkdir()
-    refuse_parent(str(tmp_path))  # nobody has served here yet
+    check_state_dir(str(tmp_path))  # nobody has served here yet
 
     (state / "client.token").write_text("secret")
-    refuse_parent(None)
-    refuse_parent(str(state))
+    check_state_dir(None)
+    check_state_dir(str(state))
     with pytest.raises(UsageError, match=rf"did you mean --dir {state}\?"):
-        refuse_parent(str(tmp_path))
+        check_state_dir(str(tmp_path))

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from regista.cli import main
-from regista.cli.refusals import UsageError, exit_of, words_of
+from regista.cli.errors import UsageError, error_message, exit_code_for
 from regista.errors import ApiError, ConfigError, JobNotFound, Unreachable
 
 
@@ -91,5 +91,5 @@ def test_a_wrong_flag_is_told_by_its_name(
     ],
 )
 def test_every_error_has_words_and_an_exit_code(error: Exception, code: int, words: str) -> None:
-    assert exit_of(error) == code
-    assert words in words_of(error)
+    assert exit_code_for(error) == code
+    assert words in error_message(error)

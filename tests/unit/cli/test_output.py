@@ -5,20 +5,21 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from regista.cli.output import Screen, age, shown, span, visible
-from regista.cli.refusals import UsageError, tell
+from regista.cli.errors import UsageError, tell
+from regista.cli.output import Output, age, shown, span
+from regista.terminal import escape_control_chars
 
 
 def test_a_table_in_a_pipe_is_aligned_text_without_colour(capsys: pytest.CaptureFixture[str]) -> None:
-    Screen(json=False).table(["id", "status"], [["a", "finished"], ["long-one", "failed"]])
+    Output(json=False).table(["id", "status"], [["a", "finished"], ["long-one", "failed"]])
 
     assert capsys.readouterr().out == "ID        STATUS\na         finished\nlong-one  failed\n"
 
 
 def test_a_document_is_json_on_standard_output_and_notes_are_not(capsys: pytest.CaptureFixture[str]) -> None:
-    screen = Screen(json=True)
-    screen.note("beside")
-    screen.document({"at": datetime(2026, 1, 1, tzinfo=UTC)})
+    screen = Output(json=True)
+    screen.notice("beside")
+    screen.json_document({"at": datetime(2026, 1, 1, tzinfo=UTC)})
 
     said = capsys.readouterr()
     assert json.loads(said.out) == {"at": "2026-01-01T00:00:00Z"}
@@ -41,7 +42,7 @@ def test_times_are_told_in_the_unit_that_fits() -> None:
 
 
 def test_a_person_is_told_what_to_do_where_a_table_would_be_empty(capsys: pytest.CaptureFixture[str]) -> None:
-    screen = Screen(json=False)
+    screen = Output(json=False)
     screen.table(["id"], [], "start one")
     assert capsys.readouterr().out == "ID\n"  # a program counts lines
 
@@ -63,14 +64,14 @@ class Terminal(io.StringIO):
 
 
 def test_whatever_a_terminal_would_obey_is_written_out() -> None:
-    assert visible("\x1b[31m\x9b\x7f\r\u202e\ud800") == "\\x1b[31m\\x9b\\x7f\\r\\u202e\\ud800"
+    assert escape_control_chars("\x1b[31m\x9b\x7f\r\u202e\ud800") == "\\x1b[31m\\x9b\\x7f\\r\\u202e\\ud800"
     assert (
-        visible("tab\t, line\n, grün 日本 👩\u200d💻 می\u200cخواهم")
+        escape_control_chars("tab\t, line\n, grün 日本 👩\u200d💻 می\u200cخواهم")
         == "tab\t, line\n, grün 日本 👩\u200d💻 می\u200cخواهم"
     )
-    assert visible("one\nrow\tmore", one_line=True) == "one\\nrow\\tmore"
-    assert visible(visible(EVIL)) == visible(EVIL)
-    assert not _OBEYED.search(visible(EVIL))
+    assert escape_control_chars("one\nrow\tmore", one_line=True) == "one\\nrow\\tmore"
+    assert escape_control_chars(escape_control_chars(EVIL)) == escape_control_chars(EVIL)
+    assert not _OBEYED.search(escape_control_chars(EVIL))
 
 
 @pytest.mark.parametrize("live", [True, False])
@@ -79,12 +80,12 @@ def test_no_way_to_speak_lets_control_characters_through(live: bool, monkeypatch
     monkeypatch.setattr("sys.stdout", out)
     monkeypatch.setattr("sys.stderr", err)
     monkeypatch.setenv("TERM", "dumb")  # nothing is drawn that would have to be told apart
-    screen = Screen(json=False)
-    screen.say(EVIL)
-    screen.note(EVIL)
-    screen.mark(False, EVIL)
+    screen = Output(json=False)
+    screen.line(EVIL)
+    screen.notice(EVIL)
+    screen.check_line(False, EVIL)
     screen.table(["id", "message"], [["1", EVIL + "\n2  made up"]])
-    screen.say(shown({EVIL: EVIL}))
+    screen.line(shown({EVIL: EVIL}))
     tell(UsageError(EVIL), debug=True)
 
     assert not _OBEYED.search(out.getvalue() + err.getvalue())
@@ -94,9 +95,9 @@ def test_no_way_to_speak_lets_control_characters_through(live: bool, monkeypatch
 def test_json_on_a_terminal_is_harmless_and_means_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     out = Terminal()
     monkeypatch.setattr("sys.stdout", out)
-    Screen(json=True).document({EVIL: [EVIL]})
+    Output(json=True).json_document({EVIL: [EVIL]})
     document = out.getvalue()
-    Screen(json=True).record({"x": EVIL})
+    Output(json=True).json_line({"x": EVIL})
     record = out.getvalue().removeprefix(document)
 
     assert not _OBEYED.search(document + record)
@@ -105,6 +106,6 @@ def test_json_on_a_terminal_is_harmless_and_means_the_same(monkeypatch: pytest.M
 
 
 def test_json_in_a_pipe_is_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
-    Screen(json=True).record({"x": "\x9b\u202e"})
+    Output(json=True).json_line({"x": "\x9b\u202e"})
 
     assert capsys.readouterr().out == '{"x":"\x9b\u202e"}\n'

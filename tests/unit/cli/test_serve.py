@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from regista.cli.errors import UsageError
 from regista.cli.parser import build_parser
-from regista.cli.refusals import UsageError
 from regista.cli.serve import _leave_address, config_for, take_descriptors, tokens_of
 from regista.config import Config
 from regista.errors import ConfigError

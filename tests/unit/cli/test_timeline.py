@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from regista.cli.output import Screen
+from regista.cli.output import Output
 from regista.cli.timeline import Row, bar, draw, rows_of
 from regista.history.timeline import AttemptSpan, StateSpan, TaskSpan, Timeline, Wait
 
@@ -98,7 +98,7 @@ def test_a_job_of_no_length_has_bars_all_the_same() -> None:
 
 
 def test_a_pipe_gets_plain_text(capsys: pytest.CaptureFixture[str]) -> None:
-    draw(Screen(json=False), a_life(ended=False))
+    draw(Output(json=False), a_life(ended=False))
 
     out = capsys.readouterr().out
     assert out.startswith("j1  film  running  40.0 s\n")
@@ -111,7 +111,7 @@ def test_a_person_gets_bars_that_fit_the_screen(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "90")
-    screen = Screen(json=False)
+    screen = Output(json=False)
     screen.live = True
     draw(screen, a_life())
 
@@ -124,6 +124,6 @@ def test_a_person_gets_bars_that_fit_the_screen(
 def test_names_that_a_terminal_would_obey_are_written_out(capsys: pytest.CaptureFixture[str]) -> None:
     state = StateSpan(state="a\x1b[31m\nb", began_at=at(0), ended_at=at(1))
     line = Timeline(job_id="j", blueprint="b", status="finished", began_at=at(0), at=at(1), states=[state])
-    draw(Screen(json=False), line)
+    draw(Output(json=False), line)
 
     assert "\\x1b[31m\\nb" in capsys.readouterr().out

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..errors import ApiError, ConfigError, RegistaError, Unreachable
+from ..terminal import escape_control_chars
 from ..tokens import CLIENT_FILE
-from . import exits
-from .output import visible
+from . import exit_codes
 
 
 class UsageError(RegistaError):
@@ -21,19 +21,19 @@ class UsageError(RegistaError):
 
 
 @contextmanager
-def by_flag(asked: argparse.Namespace, **flags: str) -> Iterator[None]:
+def name_errors_by_flag(args: argparse.Namespace, **flags: str) -> Iterator[None]:
     """A wrong value that came from a flag is told by the flag's name. `flags`: field of the settings → flag."""
     try:
         yield
     except ConfigError as error:
         flag = flags.get(error.name)
-        if flag is None or getattr(asked, flag) is None:
+        if flag is None or getattr(args, flag) is None:
             raise
         name = f"--{flag.replace('_', '-')}"
         raise UsageError(f"{name}: expected {error.expected}, got {error.got!r}") from error
 
 
-def refuse_parent(state_dir: str | None) -> None:
+def check_state_dir(state_dir: str | None) -> None:
     """A --dir that is one level too high holds nothing, and its .regista all that it should."""
     below = Path(state_dir or "", ".regista")
     if state_dir is None or Path(state_dir, CLIENT_FILE).exists() or not Path(below, CLIENT_FILE).exists():
@@ -44,12 +44,12 @@ def refuse_parent(state_dir: str | None) -> None:
 def tell(error: Exception, *, debug: bool) -> int:
     """Say what went wrong, with the traceback where that is wanted; the exit code for it."""
     if debug:
-        print(visible("".join(traceback.format_exception(error))), end="", file=sys.stderr)  # noqa: T201
-    print(visible(f"regista: {words_of(error)}"), file=sys.stderr)  # noqa: T201
-    return exit_of(error)
+        print(escape_control_chars("".join(traceback.format_exception(error))), end="", file=sys.stderr)  # noqa: T201
+    print(escape_control_chars(f"regista: {error_message(error)}"), file=sys.stderr)  # noqa: T201
+    return exit_code_for(error)
 
 
-def words_of(error: Exception) -> str:
+def error_message(error: Exception) -> str:
     """One line for people: what was found, and what to do about it."""
     if isinstance(error, Unreachable):
         return (
@@ -70,10 +70,10 @@ def words_of(error: Exception) -> str:
     return f"unexpected {type(error).__name__}: {error} (--debug shows the traceback)"
 
 
-def exit_of(error: Exception) -> int:
+def exit_code_for(error: Exception) -> int:
     """The exit code for it."""
     if isinstance(error, ConfigError | UsageError):
-        return exits.USAGE
+        return exit_codes.USAGE
     if isinstance(error, Unreachable):
-        return exits.UNREACHABLE
-    return exits.FAILED
+        return exit_codes.UNREACHABLE
+    return exit_codes.FAILED

@@ -5,7 +5,7 @@ import logging
 from .. import trace_context
 
 
-class Ids(logging.Filter):
+class ContextFields(logging.Filter):
     """Adds ids to every record that passes: of this process, of the job and the task that run, and of the trace.
 
     What a line says by itself stays as it is.
@@ -34,4 +34,4 @@ class Ids(logging.Filter):
 
 
 #: Of this process.
-IDS = Ids()
+IDS = ContextFields()

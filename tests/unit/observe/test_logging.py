@@ -3,7 +3,7 @@ import logging
 import sys
 from datetime import UTC
 
-from regista.cli.logs import JsonLines, PrettyLines, zone
+from regista.observe.logging import JsonLines, PrettyLines, zone
 
 
 def record(level: int = logging.INFO, trace: bool = False) -> logging.LogRecord:

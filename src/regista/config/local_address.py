@@ -32,7 +32,7 @@ def find_url(state_dir: str) -> str | None:
     return found if _LOOPBACK.fullmatch(found) else None
 
 
-class Address:
+class LocalAddressFile:
     """Our address in the state directory, for as long as we serve.
 
     Of several that serve in one directory the first is the one that is found. Whoever comes later takes its place when it has stopped,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from regista.cli.logs import JsonLines, PrettyLines, zone
-from regista.cli.redaction import Redaction, secrets_of
 from regista.config import Config, WorkerConfig
+from regista.observe.logging import JsonLines, PrettyLines, zone
+from regista.observe.redaction import Redaction, secrets_of
 
 SECRET = "s3cr3t-of-mine"
 

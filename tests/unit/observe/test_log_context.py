@@ -3,13 +3,13 @@ import logging
 from datetime import UTC
 
 from regista import trace_context
-from regista.cli.log_ids import Ids
-from regista.cli.logs import JsonLines, PrettyLines
 from regista.model import Task
+from regista.observe.log_context import ContextFields
+from regista.observe.logging import JsonLines, PrettyLines
 from regista.sdk.running_task import AttemptScope
 
 
-def line(ids: Ids, **fields: str) -> dict[str, str]:
+def line(ids: ContextFields, **fields: str) -> dict[str, str]:
     record = logging.makeLogRecord({"msg": "words", **fields})
     assert ids.filter(record)
     told: dict[str, str] = json.loads(JsonLines(UTC).format(record))
@@ -17,7 +17,7 @@ def line(ids: Ids, **fields: str) -> dict[str, str]:
 
 
 def test_every_line_names_who_wrote_it() -> None:
-    ids = Ids()
+    ids = ContextFields()
     ids.always(instance="one", worker_id="")
 
     told = line(ids)
@@ -32,15 +32,15 @@ def test_a_line_that_is_written_while_a_task_runs_carries_its_ids_and_the_trace(
         AttemptScope(Task(id="j_1_0", job_id="j", type="work", tracing_context=context), worker_id="")
     )
 
-    told = line(Ids())
-    own = line(Ids(), job_id="mine")
+    told = line(ContextFields())
+    own = line(ContextFields(), job_id="mine")
 
     trace_context.CURRENT_SUBJECT.reset(about)
     assert (told["job_id"], told["task_id"], told["trace_id"]) == ("j", "j_1_0", "a" * 32)
     assert told["attempt_id"] == "j_1_0-1"
     assert "worker_id" not in told
     assert own["job_id"] == "mine"
-    assert "job_id" not in line(Ids())
+    assert "job_id" not in line(ContextFields())
 
 
 def test_a_person_at_a_terminal_is_spared_what_he_knows() -> None:

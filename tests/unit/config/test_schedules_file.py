@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from regista.config.schedules import ScheduleFile, read_schedules
+from regista.config.schedules_file import ScheduleFile, read_schedules
 from regista.errors import ConfigError
 from regista.schedules.schedule import CatchUp, Overlap
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
-from .log_ids import IDS
-from .output import visible, visible_json
+from ..terminal import escape_control_chars, escape_json
+from .log_context import IDS
 from .redaction import Redaction
 
 #: What every record has; whatever else it carries was said on purpose (`action`, `job_id`, …).
@@ -79,7 +79,7 @@ class JsonLines(Lines):
         }
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
-        return visible_json(json.dumps(line, default=str, ensure_ascii=False))
+        return escape_json(json.dumps(line, default=str, ensure_ascii=False))
 
 
 class PrettyLines(Lines):
@@ -97,7 +97,11 @@ class PrettyLines(Lines):
         if "attempt_id" in told:  # it begins with the id of its task
             told.pop("task_id", None)
         fields = "".join(f" {name}={value}" for name, value in told.items() if name not in _UNSHOWN)
-        line = visible(f"{at} {record.levelname.lower():<8} {record.getMessage()}{fields}")
+        line = escape_control_chars(f"{at} {record.levelname.lower():<8} {record.getMessage()}{fields}")
         if self._colour and record.levelname in _COLOURS:
             line = f"{_COLOURS[record.levelname]}{line}{_PLAIN}"
-        return f"{line}\n{visible(self.formatException(record.exc_info))}" if record.exc_info else line
+        return (
+            f"{line}\n{escape_control_chars(self.formatException(record.exc_info))}"
+            if record.exc_info
+            else line
+        )
