@@ -22,7 +22,6 @@ from ..model import (
     Event,
     Job,
     JobMessage,
-    JobSummary,
     OutboxEntry,
     QueueKey,
     Task,
@@ -32,6 +31,7 @@ from .base import Due, DueKind, Hint, HintKind, Version
 from .codec import decode_entry, decode_job, decode_message, decode_task, encode, readable
 from .counters import QuotaCounters, check_quota
 from .deadlines import DeadlineIndex
+from .index_fields import summary_of
 from .journal import JobRow, JournalBatch, Snapshot
 from .outbox import OutboxIndex
 from .ready_queue import Leases, ReadyQueue
@@ -503,21 +503,3 @@ def refuse_ended(change: Change, body: bytes) -> CommitOutcome:
     if decode_job(body).token == change.token:
         return _REPEATED
     return CommitOutcome(CommitStatus.EXISTS) if change.expected is None else _STALE
-
-
-def summary_of(job: Job) -> JobSummary:
-    """The row that lists and searches read."""
-    return JobSummary(
-        job_id=job.id,
-        blueprint=job.blueprint,
-        version=job.version,
-        client=job.client,
-        status=job.status,
-        state=job.state,
-        created_at=job.created_at,
-        updated_at=job.updated_at,
-        finished_at=job.finished_at,
-        parent_id=job.parent_id,
-        error_code=job.error.code if job.error else None,
-        search_attributes=job.search_attributes,
-    )

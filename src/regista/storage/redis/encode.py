@@ -22,8 +22,8 @@ from ...model import (
 from ..base import Version
 from ..codec import encode, micros
 from ..counters import check_quota
+from ..index_fields import summary_of
 from ..records import check_records
-from ..state import summary_of
 from ..task_queues import order_key
 
 #: One letter for each state of an attempt.
