@@ -164,6 +164,9 @@ class TaskRunner:
         """Become another class, and say so."""
         self.profile = profile
         self._worn.append(profile)
+        self._report_profile()
+
+    def _report_profile(self) -> None:
         instance = self._instance
         if instance is not None and instance.alive:
             known = replace(self.record, session=self._session, instance=instance.name)
@@ -201,6 +204,8 @@ class TaskRunner:
             instance, lambda: service.register(record, holding, CallbackConnection(send, cancel))
         )
         self._instance, self._session = instance, known.session
+        if self.profile != record.profile:
+            self._report_profile()  # it changed while the registration was under way
         self._stop(strays)
 
     def _stop(self, attempts: Collection[str]) -> None:

@@ -331,6 +331,8 @@ class World:
         faults = self.faults
         while self.stormy:
             await asyncio.sleep(self.chance.uniform(0.2, 1.0))
+            if self.over or self.loop.time() >= self.storm_s:
+                return  # the last client ended, or the time is up, during the pause
             if faults.power_cut_s and self.chance.random() < 0.6 / faults.power_cut_s:
                 await self._power_cut()
             for performer in list(self.performers):
@@ -421,7 +423,11 @@ class World:
             audit(StorageView(self.store))
 
     async def _settle(self) -> None:
-        """Let children end, messages arrive, and history drain."""
+        """Let children end, messages arrive, and history drain. A power cut at the very end must not prevent that."""
+        if not any(instance.alive for instance in self.instances.values()):
+            name = self._names[0]
+            self.instances[name] = Instance(self, name)
+            await self.instances[name].engine.start()
         for _ in range(int(self.horizon_s)):
             await asyncio.sleep(1.0)
             if self._problem is not None:
