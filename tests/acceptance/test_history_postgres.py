@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import aiohttp
 import pytest
 
-import regista.orchestrator as orchestrator_module
-from regista import Client, Event, EventType, PostgresHistory, Worker
+from regista import Client, Event, EventType, PostgresHistory, Worker, composition
 from regista.history import recorder as recorder_module
 from regista.testing.conformance.history_kit import summaries_of, summary_of
 from regista.testing.invariants import check_history
@@ -196,7 +195,7 @@ def test_jobs_go_on_while_history_is_away_and_are_recorded_later(
 def test_when_the_one_that_records_is_gone_another_goes_on(
     store: str, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(orchestrator_module, "LEAD_S", 0.5)
+    monkeypatch.setattr(composition, "LEAD_S", 0.5)
     history = postgres.place()
 
     async def body() -> None:

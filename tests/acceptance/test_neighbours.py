@@ -132,9 +132,7 @@ def test_of_two_workers_with_one_id_the_loser_says_once_who_took_over(
     house.until_logged(
         r"has another worker named 'twin' now \(127\.0\.0\.1:\d+ .*give each its own WORKER_ID"
     )
-    found = (
-        r"worker twin has come from 127\.0\.0\.1:\d+ \(.*\).* while it was connected from 127\.0\.0\.1:\d+"
-    )
+    found = r"worker twin has connected from 127\.0\.0\.1:\d+ \(.*\).* while it was connected from 127\.0\.0\.1:\d+"
     house.until_logged(found + (".*" if not apart else ""))
     assert house.logs().count("has another worker named") == 1
     assert (", at instance " in house.logs()) is apart

@@ -191,7 +191,7 @@ def test_8_what_is_over_expires_and_leaves_nothing_behind(url: str) -> None:
                 return {key for key in line.scan_iter() if line.ttl(key) == -1}
 
             # The instance tells of its free slots when it has a moment: that must not fall between the two looks.
-            await until(lambda: bool(line.exists("regista:{r0}:slots")))
+            await until(lambda: bool(line.exists("regista:{r0}:items:slots")))
             assert await lasting_keys(20) == await lasting_keys(40)
 
     asyncio.run(_with_worker(url, scenario))

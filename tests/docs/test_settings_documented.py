@@ -12,7 +12,9 @@ EVERY = [*SETTINGS, *WORKER_SETTINGS, *CONNECTION_SETTINGS]
 
 
 def test_the_page_is_what_the_declarations_say() -> None:
-    assert PAGE.read_text() == settings_reference(), "write it again: python -m regista.config.reference"
+    assert PAGE.read_text() == settings_reference(), (
+        "write it again: python -m regista.config.reference > docs/reference/settings.md"
+    )
 
 
 @pytest.mark.parametrize("setting", EVERY, ids=[setting.env for setting in EVERY])

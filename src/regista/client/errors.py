@@ -45,6 +45,10 @@ _CLASSES: dict[str, type[RegistaError]] = {
         errors.WorkerNotFound,
         errors.PasswordsDisabled,
         errors.DeliveryNotFound,
+        errors.ApprovalTokenWrong,
+        errors.LinkInvalid,
+        errors.LinkExpired,
+        errors.NotReady,
     )
 }
 #: Member of the problem → attribute of the exception.

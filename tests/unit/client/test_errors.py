@@ -47,6 +47,10 @@ RAISED: list[RegistaError] = [
     errors.WorkerNotFound("w1"),
     errors.PasswordsDisabled(),
     errors.DeliveryNotFound("d1"),
+    errors.ApprovalTokenWrong(),
+    errors.LinkInvalid(),
+    errors.LinkExpired(),
+    errors.NotReady(),
 ]
 
 
