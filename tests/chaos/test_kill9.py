@@ -82,7 +82,8 @@ class Lives:
     def live_to_the_end(self) -> None:
         """Send every key again, run until no job lives, and leave in good order."""
         with self._life("--drain", replays=len(self.diaries.tried)) as process:
-            assert process.wait(timeout=60) == 0, self._stderr()
+            # Tasks that were lost twice run alone, one after the other, so the last ones take a while.
+            assert process.wait(timeout=150) == 0, self._stderr()
 
     @contextmanager
     def _life(self, *options: str, replays: int = REPLAYS) -> Iterator["subprocess.Popen[bytes]"]:
@@ -121,7 +122,7 @@ class Lives:
 
 @pytest.mark.slow
 @pytest.mark.chaos
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_every_acknowledged_job_ends_exactly_once_through_thirty_kills(tmp_path: Path) -> None:
     began = time.monotonic()
     lives = Lives(tmp_path)

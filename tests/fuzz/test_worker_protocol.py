@@ -41,7 +41,7 @@ MUST_HAVE_MET = [
     ("submit", "202"), ("submit", "400"), ("register", "200"), ("register", "400"), ("register", "401"),
     ("beat", "200"), ("beat", "400"), ("poll", "200"), ("poll", "204"), ("poll", "400"), ("result", "accepted"),
     ("result", "ignored"), ("result", "400"), ("event", "200"), ("event", "400"), ("command socket", "open"),
-    ("stream down", "Welcome"), ("stream down", "Offer"), ("stream result", "accepted"), ("socket", "400"),
+    ("stream down", "WelcomeFrame"), ("stream down", "TaskFrame"), ("stream result", "accepted"), ("socket", "400"),
 ]  # fmt: skip
 
 
