@@ -191,6 +191,8 @@ def test_the_child_of_dev_goes_when_its_parent_is_killed(house: House) -> None:
     with process:
         process.wait()
 
+    # The request may meet the child while it stops: the command then tries again for as long as this says.
+    house.env["REGISTA_TIMEOUT_SECONDS"] = "5"
     house.until(
         lambda: house.run("jobs", "list", "--url", house.url).returncode == 6, "the end of the child", 20
     )
